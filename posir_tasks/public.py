@@ -127,20 +127,23 @@ def public(
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a public function."""
-    described = describe_parameters(function)
-    return [
-        _read_parameter(function, parameter, described.get(name, ""))
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    ]
-
-
-def describe_parameters(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the text of each parameter in the section `Args` of a docstring."""
+    """Return the parameters of a public function, each with its text in the section `Args` of the docstring."""
     sections = SECTION.split(inspect.getdoc(function) or "")
-    text = dict(zip(sections[1::2], sections[2::2], strict=True)).get("Args", "")
-    return {name: " ".join(words.replace("`", "").split()) for name, words in DESCRIBED.findall(text)}
+    texts = dict(DESCRIBED.findall(dict(zip(sections[1::2], sections[2::2], strict=True)).get("Args", "")))
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            # One by one: the type of what is returned may be known to type checkers alone.
+            annotation = eval(annotation, inspect.unwrap(function).__globals__)
+        option = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)), Option())
+        kind, repeats = (str, False) if option.one_value else _read_type(annotation)
+        is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+        text = " ".join(texts.get(name, "").replace("`", "").split())
+        parameters.append(Parameter(name, kind, repeats, parameter.default, is_argument, text, option))
+    return parameters
 
 
 def describe_function(function: Callable[..., Any]) -> str:
@@ -149,30 +152,19 @@ def describe_function(function: Callable[..., Any]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def _read_parameter(function: Callable[..., Any], parameter: inspect.Parameter, text: str) -> Parameter:
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        # One by one: the type of what is returned may be known to type checkers alone.
-        annotation = eval(annotation, inspect.unwrap(function).__globals__)
-    option = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)), Option())
-    kind, repeats = (str, False) if option.one_value else read_type(annotation)
-    is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
-    return Parameter(parameter.name, kind, repeats, parameter.default, is_argument, text, option)
-
-
-def read_type(annotation: Any) -> tuple[Any, bool]:
+def _read_type(annotation: Any) -> tuple[Any, bool]:
     """Return the type of a value, of each if there may be several, and whether there may be."""
     if typing.get_origin(annotation) is Annotated:
-        return read_type(typing.get_args(annotation)[0])
+        return _read_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, UnionType):
-        parts = [read_type(part) for part in typing.get_args(annotation) if part is not NoneType]
+        parts = [_read_type(part) for part in typing.get_args(annotation) if part is not NoneType]
         kinds = [kind for kind, _ in parts]
         # A path may be given as text, and a number as a whole one.
         wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
         return wider, any(repeats for _, repeats in parts)
     origin = typing.get_origin(annotation)
     if isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, tuple | Mapping):
-        return read_type(typing.get_args(annotation)[0])[0], True
+        return _read_type(typing.get_args(annotation)[0])[0], True
     return (Path if annotation is Path else annotation), False
 
 

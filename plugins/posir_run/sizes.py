@@ -39,7 +39,7 @@ Texts = tuple[pl.LazyFrame, pl.LazyFrame]
 #: Largest number of texts of one kind to sample from.
 SAMPLE_SIZE = 256
 SEED = 42
-#: Length of a text in tokens, as `posir_tasks.tokens` estimates it, and the index of its length bucket.
+#: Length of a text in tokens, as `estimate_tokens` estimates it, and the index of its length bucket.
 TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
 BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
 

@@ -153,11 +153,6 @@ def damage_result(results: Path, copy: Path, draw: random.Random) -> tuple[str, 
     return f"{file.parent.parent.name}/{file.name}: {what[:200]}", file
 
 
-def result_file(file: Path) -> Path:
-    """Return the result that a damaged file belongs to: that of a model's metadata is any beside it."""
-    return file if file.name.startswith("PosIR") else next(iter(sorted(file.parent.glob("PosIR-*.json"))))
-
-
 def shown_numbers(report: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Numbers]]:
     """Return the numbers of a report by model, revision and task; a task whose data differ is named with them."""
     return {
@@ -489,37 +484,10 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
 
 #: Cells that replace a cell of a run.
 CELLS = (
-    *(
-        "",
-        "nan",
-        "inf",
-        "-inf",
-        "1e999",
-        "9" * 400,
-        "1_0",
-        "٣",
-        "0x10",
-        "1,5",
-        "-7",
-        "1e3",
-        "+4.5",
-        "1e-400",
-        "\0",
-        "\ufeff",
-        "é",
-    ),
-    *(
-        '"',
-        '"a,b"',
-        "null",
-        "\u2028",
-        "x" * 140_000,
-        "true",
-        " 5 ",
-        "d\u00a0d",
-        "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
-    ),
-)
+    "", "nan", "inf", "-inf", "1e999", "9" * 400, "1_0", "٣", "0x10", "1,5", "-7", "1e3", "+4.5", "1e-400", "\0", "\ufeff", "é",
+    '"', '"a,b"', "null", "\u2028", "x" * 140_000, "true", " 5 ", "d\u00a0d",
+    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+)  # fmt: skip
 
 
 def damage_row(text: str, suffix: str, draw: random.Random) -> tuple[str, bytes]:
@@ -613,6 +581,12 @@ def digest_tables(folder: Path) -> str:
     return " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*.parquet")))
 
 
+YAML_SCALARS = (
+    ".nan", ".inf", "-.inf", "1e999", "9" * 400, "!!python/object/apply:os.system ['true']", "!!binary zzz", "&a [*a]", "0o17",
+    "0x1F", "1_000", "2020-01-01", "2020-13-45", "yes", "~", "!!timestamp x", "|", "<<: *b", "[" * 2000, "'", "12:30:45",
+)  # fmt: skip
+
+
 def damage_settings(values: dict[str, Any], draw: random.Random) -> tuple[str, bytes]:
     """Return what was done, and a YAML file with another value, damaged bytes, a repeated key, or what only YAML has."""
     drawn = draw.random()
@@ -626,35 +600,7 @@ def damage_settings(values: dict[str, Any], draw: random.Random) -> tuple[str, b
         return f"repeat {line}", "\n".join([*lines[: at + 1], f"{line.partition(':')[0]}: 7", *lines[at + 1 :]]).encode()
     if drawn < 0.5:
         place = draw.choice([at for at, line in enumerate(lines) if not line.endswith(":")])
-        scalar = draw.choice(
-            [
-                *(
-                    ".nan",
-                    ".inf",
-                    "-.inf",
-                    "1e999",
-                    "9" * 400,
-                    "!!python/object/apply:os.system ['true']",
-                    "!!binary zzz",
-                    "&a [*a]",
-                ),
-                *(
-                    "0o17",
-                    "0x1F",
-                    "1_000",
-                    "2020-01-01",
-                    "2020-13-45",
-                    "yes",
-                    "~",
-                    "!!timestamp x",
-                    "|",
-                    "<<: *b",
-                    "[" * 2000,
-                    "'",
-                    "12:30:45",
-                ),
-            ]
-        )
+        scalar = draw.choice(YAML_SCALARS)
         lines[place] = f"{lines[place].partition(':')[0]}: {scalar}"
         return f"{lines[place]}"[:60], "\n".join(lines).encode()
     what, changed = damage_json(values, draw)

@@ -5,12 +5,14 @@ import io
 import json
 import re
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import numpy as np
 import polars as pl
 import pytest
 
 from tests.support.commands import OUTPUT, run
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
 from tests.support.results import as_of_the_hub
 
@@ -23,45 +25,35 @@ def result(output: Path, task: str) -> dict[str, dict]:
     return {scores["hf_subset"]: scores for scores in json.loads(file.read_text())["scores"]["test"]}
 
 
-def write_domain(folder: Path, documents: dict[str, str], questions: list[tuple[str, str, str]]) -> None:
-    """Write documents by id, and questions as (text, document, evidence), in the PosIR layout."""
-    (folder / "qrels").mkdir(parents=True)
-    starts = [documents[document].index(evidence) for _, document, evidence in questions]
-    ids = [f"{row:032x}" for row in range(len(questions))]
-    pl.DataFrame({"_id": list(documents), "text": list(documents.values())}).write_parquet(folder / "corpus.parquet")
-    pl.DataFrame(
-        {
-            "_id": ids,
-            "text": [text for text, _, _ in questions],
-            "pos_char_span": [
-                [start, start + len(evidence)] for start, (_, _, evidence) in zip(starts, questions, strict=True)
-            ],
-            "pos_char_length": [len(documents[document]) for _, document, _ in questions],
-            "pos_token_length": [len(documents[document]) // 4 + 1 for _, document, _ in questions],
-        }
-    ).write_parquet(folder / "queries.parquet")
-    pl.DataFrame(
-        {"query-id": ids, "corpus-id": [document for _, document, _ in questions], "score": [1] * len(questions)}
-    ).write_parquet(folder / "qrels" / "test.parquet")
+DOCUMENTS = {
+    "d1": "The harbour bell was cast in copper. Later a heron nested on the crane.",
+    "d2": "The orchard gave pears and quinces. Its ladder had nineteen rungs.",
+    "d3": "A tram climbed the hill each noon. The conductor kept bees at home.",
+}
+QUESTIONS = {
+    "q1": ("what metal was the harbour bell made of", "d1", "cast in copper"),
+    "q2": ("which bird nested on the crane", "d1", "a heron nested"),
+    "q3": ("how many rungs had the orchard ladder", "d2", "nineteen rungs"),
+    "q4": ("who kept bees", "d3", "The conductor kept bees"),
+}
+#: Another domain of the same name.
+OTHER = posir_tables(
+    {"d1": "A domain of the same name and other content.", "d2": "Sheep.", "d3": "Geese."},
+    {"q1": ("what has other content", "d1", "A domain")},
+)
+
+
+def mteb_run(output: Path, *tasks: str, **variables: str) -> CompletedProcess[str]:
+    """Call `mteb run` with BM25."""
+    return run("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), **variables)
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """One domain of PosIR and one custom domain, in English and German."""
-    documents = {
-        "d1": "The harbour bell was cast in copper. Later a heron nested on the crane.",
-        "d2": "The orchard gave pears and quinces. Its ladder had nineteen rungs.",
-        "d3": "A tram climbed the hill each noon. The conductor kept bees at home.",
-    }
-    questions = [
-        ("what metal was the harbour bell made of", "d1", "cast in copper"),
-        ("which bird nested on the crane", "d1", "a heron nested"),
-        ("how many rungs had the orchard ladder", "d2", "nineteen rungs"),
-        ("who kept bees", "d3", "The conductor kept bees"),
-    ]
     for language in ("eng-Latn", "deu-Latn"):
         for domain in ("sports", "custom"):
-            write_domain(tmp_path / "PosIR-Benchmark-v1" / language / domain, documents, questions)
+            write_domain(tmp_path / POSIR_FOLDER, posir_tables(DOCUMENTS, QUESTIONS), language=language, domain=domain)
     return tmp_path
 
 
@@ -83,14 +75,13 @@ def test_mini_runs_and_reports(tmp_path: Path):
 
 def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data: Path, tmp_path: Path):
     output = tmp_path / "out"
-    command = ("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(output))
-    custom = data / "PosIR-Benchmark-v1" / "eng-Latn" / "custom"
+    custom = data / POSIR_FOLDER / "eng-Latn" / "custom"
     custom.rename(data / "aside")
-    first = run(*command, POSIR_DATA=str(data))
+    first = mteb_run(output, "PosIR-English", POSIR_DATA=str(data))
     assert first.returncode == 0, first.stderr
     assert list(result(output, "PosIR-English")) == ["sports"]
     (data / "aside").rename(custom)
-    second = run(*command, POSIR_DATA=str(data))
+    second = mteb_run(output, "PosIR-English", POSIR_DATA=str(data))
     assert second.returncode == 0, second.stderr
     scores = result(output, "PosIR-English")
     assert set(scores) == {"sports", "custom"}
@@ -102,7 +93,7 @@ def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(data
 
 @pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
 def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: Path, tmp_path: Path):
-    output, folder = tmp_path / "out", data / "PosIR-Benchmark-v1" / "eng-Latn"
+    output, folder = tmp_path / "out", data / POSIR_FOLDER / "eng-Latn"
     tasks = ("PosIR-English", "PosIR-German-English")
 
     def revisions() -> dict[str, dict[str, str]]:
@@ -127,8 +118,7 @@ def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: P
         assert after[task]["sports"] != before[task]["sports"]
     (folder / "custom").rename(data / "removed")
     assert revisions() == after
-    documents = {"d1": "A domain of the same name and other content.", "d2": "Sheep.", "d3": "Geese."}
-    write_domain(folder / "custom", documents, [("what has other content", "d1", "A domain")])
+    write_domain(folder.parent, OTHER, domain="custom")
     assert revisions()["PosIR-English"]["custom"] != after["PosIR-English"]["custom"]
     assert result(output, "PosIR-English")["custom"]["position_profile"]["queries"] == 1
     (file,) = output.rglob("PosIR-English.json")
@@ -142,11 +132,8 @@ def test_a_run_on_another_folder_keeps_the_results_of_the_first(command: str, da
     run_on = (command, "run", "-t", "PosIR-English", "-m", BM25, OUTPUT[command], str(output))
     assert run(*run_on, POSIR_DATA=str(data)).returncode == 0
     first = result(output, "PosIR-English")
-    documents = {"d1": "A domain of the same name and other content.", "d2": "Sheep.", "d3": "Geese."}
     for domain in ("sports", "biology"):
-        write_domain(
-            other / "PosIR-Benchmark-v1" / "eng-Latn" / domain, documents, [("what has other content", "d1", "A domain")]
-        )
+        write_domain(other / POSIR_FOLDER, OTHER, domain=domain)
     ran = run(*run_on, POSIR_DATA=str(other))
     assert ran.returncode == 0, ran.stderr
     second = result(output, "PosIR-English")
@@ -181,7 +168,7 @@ def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(command: str
 
 
 def test_symlinked_data_and_results_are_read(data: Path, tmp_path: Path):
-    folder = data / "PosIR-Benchmark-v1"
+    folder = data / POSIR_FOLDER
     (folder / "eng-Latn" / "sports").rename(data / "elsewhere")
     (folder / "eng-Latn" / "sports").symlink_to(data / "elsewhere")
     assert "2 languages, 4 domains and 2 against the English corpus checked" in run("posir", "validate", str(data)).stdout
@@ -202,10 +189,10 @@ def test_cross_lingual_and_language_filter(data: Path, tmp_path: Path):
 
 
 def test_bad_data_is_one_message_and_keeps_what_was_finished(data: Path, tmp_path: Path):
-    queries = data / "PosIR-Benchmark-v1" / "eng-Latn" / "custom" / "queries.parquet"
+    queries = data / POSIR_FOLDER / "eng-Latn" / "custom" / "queries.parquet"
     frame = pl.read_parquet(queries)
     frame.drop("pos_char_span").write_parquet(queries)
-    ran = run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+    ran = mteb_run(tmp_path, "PosIR-English", POSIR_DATA=str(data))
     assert ran.returncode == 1
     assert f"{queries}: field 'pos_char_span': missing column" in ran.stderr
     assert "Traceback" not in ran.stderr
@@ -220,9 +207,16 @@ def test_a_user_mistake_of_the_posir_command_is_one_message(tmp_path: Path):
         assert "Traceback" not in failed.stderr
 
 
-def test_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: Path):
-    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
+def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(data: Path, tmp_path: Path):
+    mteb_run(tmp_path, "PosIR-English", POSIR_DATA=str(data))
     (file,) = tmp_path.rglob("PosIR-English.json")
+    rows = list(csv.DictReader(io.StringIO(run("posir", "report", str(tmp_path), "--format", "csv").stdout)))
+    assert [row["length"] for row in rows] == ["all", "Q1", "Q2", "Q3", "Q4"]
+    assert rows[0]["queries"] == "8"
+    printed = run("posir", "report", str(tmp_path), "--bins", "--format", "markdown").stdout.splitlines()
+    table = [line for line in printed if line.startswith("|")]
+    assert len(table) == 2 + 20
+    assert {line.count("|") for line in table} == {6}
     original = file.read_text()
     stripped = json.loads(original)
     for scores in stripped["scores"]["test"]:
@@ -254,9 +248,7 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
     half = len(rows) // 2
     pl.DataFrame(rows[:half]).write_parquet(folder / "train-00000-of-00001.parquet")
     pl.DataFrame(rows[half:]).write_parquet(folder / "validation-00000-of-00001.parquet")
-    ran = run(
-        "mteb", "run", "-t", "SQuAD-PosQ", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(tmp_path / "data")
-    )
+    ran = mteb_run(tmp_path, "SQuAD-PosQ", POSIR_DATA=str(tmp_path / "data"))
     assert ran.returncode == 0, ran.stderr
     scores = result(tmp_path, "SQuAD-PosQ")["default"]
 
@@ -286,17 +278,6 @@ def one_answer(qa: dict) -> dict[str, list]:
     return {"text": [a["text"] for a in qa["answers"]], "answer_start": [a["answer_start"] for a in qa["answers"]]}
 
 
-def test_csv_and_markdown_reports_parse(data: Path, tmp_path: Path):
-    run("mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path), POSIR_DATA=str(data))
-    rows = list(csv.DictReader(io.StringIO(run("posir", "report", str(tmp_path), "--format", "csv").stdout)))
-    assert [row["length"] for row in rows] == ["all", "Q1", "Q2", "Q3", "Q4"]
-    assert rows[0]["queries"] == "8"
-    printed = run("posir", "report", str(tmp_path), "--bins", "--format", "markdown").stdout.splitlines()
-    table = [line for line in printed if line.startswith("|")]
-    assert len(table) == 2 + 20
-    assert {line.count("|") for line in table} == {6}
-
-
 def test_doctor_finds_no_problem():
     checked = run("posir", "doctor")
     assert checked.returncode == 0, checked.stdout
@@ -306,11 +287,9 @@ def test_doctor_finds_no_problem():
 
 @pytest.mark.slow
 def test_the_hubs_listing_overrules_the_table_of_domains(data: Path, tmp_path: Path):
-    with serve("infgrad/PosIR-Benchmark-v1", data / "PosIR-Benchmark-v1", "a" * 40) as hub:
-        ran = run(
-            "mteb", "run", "-t", "PosIR-English", "-m", BM25, "--output-folder", str(tmp_path / "out"),
-            HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hub"), HF_HUB_OFFLINE="0",
-        )  # fmt: skip
+    with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
+        variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+        ran = mteb_run(tmp_path / "out", "PosIR-English", **variables)
     assert ran.returncode == 0, ran.stderr
     scores = result(tmp_path / "out", "PosIR-English")
     assert set(scores) == {"sports", "custom"}
