@@ -11,7 +11,8 @@ from typer.core import TyperGroup
 from posir_build.api import build
 from posir_tasks.command.function_command import build_command
 from posir_tasks.command.options import Overrides, TableFormat
-from posir_tasks.display.tables import OutputFormat, print_as
+from posir_tasks.display.presentation import TableResult, present
+from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
@@ -96,4 +97,4 @@ def agreement_command(
     records = [{"judgment": row.judgment, "yes": row.yes, "judged": row.judged, "rate": row.rate} for row in counted]
     if dataset is not None:
         record_human_check(dataset, records, {name for sheet in judgments for name, given in sheet.items() if given})
-    print_as(format_, [build_agreement_table(counted)], records)
+    present(TableResult(tables=[build_agreement_table(counted)], rows=records), format_)

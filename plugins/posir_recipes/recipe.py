@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from posir_tasks.command.options import format_option
-from posir_tasks.display.tables import Column, OutputFormat, Table, print_as, to_json, to_markdown
+from posir_tasks.display.presentation import TableResult, present
+from posir_tasks.display.tables import Column, OutputFormat, Table, to_json, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.settings_file import Section, load_settings
@@ -211,7 +212,7 @@ def print_recipes(format_: OutputFormat, *, only_for_a_paper: dict[str, object])
     records = [
         {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
     ]
-    print_as(format_, [recipes_table(recipes)], records)
+    present(TableResult(tables=[recipes_table(recipes)], rows=records), format_)
 
 
 def print_recipe(format_: OutputFormat, paper: str, recipe: Recipe) -> None:

@@ -22,7 +22,7 @@ from posir_report.tables import (
 )
 from posir_tasks.command.options import Explain, format_option, with_progress
 from posir_tasks.display.presentation import TableResult, present, write_charts
-from posir_tasks.display.tables import OutputFormat, Table, build_columns, print_as, to_latex
+from posir_tasks.display.tables import OutputFormat, Table, build_columns, to_latex
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import ScoreInfo
 
@@ -57,7 +57,7 @@ def report(
     chosen = choose_format({format_, *(name for name, given in flags.items() if given)} - {OutputFormat.TEXT})
     check_options(chosen, bins=bins, recall=recall, published=published)
     if columns == "help":
-        print_as(OutputFormat.TEXT, [column_table()], [])
+        present(TableResult(tables=[column_table()], rows=()), OutputFormat.TEXT)
         return
     chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()], full=full)
     keys = [column.key for column in chosen_columns] if columns else ()

@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from typing import Any, Literal
 
 import altair as alt
+import numpy as np
 
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import Axes
@@ -96,11 +97,7 @@ PERCENT_FIELDS = (
 )
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
 #: Titles of a mean and its interval in tooltips.
-MEAN_TITLES = {
-    "ndcg_at_10": "nDCG@10",
-    "ndcg_at_10_low": "95 % interval, from",
-    "ndcg_at_10_high": "95 % interval, to",
-}
+MEAN_TITLES = {"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "95 % interval, from", "ndcg_at_10_high": "95 % interval, to"}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -127,11 +124,9 @@ class Positions:
     """Position bins as horizontal axis: continuous over the document if they divide it equally, otherwise a step per bin."""
 
     title: str | None
-    """Title of the axis."""
     names: Sequence[str] | None
     """Names of the bins in order; None for the order of the rows."""
     equal_bins: bool
-    """Whether the bins are equal shares of the document."""
 
     @property
     def axis(self) -> alt.X:
@@ -212,10 +207,7 @@ def window_shade(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
     shade = base.transform_filter("datum.beyond").mark_rect(color=BEYOND)
     named = base.transform_filter("isValid(datum.beyond_label)")
     x = {"x": "start:Q"} if positions.equal_bins else {"x": positions.axis}
-    sides: list[tuple[str, Literal["left", "right"], int]] = [
-        ("datum.start <= 0.5", "left", 4),
-        ("datum.start > 0.5", "right", -4),
-    ]
+    sides: Any = (("datum.start <= 0.5", "left", 4), ("datum.start > 0.5", "right", -4))
     return [
         shade.encode(**positions.extent, y=alt.value(0), y2=alt.value("height")),
         *(
@@ -255,16 +247,11 @@ def name_lines(ends: Mapping[str, float], positions: Positions, names: Sequence[
 
 def spread_heights(ends: Sequence[float]) -> list[float]:
     """Return heights of names in [0, 1], above the ends of their lines in the same order, at least `LABEL_GAP` apart."""
-    order = sorted(range(len(ends)), key=ends.__getitem__)
-    heights = [min(ends[place] + LABEL_LIFT, 1 - LABEL_GAP / 2) for place in order]
-    for place in range(1, len(heights)):
-        heights[place] = max(heights[place], heights[place - 1] + LABEL_GAP)
-    overflow = max(0.0, heights[-1] - (1 - LABEL_GAP / 2)) if heights else 0.0
-    for place in reversed(range(len(heights))):
-        limit = heights[place + 1] - LABEL_GAP if place + 1 < len(heights) else heights[place] - overflow
-        heights[place] = min(heights[place], limit)
-    by_place = dict(zip(order, heights, strict=True))
-    return [by_place[place] for place in range(len(ends))]
+    order, steps, top = np.argsort(ends, kind="stable"), LABEL_GAP * np.arange(len(ends)), 1 - LABEL_GAP / 2
+    lifted = np.minimum(np.array(ends)[order] + LABEL_LIFT, top) - steps
+    heights = np.minimum(np.maximum.accumulate(lifted), top - steps.max(initial=0)) + steps
+    spread: list[float] = heights[order.argsort()].round(12).tolist()
+    return spread
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:
@@ -328,16 +315,8 @@ def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 def model_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI by chance."""
     ndcg, start_to_end, psi = (
-        {
-            estimate: title,
-            f"{name}_low": f"{title}, 95 % interval from",
-            f"{name}_high": f"{title}, 95 % interval to",
-        }
-        for name, estimate, title in (
-            ("ndcg_at_10", "ndcg_at_10", "nDCG@10"),
-            ("start_to_end", "start_to_end", "Start to end"),
-            ("psi", "psi", "PSI"),
-        )
+        {name: title, f"{name}_low": f"{title}, 95 % interval from", f"{name}_high": f"{title}, 95 % interval to"}
+        for name, title in (("ndcg_at_10", "nDCG@10"), ("start_to_end", "Start to end"), ("psi", "PSI"))
     )
     null = {"psi_chance": "PSI by chance, mean", "psi_chance_high": "PSI by chance, 95th percentile"}
     return [QUERIES, *percent_tooltips(ndcg | start_to_end), *number_tooltips(psi | null)]

@@ -15,7 +15,6 @@ from itertools import groupby
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -155,31 +154,6 @@ def build_columns(headings: Iterable[str], right: Iterable[str] = ()) -> tuple[C
     """Return a column for each heading; those in `right` are aligned to the right."""
     numbers = set(right)
     return tuple(Column(heading, "right" if heading in numbers else "left") for heading in headings)
-
-
-def print_as(
-    format_: OutputFormat,
-    tables: Sequence[Table],
-    records: Sequence[Any],
-    document: object = None,
-) -> None:
-    """Print tables, or the records behind them, on standard output.
-
-    Args:
-        format_: The output format.
-        tables: What a terminal and Markdown show.
-        records: Dataclasses or mappings; what CSV and JSON hold, not rounded.
-        document: What JSON holds instead of the records.
-    """
-    match format_:
-        case OutputFormat.JSON:
-            typer.echo(to_json(records if document is None else document))
-        case OutputFormat.CSV:
-            typer.echo(to_csv(records), nl=False)
-        case OutputFormat.MARKDOWN:
-            typer.echo("\n\n".join(map(to_markdown, tables)))
-        case OutputFormat.TEXT:
-            print_tables(Console(highlight=False), tables)
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:

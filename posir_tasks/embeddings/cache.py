@@ -105,7 +105,6 @@ class FileContents:
     format: EmbeddingFormat
     keys: Keys
     checksums: NDArray[np.uint32]
-    """Shape (n,)."""
     rows: NDArray[Any]
     """Shape (n, dimensions), of `EmbeddingFormat.stored_dtype`."""
 

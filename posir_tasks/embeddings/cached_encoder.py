@@ -317,14 +317,11 @@ def _cache_in(folder: Path) -> EmbeddingCache:
 
 @dataclass(frozen=True)
 class DistinctTexts:
-    """The distinct texts among n."""
+    """Distinct texts among n: keys, shape (distinct, 2); the row of each one's first occurrence; the text of each row."""
 
     keys: Keys
-    """Key of each distinct text, shape (distinct, 2)."""
     first: Integers
-    """Row of each distinct text's first occurrence, shape (distinct,)."""
     inverse: Integers
-    """Index of each row's distinct text, shape (n,)."""
 
 
 def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> DistinctTexts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
@@ -27,6 +27,11 @@ class EncodingContext:
     hf_subset: str
     encode_kwargs: Mapping[str, Any] = field(default_factory=lambda: {"batch_size": 32, "show_progress_bar": False})
     num_proc: int | None = None
+
+    @classmethod
+    def from_arguments(cls, **arguments: Any) -> EncodingContext:
+        """Return the context of arguments that mteb passes to models, of which others are ignored."""
+        return cls(**{part.name: arguments[part.name] for part in fields(cls) if part.name in arguments})
 
     @property
     def task_arguments(self) -> dict[str, Any]:

@@ -151,10 +151,19 @@ def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revi
                 raise
             continue  # a file that no library reads, such as a result that is being written
         _check_settings(file, settings)
-        if file.name == KIND_SETTINGS[0] and file in needed:
-            _check_prompts(file, settings)
-        if file.name == ADAPTER_FILE and isinstance(base := settings.get("base_model_name_or_path"), str):
-            _check_adapter_base(file, Path(base))
+        if file.name == KIND_SETTINGS[0] and file in needed and isinstance(settings, dict):
+            prompts = settings.get("prompts")
+            for name, text in prompts.items() if isinstance(prompts, dict) else ():
+                if not isinstance(text, str | None):
+                    raise PosirError(
+                        f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the model again."
+                    )
+        is_adapter = file.name == ADAPTER_FILE and isinstance(settings, dict)
+        base = settings.get("base_model_name_or_path") if is_adapter else None
+        if isinstance(base, str) and is_model_folder(path := Path(base).resolve()):
+            if path in (file.parent.resolve(), *file.parent.resolve().parents):
+                raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
+            check_folder(path, digest_folder(path))
 
 
 def _check_settings(file: Path, settings: Any) -> None:
@@ -166,20 +175,6 @@ def _check_settings(file: Path, settings: Any) -> None:
     for reference in _find_references(file.name, settings):
         if not reference.startswith(MODULE_PACKAGES):
             raise PosirError(f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}")
-
-
-def _check_prompts(file: Path, settings: Any) -> None:
-    prompts = settings.get("prompts") if isinstance(settings, dict) else None
-    for name, text in prompts.items() if isinstance(prompts, dict) else ():
-        if not isinstance(text, str | None):
-            raise PosirError(f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the model again.")
-
-
-def _check_adapter_base(file: Path, base: Path) -> None:
-    if is_model_folder(base):
-        if base.resolve() in (file.parent.resolve(), *file.parent.resolve().parents):
-            raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
-        check_folder(base.resolve(), digest_folder(base.resolve()))
 
 
 def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:

@@ -61,7 +61,7 @@ def replace_query_prompt(model: Any, text: str) -> bool:
     elif encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
         model.model_prompts = _keep_document_prompts(model.model_prompts or {}) | {PromptType.query.value: text}
     elif encode is InstructSentenceTransformerModel.encode:
-        model.instruction_template = _QueryTemplate(text, model.instruction_template)
+        model.instruction_template = _build_template(text, model.instruction_template)
     elif isinstance(model, AbsEncoder):
         _answer_for_queries(model, text)
     else:
@@ -108,19 +108,17 @@ def _keep_document_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     return {f"{name}-{document}": text for name, text in of_both.items()} | of_documents
 
 
-@dataclass(frozen=True)
-class _QueryTemplate:
-    """A template of instructions that is a fixed text for queries."""
+def _build_template(text: str, other: Any) -> Callable[..., str]:
+    """Return a template of instructions that is a fixed text for queries."""
 
-    text: str
-    other: Any
-
-    def __call__(self, instruction: str, prompt_type: PromptType | None = None) -> str:
+    def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
         if prompt_type == PromptType.query:
-            return self.text
-        if callable(self.other):
-            return str(self.other(instruction, prompt_type))
-        return str(self.other).format(instruction=instruction) if self.other and instruction else instruction
+            return text
+        if callable(other):
+            return str(other(instruction, prompt_type))
+        return str(other).format(instruction=instruction) if other and instruction else instruction
+
+    return fill
 
 
 def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> PromptText | None:

@@ -17,7 +17,6 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
-from posir_tasks.evidence import Integers
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -26,7 +25,6 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_token
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from mteb.abstasks.task_metadata import TaskMetadata
 
 #: Documents whose vectors are in memory at a time.
 BLOCK_SIZE = 10_000
@@ -87,58 +85,47 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self,
         queries: Dataset,
         *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
-        encode_kwargs: Mapping[str, Any],
         top_ranked: Mapping[str, Sequence[str]] | None = None,
-        num_proc: int | None = None,
         timer: TimingStack | None = None,
-        **_: Any,
+        **task: Any,
     ) -> dict[str, dict[str, float]]:
         """Return the scores of each query's `top_k` documents, by query id and document id; of `top_ranked` if given."""
         assert self._corpus is not None
-        timer, labels = timer or TimingStack(), {"split": hf_split, "subset": hf_subset}
-        context = EncodingContext(task_metadata, hf_split, hf_subset, encode_kwargs, num_proc)
+        context = EncodingContext.from_arguments(**task)
+        timer, labels = timer or TimingStack(), {"split": context.hf_split, "subset": context.hf_subset}
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)
-        best = _Best(queries["id"][:], top_k, top_ranked)
+        best: dict[str, dict[str, float]] = {query: {} for query in queries["id"][:]}
         self.document_vectors = 0
         with timer("Searching corpus", **labels):
             for start in range(0, len(self._corpus), BLOCK_SIZE):
                 block = self._corpus.select(range(start, min(start + BLOCK_SIZE, len(self._corpus))))
                 documents = self._vectorize(encoder, context.read_texts(block, PromptType.document))
                 self.document_vectors += len(documents.vectors)
-                best.add(block["id"][:], documents.score(self._base, query_vectors))
+                _keep_best(best, block["id"][:], documents.score(self._base, query_vectors), top_k, top_ranked)
         self._corpus = None
-        return best.results
+        return best
 
 
-class _Best:
-    """The best documents of each query so far."""
-
-    def __init__(self, queries: Sequence[str], top_k: int, candidates: Mapping[str, Sequence[str]] | None) -> None:
-        self._top_k = top_k
-        self._candidates = candidates
-        self.results: dict[str, dict[str, float]] = {query: {} for query in queries}
-
-    def add(self, documents: Sequence[str], scores: Vectors) -> None:
-        """Add documents with their scores, shape (queries, documents)."""
-        rows = {document: row for row, document in enumerate(documents)}
-        for query, values in zip(self.results, scores, strict=True):
-            candidates = None if self._candidates is None else self._candidates.get(query, ())
-            chosen = self._highest(values, None if candidates is None else [rows[name] for name in candidates if name in rows])
-            merged = self.results[query] | {documents[row]: float(values[row]) for row in chosen.tolist()}
-            self.results[query] = dict(sorted(merged.items(), key=lambda item: -item[1])[: self._top_k])
-
-    def _highest(self, values: Vectors, allowed: Sequence[int] | None) -> Integers:
-        rows = np.arange(len(values)) if allowed is None else np.array(allowed, np.int64)
-        if len(rows) <= self._top_k:
-            return rows
-        highest: Integers = rows[np.argpartition(-values[rows], self._top_k)[: self._top_k]]
-        return highest
+def _keep_best(
+    best: dict[str, dict[str, float]],
+    documents: Sequence[str],
+    scores: Vectors,
+    top_k: int,
+    candidates: Mapping[str, Sequence[str]] | None,
+) -> None:
+    """Add documents with their scores, shape (queries, documents), to the best ones of each query so far."""
+    rows = {document: row for row, document in enumerate(documents)}
+    for query, values in zip(best, scores, strict=True):
+        chosen = np.arange(len(values))
+        if candidates is not None:
+            chosen = np.array([rows[name] for name in candidates.get(query, ()) if name in rows], np.int64)
+        if len(chosen) > top_k:
+            chosen = chosen[np.argpartition(-values[chosen], top_k)[:top_k]]
+        merged = best[query] | {documents[row]: float(values[row]) for row in chosen.tolist()}
+        best[query] = dict(sorted(merged.items(), key=lambda item: -item[1])[:top_k])
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from posir_tasks.search.bm25 import fit_to_script, search_bm25
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
@@ -86,12 +85,10 @@ NO_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Queries, corpus and settings of a search."""
+    """Queries, corpus and settings of a search; both have the columns `id` and `text`."""
 
     corpus: Dataset
-    """Columns `id` and `text`."""
     queries: Dataset
-    """Columns `id` and `text`."""
     positives: Mapping[str, str]
     """Maps each query id to the id of its relevant document, in the order of the queries."""
     top_ranked: Mapping[str, list[str]] | None
@@ -236,18 +233,13 @@ class HybridSearch:
         self,
         queries: Dataset,
         *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
-        encode_kwargs: Mapping[str, Any],
         top_ranked: Mapping[str, list[str]] | None = None,
-        num_proc: int | None = None,
-        **_: Any,
+        **task: Any,
     ) -> dict[str, dict[str, float]]:
         """Return the fused scores of each query's `top_k` documents, by query id and document id."""
         assert self._corpus is not None
-        context = EncodingContext(task_metadata, hf_split, hf_subset, encode_kwargs, num_proc)
+        context = EncodingContext.from_arguments(**task)
         request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k, context, TimingStack())
         fitted = [fit_to_script(with_cache(model), context.corpus_language) for model in self.models]
         rankings = [order_hits(search_hits(model, request), request) for model in fitted]

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from posir_tasks.display.tables import (
     build_columns,
     escape_latex,
     format_csv,
-    print_as,
     print_tables,
     to_csv,
     to_json,
@@ -138,42 +136,29 @@ def test_latex_has_a_cell_for_every_cell(rows):
 
 
 def test_latex_groups_columns_and_stacks_the_lines_of_a_cell():
-    table = Table(
-        (Column("M"), Column("x", group="G"), Column("y", group="G")), (("m\ninterval", "1\n[0, 2]", "3"),), title="T."
-    )
-    assert to_latex(table, label="tab:t").split("\n")[2:14] == [
-        r"\caption{T.}",
-        r"\label{tab:t}",
-        r"\begin{adjustbox}{max width=\textwidth}",
-        r"\begin{tabular}{lcc}",
-        r"\toprule",
-        r" & \multicolumn{2}{c}{G} \\",
-        r"\cmidrule(lr){2-3}",
-        r"M & x & y \\",
-        r"\midrule",
-        r"{m} & 1 & 3 \\",
-        r"\scriptsize interval & \scriptsize [0, 2] &  \\",
-        r"\bottomrule",
+    columns = Column("M"), Column("x", group="G"), Column("y", group="G")
+    lines = to_latex(Table(columns, (("m\ninterval", "1\n[0, 2]", "3"),), title="T."), label="tab:t").split("\n")
+    assert lines[2:6] == [
+        *(r"\caption{T.}", r"\label{tab:t}", r"\begin{adjustbox}{max width=\textwidth}", r"\begin{tabular}{lcc}")
     ]
-
-
-class Kind(StrEnum):
-    ONE = "one"
+    assert lines[6:10] == [r"\toprule", r" & \multicolumn{2}{c}{G} \\", r"\cmidrule(lr){2-3}", r"M & x & y \\"]
+    rows = [r"\midrule", r"{m} & 1 & 3 \\", r"\scriptsize interval & \scriptsize [0, 2] &  \\", r"\bottomrule"]
+    assert lines[10:14] == rows
 
 
 @dataclass(frozen=True)
 class Record:
-    kind: Kind
+    kind: OutputFormat
     score: float | None
 
 
-RECORDS = [Record(Kind.ONE, None), Record(Kind.ONE, 1 / 3)]
+RECORDS = [Record(OutputFormat.TEXT, None), Record(OutputFormat.TEXT, 1 / 3)]
 
 
 def test_csv_and_json_hold_the_records_unrounded():
     rows = list(csv.DictReader(io.StringIO(to_csv(RECORDS))))
-    assert [(row["kind"], row["score"]) for row in rows] == [("one", ""), ("one", repr(1 / 3))]
-    expected = [{"kind": "one", "score": None}, {"kind": "one", "score": 1 / 3}]
+    assert [(row["kind"], row["score"]) for row in rows] == [("text", ""), ("text", repr(1 / 3))]
+    expected = [{"kind": "text", "score": None}, {"kind": "text", "score": 1 / 3}]
     assert json.loads(to_json(RECORDS)) == expected
     assert json.loads(to_json({"rows": tuple(RECORDS)})) == {"rows": expected}
 
@@ -219,7 +204,7 @@ def test_csv_is_written_in_one_module():
     ],
 )
 def test_a_command_prints_each_format(format_, expected, capsys):
-    print_as(format_, [TABLE], RECORDS)
+    present(TableResult(tables=[TABLE], rows=RECORDS), format_)
     assert capsys.readouterr().out == expected
 
 

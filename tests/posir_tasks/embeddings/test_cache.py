@@ -127,28 +127,19 @@ def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(tmp_p
     EmbeddingCache(tmp_path).add(keys, rows)
     (file,) = tmp_path.glob("*.arrow")
     damage(file, 2)
+    # Of another file nothing can be read.
+    (tmp_path / "cut.arrow").write_bytes(file.read_bytes()[:100])
     cache = EmbeddingCache(tmp_path)
     assert cache.look_up(keys[:2]).missing.size == 0
     assert cache.look_up(keys).missing.tolist() == [2]
     assert "is damaged: 4 of its 5 embeddings are intact" in caplog.text
-    assert file.with_name(file.name + ".damaged").exists()
+    assert all((tmp_path / f"{name}.damaged").exists() for name in (file.name, "cut.arrow"))
+    assert not (tmp_path / "cut.arrow").exists()
     cache.add(keys[2:3], rows[2:3])
     for later in (cache, EmbeddingCache(tmp_path)):
         cached = later.look_up(keys)
         assert cached.missing.size == 0
         assert np.array_equal(cached.rows, rows)
-
-
-def test_an_unreadable_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    keys, rows = random_keys(4), vectors(4)
-    EmbeddingCache(tmp_path).add(keys[:2], rows[:2])
-    (file,) = tmp_path.glob("*.arrow")
-    file.write_bytes(file.read_bytes()[:100])
-    cache = EmbeddingCache(tmp_path)
-    cache.add(keys[2:], rows[2:])
-    assert cache.look_up(keys).missing.tolist() == [0, 1]
-    assert f"{file} is damaged" in caplog.text
-    assert not file.exists()
 
 
 def test_a_cache_that_is_missing_or_deleted_during_use_is_empty(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Language models over real HTTP: failures, several servers, the budget, and what is sent."""
+"""Language models over real HTTP: failures, several servers, the budget, what is sent, and the log of calls."""
 
 import asyncio
 import json
@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from posir_build.verify import Answerability
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import NewerSchemaError, PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel, map_in_flight, run_in_thread
-from posir_tasks.language_models.call_log import CallLog
+from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
 from posir_tasks.language_models.settings import LanguageModelSettings
 from tests.support.human_answers import Truth, mini_documents
@@ -221,3 +221,29 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     assert answered in (2, 4)
     saved = sqlite3.connect(tmp_path / "calls.sqlite").execute("SELECT key FROM calls")
     assert {key for (key,) in saved} == set(server.answered)
+
+
+def test_answers_and_scores_survive_reopening(tmp_path):
+    file = tmp_path / "work" / "calls.sqlite"
+    log = CallLog(file)
+    log.add("k1", "m", "p", Completion("text\0😀", "stop", 10, 5))
+    log.add("k1", "m", "p", Completion("another", "stop", 99, 99))
+    log.add("k2", "m", "q", Completion("", "length", 1, 2))
+    log.add_scores({bytes([row % 256, row // 256]): row / 7 for row in range(1200)})
+    # Not closed, as after a kill.
+    again = CallLog(file)
+    assert again.find("k1") == Completion("text\0😀", "stop", 10, 5)
+    assert again.find("k3") is None
+    assert again.usage() == {("m", "p"): Usage(1, 10, 5), ("m", "q"): Usage(1, 1, 2)}
+    keys = [bytes([row % 256, row // 256]) for row in range(1300)]
+    assert again.find_scores(keys) == {key: row / 7 for row, key in enumerate(keys[:1200])}
+
+
+def test_a_file_that_is_no_log_or_newer_is_refused(tmp_path):
+    (tmp_path / "text").write_text("not a database " * 100)
+    with pytest.raises(PosirError, match="damaged"):
+        CallLog(tmp_path / "text")
+    with sqlite3.connect(tmp_path / "newer") as database:
+        database.execute("PRAGMA user_version=99")
+    with pytest.raises(NewerSchemaError, match="has schema 99"):
+        CallLog(tmp_path / "newer")

@@ -68,7 +68,7 @@ JSON = {"deep": b"[" * 100_000, "digits": b'{"data": %s}' % (b"9" * 400), "twice
 @pytest.fixture
 def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
     monkeypatch.setattr(connection, "MAX_ANSWER", 2**20)
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
     servers = []
 
     def start(answer: Answer) -> str:
@@ -131,10 +131,10 @@ def test_an_answer_beyond_the_limits_is_one_error_and_asked_for_once(serve, clie
 
 
 @pytest.mark.parametrize("client", ["embeddings", "rerank"])
-@pytest.mark.parametrize("body", JSON)
-def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(serve, client: str, body: str):
+@pytest.mark.parametrize("body", JSON.values(), ids=JSON)
+def test_json_that_can_be_read_in_two_ways_or_takes_the_stack_is_refused(serve, client: str, body: bytes):
     with pytest.raises(PosirError, match="the server's answer"):
-        CLIENTS[client](serve(lambda to: write(to, JSON[body])))
+        CLIENTS[client](serve(lambda to: write(to, body)))
 
 
 def test_answers_may_be_compressed_and_redirected_on_the_same_server(serve):
@@ -148,14 +148,17 @@ def test_answers_may_be_compressed_and_redirected_on_the_same_server(serve):
 
 
 def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_limited(monkeypatch):
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    waits: list[float] = []
+    monkeypatch.setattr(openai._base_client.time, "sleep", waits.append)
     with serve_embeddings() as server:
         client = EndpointClient(parse_endpoint(server.model, server.url))
         first = len(server.times)
         with client.limit_retries(0):
-            server.failures.extend([Failure(429, {"Retry-After": "0"})] * 3)
+            server.failures.extend([Failure(429, {"Retry-After": "7"})] * 3)
             assert client.embed(["some text"]).shape[0] == 1
             assert len(server.times) == first + 4
+            # The server sleeps, too, for 0 seconds.
+            assert [wait for wait in waits if wait] == [7] * 3
             for status in (400, 413, 500, 503, None):
                 server.failures.append(Failure(status))
                 with pytest.raises(PosirError, match="server"):

@@ -116,21 +116,6 @@ def test_throttling_server_errors_and_dropped_connections_are_retried(server, fa
     assert len(server.times) == 3 + 3
 
 
-def test_waits_grow_and_are_as_long_as_the_server_asks(server, monkeypatch):
-    waits = []
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.5)
-    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 8.0)
-    monkeypatch.setattr(openai._base_client.time, "sleep", waits.append)
-    server.failures.extend([Failure(503), Failure(503), Failure(503), Failure(429, {"Retry-After": "7"})])
-    mteb.get_model(server.reference)
-    # The server in the tests sleeps, too: for 0 seconds. The client subtracts up to a quarter at random.
-    first, second, third, last = filter(None, waits)
-    assert 0.375 <= first <= 0.5
-    assert 0.75 <= second <= 1
-    assert 1.5 <= third <= 2
-    assert last == 7
-
-
 @pytest.mark.parametrize(
     ("failure", "message"),
     [

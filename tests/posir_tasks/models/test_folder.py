@@ -150,11 +150,7 @@ def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
         (lambda _: None, "./none", r"\./none: no such folder\."),
         (lambda folder: (folder.parent / "empty").mkdir(), "empty/", r"empty/: not a model; .* its `save_pretrained`\."),
         (lambda folder: shutil.copytree(folder, folder.parent / "runs" / "checkpoint-9"), "./runs", "mean runs/checkpoint-9?"),
-        (
-            lambda folder: (folder / "config.json").write_text("{"),
-            "./my-model",
-            r"config\.json: cannot be read",
-        ),
+        (lambda folder: (folder / "config.json").write_text("{"), "./my-model", r"config\.json: cannot be read"),
     ],
 )
 def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
@@ -206,17 +202,23 @@ def test_weights_that_nothing_reads_may_be_missing(folder):
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
-@pytest.mark.parametrize("layers", [-1, 10**9])
-def test_a_number_of_layers_that_no_model_has_is_refused_before_they_are_made(folder, layers):
-    edit_json(folder / "config.json", num_hidden_layers=layers)
-    with pytest.raises(PosirError, match=rf"config\.json: num_hidden_layers is {layers}; must be from 0 to 10,000"):
-        mteb.get_model("./my-model")
+PROMPTS = r"config_sentence_transformers\.json: field 'prompts\.document': must be a text"
+LAYERS = r"config\.json: num_hidden_layers is -?\d+; must be from 0 to 10,000"
 
 
-@pytest.mark.parametrize("prompt", [["a"], {"a": "b"}, 3])
-def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
-    edit_json(folder / "config_sentence_transformers.json", prompts={"query": "q: ", "document": prompt})
-    with pytest.raises(PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document': must be a text"):
+@pytest.mark.parametrize(
+    ("file", "settings", "message"),
+    [
+        *(("config.json", {"num_hidden_layers": layers}, LAYERS) for layers in (-1, 10**9)),
+        *(
+            ("config_sentence_transformers.json", {"prompts": {"query": "q: ", "document": prompt}}, PROMPTS)
+            for prompt in (["a"], {"a": "b"}, 3)
+        ),
+    ],
+)
+def test_a_number_of_layers_or_a_prompt_that_no_model_has_is_refused_by_name(folder, file, settings, message):
+    edit_json(folder / file, **settings)
+    with pytest.raises(PosirError, match=message):
         mteb.get_model("./my-model")
 
 
@@ -263,9 +265,13 @@ def name_code_behind_a_link(folder):
     (folder / "modules.json").write_text(modules.replace('"0_T"', '"\\u0030_T"'))
 
 
+def plant_code(folder):
+    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
 def name_code_in_the_tokenizer(folder):
     edit_json(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}, tokenizer_class="Evil")
-    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    plant_code(folder)
 
 
 class Evil:
@@ -291,36 +297,25 @@ def unpickle_weights(folder):
     file.write_text(json.dumps(settings | {"model_kwargs": {"weights_only": False}, "model_args": {"weights_only": False}}))
 
 
-def name_a_module_elsewhere(folder):
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
-
-
-def name_a_function_as_module(folder):
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.util.misc.import_from_string"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
+def name_module(folder, reference):
+    (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": reference}]))
+    plant_code(folder)
 
 
 def route_to_a_module_elsewhere(folder):
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.Router"}]
-    (folder / "modules.json").write_text(json.dumps(modules))
+    name_module(folder, "sentence_transformers.base.modules.Router")
     router = {"types": {"query_0_E": "evil.Module"}, "structure": {"query": ["query_0_E"]}, "parameters": {}}
     (folder / "router_config.json").write_text(json.dumps(router))
-    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+
+
+def adapt(folder, **settings):
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **settings}))
 
 
 def adapt_a_foreign_base(folder):
-    base = folder.parent / "base"
-    shutil.copytree(folder, base)
+    base = shutil.copytree(folder, folder.parent / "base")
     name_code_in_the_tokenizer(base)
-    adapter = {"peft_type": "LORA", "base_model_name_or_path": str(base), "auto_mapping": None}
-    (folder / "adapter_config.json").write_text(json.dumps(adapter))
-
-
-def adapt_with_a_library_elsewhere(folder):
-    adapter = {"peft_type": "LORA", "auto_mapping": {"base_model_class": "Model", "parent_library": "evil.library"}}
-    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+    adapt(folder, base_model_name_or_path=str(base), auto_mapping=None)
 
 
 #: Ways in which a folder asks a library to run code.
@@ -331,11 +326,11 @@ ATTACKS = [
     name_code_in_the_tokenizer,
     pickle_weights,
     unpickle_weights,
-    name_a_module_elsewhere,
-    name_a_function_as_module,
+    lambda folder: name_module(folder, "evil.Module"),
+    lambda folder: name_module(folder, "sentence_transformers.util.misc.import_from_string"),
     route_to_a_module_elsewhere,
     adapt_a_foreign_base,
-    adapt_with_a_library_elsewhere,
+    lambda folder: adapt(folder, auto_mapping={"base_model_class": "Model", "parent_library": "evil.library"}),
     lambda folder: edit_json(folder / "config.json", attn_implementation="stranger/kernel"),
     lambda folder: edit_json(folder / "config.json", sentence_transformers={"activation_fn": "evil.Function"}),
     lambda folder: (folder / "config.json").write_text("[" * 100_000),
