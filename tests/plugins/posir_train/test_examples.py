@@ -34,21 +34,16 @@ def test_corpora_are_pooled_with_distinct_ids(tmp_path):
     assert len({example.document.corpus for example in data.examples}) == 1
 
 
-def test_data_without_answers_is_refused(tmp_path):
+def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):
     file = tmp_path / "empty.json"
     file.write_text('{"data": [{"paragraphs": [{"context": "A text.", "qas": [{"question": "What?", "answers": []}]}]}]}')
     with pytest.raises(DataError, match=r"evidence.* posir train"):
         read_examples(open_dataset(str(file)))
-
-
-def test_data_without_spans_is_refused(posir_folder):
     dataset = open_data(str(posir_folder))
-    data = dataset.subsets[0].read()
-    none = np.array([], np.int64)
+    data, none = dataset.subsets[0].read(), np.array([], np.int64)
     labeled = replace(data, evidence=replace(data.evidence, starts=none, ends=none))
-    subset = replace(dataset.subsets[0], read=lambda: labeled)
     with pytest.raises(PosirError, match=r"evidence .*missing.*span"):
-        read_examples(replace(dataset, subsets=(subset,)))
+        read_examples(replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: labeled),)))
 
 
 def test_no_article_is_in_both_parts():

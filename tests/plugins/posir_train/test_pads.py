@@ -21,6 +21,8 @@ def test_samples_are_half_of_a_text():
             assert len(sample) == pytest.approx(len(text) / 2, rel=0.1)
     assert all(first not in text for first, text in zip(pairs["second"][len(TEXTS) :], TEXTS, strict=True))
     assert build_pairs(TEXTS, EstimatedTokenizer(), Objective.PADS_PUBLISHED, seed=1)["label"][-1] == 0
+    with pytest.raises(PosirError, match="two different texts"):
+        build_pairs(TEXTS[:1], EstimatedTokenizer(), Objective.PADS, seed=1)
 
 
 def test_settings_are_those_of_the_published_code_unless_set():
@@ -58,11 +60,6 @@ def test_documents_without_questions_are_trained_on():
     prepared = prepare_data(TrainingSettings(model="m", data="d", objective="pads", held_out=0.5), few, Reader())
     assert prepared.description == "made-up: 12 pairs of 6 texts"
     assert not prepared.articles & {*prepared.held_out.articles}
-
-
-def test_one_text_has_no_negatives():
-    with pytest.raises(PosirError, match="two different texts"):
-        build_pairs(TEXTS[:1], EstimatedTokenizer(), Objective.PADS, seed=1)
 
 
 def test_negatives_labeled_0_do_not_train():
