@@ -171,7 +171,8 @@ class TableResult(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the sentences, then the tables."""
-        return (*to_paragraphs(self.sentences), DisplaySection(tables=tuple(self.tables), draw=self.draw))
+        shown = [DisplaySection(tables=tuple(self.tables), draw=self.draw)] if self.tables or self.draw else []
+        return (*to_paragraphs(self.sentences), *shown)
 
     def records(self) -> Sequence[Any]:
         """Return the rows."""

@@ -29,7 +29,8 @@ def squad(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, squad):
     folder = tmp_path_factory.mktemp("composed")
-    invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, "--tokens", 40)
+    told = invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, "--tokens", 40)
+    assert told.startswith(f"{folder}/eng-Latn/facts_1: ")
     return folder
 
 
