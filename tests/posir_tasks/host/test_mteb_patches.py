@@ -4,14 +4,20 @@ import sys
 from importlib.metadata import version
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from packaging.version import Version
 
+from posir_probe.data import ProbeData
+from posir_probe.probe import run_plans
+from posir_probe.segments import SegmentSimilarity
+from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.errors import PosirError
 from posir_tasks.host import mteb_patches, private_names
-from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList
+from posir_tasks.host.mteb_patches import LazyTasks, Registry, TaskList, ensure_padding
 from posir_tasks.host.private_names import NEWEST_TESTED, describe_untested, step_aside
 from posir_tasks.models import hub, registry, run_settings
+from tests.support.models import write_tiny_gpt2
 
 
 class Factory:
@@ -181,3 +187,31 @@ def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(pr
     assert len(module._TASKS_REGISTRY) > 1
     error = capsys.readouterr().err
     assert ("99.1" in error, error.count("\n"), problems) == (True, 1, [])
+
+
+TEXTS = [
+    "The mill burned in 1901, and nobody in the village knew why.",
+    "It was built again of stone in the dry summer of 1902.",
+]
+
+
+def test_a_model_like_gpt2_is_probed_as_if_each_text_were_alone(tmp_path):
+    folder = str(write_tiny_gpt2(tmp_path / "gpt2"))
+    probe = SegmentSimilarity(3)
+    (together,) = run_plans(load_encoder(folder, None, batch_size=8), [probe.plan(ProbeData.from_texts(TEXTS))])
+    (alone,) = run_plans(load_encoder(folder, None, batch_size=1), [probe.plan(ProbeData.from_texts(TEXTS))])
+    np.testing.assert_allclose(together.values, alone.values, atol=1e-5)
+    assert np.ptp(together.values) > 1e-4
+
+
+@pytest.mark.parametrize(("pad", "end", "expected"), [(None, "</s>", "</s>"), ("<pad>", "</s>", "<pad>"), (None, None, None)])
+def test_only_a_missing_padding_token_is_replaced(pad, end, expected):
+    class Model:
+        pass
+
+    model = Model()
+    model.tokenizer = Model()
+    model.tokenizer.pad_token, model.tokenizer.eos_token = pad, end
+    ensure_padding(model)
+    assert model.tokenizer.pad_token == expected
+    ensure_padding(object())
