@@ -121,7 +121,7 @@ def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall:
     if overall.start_to_end:
         change = format_score(Unit.POINTS, overall.start_to_end)
         explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
-    explanation += few_note(cells) + merging_note(summary, cells)
+    explanation += (FEW_NOTE if any(cell.few for cell in cells) else "") + merging_note(summary, cells)
     if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells):
         explanation += " Vertical bars: 95 % intervals."
     if any(cell.null_band for cell in cells):
@@ -234,7 +234,8 @@ def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tu
         *(name_lines(ends, positions, summaries[0].profile.positions) if named else []),
     ]
     explanation = "All lengths together. Lines: mean of the queries with evidence at that position."
-    explanation += few_note(chain(*curves)) + merging_note(summaries[0], curves[0])
+    explanation += FEW_NOTE if any(cell.few for cell in chain(*curves)) else ""
+    explanation += merging_note(summaries[0], curves[0])
     if known:
         explanation += " Shaded: 95 % intervals." if legible else " Intervals are in the chart of each model."
     if windows:
@@ -393,11 +394,6 @@ def cover_tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, 
     return alt.Scale(domain=[low, min(10, math.ceil(max(shown) * 10 + MARGIN)) / 10])
 
 
-def few_note(cells: Iterable[ProfileCell]) -> str:
-    """Return a sentence that follows others if some of the cells have few queries."""
-    return FEW_NOTE if any(cell.few for cell in cells) else ""
-
-
 def merging_note(summary: TaskSummary, cells: Sequence[ProfileCell]) -> str:
     """Return a sentence that follows others if bins are merged in some of the cells."""
     merged = {cell.position for cell in cells} - set(summary.profile.positions)
@@ -444,14 +440,10 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
     with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=task_and_scheme)
     groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
     figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
-    compared = [summary for group in groups for summary in scored_models(group)]
+    scored = [[summary for summary in group if summary.scores[ALL].get("psi_as_published") is not None] for group in groups]
+    # The point of one model would be alone.
+    compared = [summary for group in scored if len(group) > 1 for summary in group]
     return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(compared))] if compared else figures
-
-
-def scored_models(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
-    """Return the models of a task that have a PSI; none if there is only one, since its point would be alone."""
-    scored = [summary for summary in summaries if summary.scores[ALL].get("psi_as_published") is not None]
-    return scored if len(scored) > 1 else []
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
