@@ -8,18 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from posir_compare.comparison import (
-    ModelComparison,
-    build_pairs,
-    choose_baseline,
-    collect_runs,
-    compare_pairs,
-    comparison_table,
-    describe_differences,
-    describe_levels,
-    find_by_name,
-    select_tasks,
-)
+from posir_compare import comparison
 from posir_compare.gate import Gate, Limit, check, parse_limit, refuse, write_junit
 from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
@@ -51,7 +40,7 @@ NOTE = (
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Presentable, ModelComparison):
+class Comparison(Presentable, comparison.ModelComparison):
     """Models against a baseline, by task, length and metric."""
 
     hint: str = ""
@@ -86,7 +75,10 @@ class Comparison(Presentable, ModelComparison):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the table."""
-        return (*to_paragraphs(describe_differences(self.rows)), DisplaySection(tables=(comparison_table(self.rows),)))
+        return (
+            *to_paragraphs(comparison.describe_differences(self.rows)),
+            DisplaySection(tables=(comparison.comparison_table(self.rows),)),
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each task, model, length and metric."""
@@ -98,7 +90,7 @@ class Comparison(Presentable, ModelComparison):
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
-        return (f"{BRIEF} {describe_levels(self.rows)}",)
+        return (f"{BRIEF} {comparison.describe_levels(self.rows)}",)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -207,15 +199,19 @@ def _compare(
                 f"{source}: no such folder. Give result folders, or names of models and their folder: "
                 "`posir compare --results FOLDER MODEL MODEL`."
             )
-    runs = collect_runs([read_results(Path(source)) if isinstance(source, str | Path) else source for source in sources])
-    chosen = [run for name in names for run in find_by_name(runs, name)] or list(runs)
-    if baseline is not None and (first := choose_baseline(runs, baseline)) not in chosen:
+    runs = comparison.collect_runs(
+        [read_results(Path(source)) if isinstance(source, str | Path) else source for source in sources]
+    )
+    chosen = [run for name in names for run in comparison.find_by_name(runs, name)] or list(runs)
+    if baseline is not None and (first := comparison.choose_baseline(runs, baseline)) not in chosen:
         chosen.insert(0, first)
     labels = ", ".join(run.label for run in chosen)
     if len(chosen) < 2:
         raise PosirError(f"A comparison needs two models; found: {labels}. Name another one or give another folder.")
-    chosen = select_tasks(chosen, tasks)
-    compared = compare_pairs(build_pairs(chosen, choose_baseline(chosen, baseline)), lengths, margins)
+    chosen = comparison.select_tasks(chosen, tasks)
+    compared = comparison.compare_pairs(
+        comparison.build_pairs(chosen, comparison.choose_baseline(chosen, baseline)), lengths, margins
+    )
     if most and len(chosen) > most:
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
     hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."

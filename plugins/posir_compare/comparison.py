@@ -315,12 +315,8 @@ class ModelComparison:
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
     """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length bucket with queries.
 
-    A pair without common queries is skipped with a note.
-
-    Args:
-        pairs: Pairs with the same baseline.
-        lengths: Which lengths to compare, `all` or names of length buckets; empty for every one.
-        margins: The smallest differences that matter.
+    All pairs have the same baseline; one without common queries is skipped with a note. `lengths` are `all` or names of length
+    buckets; empty for every one.
 
     Raises:
         PosirError: No pair has common queries, or there is no such length.
@@ -377,13 +373,8 @@ def compare_pair(
 ) -> list[ComparisonRow]:
     """Return the rows of one pair: every metric, for all lengths and for each.
 
-    The intervals of the three metrics over all lengths hold at the same time, and so do those of all compared length buckets.
-
-    Args:
-        pair: Two runs on a task.
-        common: Their results on the same queries.
-        lengths: Lengths that are compared; empty for every one.
-        margins: The smallest differences that matter.
+    The intervals of the three metrics over all lengths hold at the same time, and so do those of all length buckets in
+    `lengths`, which are every one if it is empty.
     """
     paired = common.are_paired
     first, other = analyze(common.a), analyze(common.b)

@@ -182,12 +182,6 @@ def check(
     A limit fails if the whole interval of the change is beyond it. It cannot be said to pass where the change is undefined,
     the documents are too few for its interval, or a model lacks results of the baseline.
 
-    Args:
-        comparison: With rows of these lengths.
-        limits: At least one.
-        lengths: `all` or names of length buckets.
-        strict: Whether a limit already fails if the interval is not wholly within it.
-
     Raises:
         PosirError: A limit is none.
     """

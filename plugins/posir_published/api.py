@@ -5,37 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from posir_published.rows import (
-    correlate_with_mmteb,
-    psi_reductions,
-    published_bins,
-    published_curves,
-    published_rows,
-    published_tasks,
-    read_training_scores,
-)
-from posir_published.tables import (
-    BINS_NOTE,
-    CURVES_BRIEF,
-    CURVES_NOTE,
-    MMTEB_BRIEF,
-    MMTEB_NOTE,
-    POSQ_NOTE,
-    ROWS_BRIEF,
-    ROWS_NOTE,
-    TRAINING_BRIEF,
-    TRAINING_NOTE,
-    bins_table,
-    correlations_table,
-    curves_table,
-    describe_bins,
-    describe_curves,
-    describe_mmteb,
-    describe_published,
-    describe_training,
-    rows_table,
-    training_tables,
-)
+from posir_published import rows as data
+from posir_published import tables
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -91,7 +62,7 @@ def published(
         return _tabulate_training()
     if mmteb:
         return _tabulate_mmteb()
-    known = published_tasks()
+    known = data.published_tasks()
     tasks = tuple(dict.fromkeys(known if task is None else [task] if isinstance(task, str) else task))
     for name in tasks:
         if name not in known:
@@ -102,57 +73,57 @@ def published(
 
 
 def _tabulate_training() -> TableResult:
-    scores = [*read_training_scores(), *psi_reductions(read_training_scores())]
+    scores = [*data.read_training_scores(), *data.psi_reductions(data.read_training_scores())]
     return TableResult(
         title="Published results of trained models",
         rows=scores,
-        tables=training_tables(scores),
-        sentences=[describe_training(scores)],
-        notes=[TRAINING_BRIEF],
-        further=[TRAINING_NOTE],
+        tables=tables.training_tables(scores),
+        sentences=[tables.describe_training(scores)],
+        notes=[tables.TRAINING_BRIEF],
+        further=[tables.TRAINING_NOTE],
     )
 
 
 def _tabulate_mmteb() -> TableResult:
-    rows = correlate_with_mmteb()
+    rows = data.correlate_with_mmteb()
     return TableResult(
         title="PosIR and MMTEB retrieval",
         rows=rows,
-        tables=[correlations_table(rows)],
-        sentences=[describe_mmteb(rows)],
-        notes=[MMTEB_BRIEF],
-        further=[MMTEB_NOTE],
+        tables=[tables.correlations_table(rows)],
+        sentences=[tables.describe_mmteb(rows)],
+        notes=[tables.MMTEB_BRIEF],
+        further=[tables.MMTEB_NOTE],
     )
 
 
 def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
-    rows = tuple(row for name in tasks for row in published_rows(name) if lengths or row.length == "all")
+    rows = tuple(row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all")
     bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
-        tables=[rows_table(rows)],
-        sentences=[*describe_published(rows)],
-        notes=[ROWS_BRIEF],
-        further=[ROWS_NOTE, *([POSQ_NOTE] * bounded)],
+        tables=[tables.rows_table(rows)],
+        sentences=[*tables.describe_published(rows)],
+        notes=[tables.ROWS_BRIEF],
+        further=[tables.ROWS_NOTE, *([tables.POSQ_NOTE] * bounded)],
     )
 
 
 def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
     """Return a line for each curve of PosIR, and one for each position bucket of PosQ."""
-    rows = tuple(row for name in tasks for row in published_bins(name))
+    rows = tuple(row for name in tasks for row in data.published_bins(name))
     if not rows:
         raise PosirError(
             f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, FineWeb-PosQ and, for rerankers, "
             "their Tiny samples."
         )
-    curves = [curve for name in tasks for curve in published_curves(name)]
+    curves = [curve for name in tasks for curve in data.published_curves(name)]
     buckets = [row for row in rows if row.length == "all"]
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
-        tables=[*([curves_table(curves)] if curves else []), *([bins_table(buckets)] if buckets else [])],
-        sentences=[*describe_curves(curves), *describe_bins(buckets)],
-        notes=[CURVES_BRIEF if curves else BINS_NOTE],
-        further=[CURVES_NOTE, BINS_NOTE] if curves else [],
+        tables=[*([tables.curves_table(curves)] if curves else []), *([tables.bins_table(buckets)] if buckets else [])],
+        sentences=[*tables.describe_curves(curves), *tables.describe_bins(buckets)],
+        notes=[tables.CURVES_BRIEF if curves else tables.BINS_NOTE],
+        further=[tables.CURVES_NOTE, tables.BINS_NOTE] if curves else [],
     )

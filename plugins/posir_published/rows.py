@@ -326,11 +326,8 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
     or 1, so buckets of such queries are simulated with binomial distributions. Scores of 0 and 1 dominate all others of the
     same mean in convex order (Shaked & Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex
     function, so its mean is an upper bound; the bounds of PSI and of the percentile hold to normal approximation. A published
-    PSI above the bound is more than chance gives; of one below it that cannot be said.
-
-    Args:
-        score: Mean score over all queries, in (0, 1].
-        queries: Queries of each bucket, all above 0, shape (B,).
+    PSI above the bound is more than chance gives; of one below it that cannot be said. The mean score is in (0, 1], each bucket
+    has queries.
     """
     rng = np.random.default_rng(SEED)
     null = psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
@@ -377,7 +374,8 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     curves, groups = [], dict[tuple[str, str, str], list[PositionCurve]]()
     for row in read_rows("posir_curves.csv"):
         task, bins = name_posir_task(row), tuple(float(value) for name, value in row.items() if name.startswith("bin_"))
-        errors = float(row["ndcg_at_10_mean_error"]), float(row["psi_error"])
+        # Without a negative zero.
+        errors = float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0
         curves.append(PositionCurve(row["model"], task, row["length_bucket"], bins, *errors))
         groups.setdefault((name_benchmark(task), row["model"], row["length_bucket"]), []).append(curves[-1])
     averages = [

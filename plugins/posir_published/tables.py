@@ -1,7 +1,8 @@
 """The tables of published results, notes on what they do not give, and findings in sentences, computed from what is shown."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any, TypeAlias
 
 from posir_published.rows import (
     NOTABLE_BIAS,
@@ -27,6 +28,8 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 
+#: How the cell below a heading is written.
+Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
 NDCG = "ndcg_at_10"
 #: Most tasks with a sentence each.
 MOST_TASKS = 3
@@ -85,81 +88,56 @@ MMTEB_NOTE = (
 
 def rows_table(rows: Sequence[PublishedRow]) -> Table:
     """Return a table with a line per model, task and length."""
-    return _build_table(
-        ("Model", "Length", "Queries", "nDCG@10", "PSI", "PSI by chance at most", NOTABLE_BIAS.title),
-        (
-            (
-                row.task,
-                row.model,
-                row.length,
-                _format_queries(row),
-                format_percent(row.ndcg_at_10),
-                format_psi(row.psi_as_published),
-                _format_range(row.psi_chance_mean_at_most, row.psi_chance_p95_at_most),
-                describe_notable(row.notable_bias) or MISSING,
-                row.source,
-            )
-            for row in rows
-        ),
-    )
+    columns: Columns = {
+        "Model": lambda row: row.model,
+        "Length": lambda row: row.length,
+        "Queries": _format_queries,
+        "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
+        "PSI": lambda row: format_psi(row.psi_as_published),
+        "PSI by chance at most": lambda row: _format_range(row.psi_chance_mean_at_most, row.psi_chance_p95_at_most),
+        NOTABLE_BIAS.title: lambda row: describe_notable(row.notable_bias) or MISSING,
+    }
+    return _build_table(columns, rows)
 
 
-def bins_table(rows: Iterable[PublishedBin]) -> Table:
+def bins_table(rows: Sequence[PublishedBin]) -> Table:
     """Return a table with a line per model, task and position bucket."""
-    return _build_table(
-        ("Model", "Position", "Queries", "nDCG@10"),
-        ((row.task, row.model, row.position, _format_queries(row), format_percent(row.ndcg_at_10), row.source) for row in rows),
-    )
+    columns: Columns = {
+        "Model": lambda row: row.model,
+        "Position": lambda row: row.position,
+        "Queries": _format_queries,
+        "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
+    }
+    return _build_table(columns, rows)
 
 
 def curves_table(curves: Sequence[PositionCurve]) -> Table:
     """Return a table with a line per model, task and length bucket; of averages with their numbers of tasks."""
-    averages = any(curve.tasks > 1 for curve in curves)
-    return _build_table(
-        (
-            "Model",
-            "Length",
-            *(["Tasks"] * averages),
-            "Over position",
-            "First third",
-            "Middle third",
-            "Last third",
-            "Start to end",
-        ),
-        (
-            (
-                curve.task,
-                curve.model,
-                curve.length,
-                *([str(curve.tasks)] * averages),
-                draw_sparkline(curve.ndcg_at_10),
-                *(format_percent(score) for score in curve.thirds),
-                format_points(curve.start_to_end_unweighted),
-                curve.source,
-            )
-            for curve in curves
-        ),
-    )
+    tasks: Columns = {"Tasks": lambda curve: str(curve.tasks)}
+    columns: Columns = {
+        "Model": lambda curve: curve.model,
+        "Length": lambda curve: curve.length,
+        **(tasks if any(curve.tasks > 1 for curve in curves) else {}),
+        "Over position": lambda curve: draw_sparkline(curve.ndcg_at_10),
+        "First third": lambda curve: format_percent(curve.thirds[0]),
+        "Middle third": lambda curve: format_percent(curve.thirds[1]),
+        "Last third": lambda curve: format_percent(curve.thirds[2]),
+        "Start to end": lambda curve: format_points(curve.start_to_end_unweighted),
+    }
+    return _build_table(columns, curves)
 
 
-def correlations_table(rows: Iterable[MMTEBCorrelation]) -> Table:
+def correlations_table(rows: Sequence[MMTEBCorrelation]) -> Table:
     """Return a table with a line per length."""
-    return _build_table(
-        ("Length", "Models", "Spearman", "p", "Spearman as printed", "p as printed"),
-        (
-            (
-                "PosIR and MMTEB retrieval",
-                row.length,
-                str(row.models),
-                format_number(row.rho, ".2f"),
-                format_p_value(row.p_value),
-                format_number(row.printed_rho, ".2f"),
-                str(row.printed_p_value),
-                row.source,
-            )
-            for row in rows
-        ),
-    )
+    columns: Columns = {
+        "Length": lambda row: row.length,
+        "Models": lambda row: str(row.models),
+        "Spearman": lambda row: format_number(row.rho, ".2f"),
+        "p": lambda row: format_p_value(row.p_value),
+        "Spearman as printed": lambda row: format_number(row.printed_rho, ".2f"),
+        "p as printed": lambda row: str(row.printed_p_value),
+    }
+    return _build_table(columns, rows, "PosIR and MMTEB retrieval")
 
 
 def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
@@ -194,10 +172,11 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
     return tables
 
 
-def _build_table(headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
+def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
     """Return a table that a terminal shows by task and source, without columns that no row fills."""
-    columns = ("Task", *headings, "Source")
-    table = Table(build_columns(columns, set(columns) - set(TEXTS)), tuple(rows), split_by="{Task} · {Source}", keys=2)
+    headings = ("Task", *columns, "Source")
+    cells = tuple((task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows)
+    table = Table(build_columns(headings, set(headings) - set(TEXTS)), cells, split_by="{Task} · {Source}", keys=2)
     return table.without_empty_columns()
 
 

@@ -269,11 +269,7 @@ def _align_subset(stated: Rankings, subset: SubsetQueries, rules: AlignmentRules
 
 
 def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Return scores that have the same order in single precision, in which trec_eval compares them; ties stay ties.
-
-    Args:
-        ranked: Documents and scores, best first.
-    """
+    """Return scores that have the same order in single precision, in which trec_eval compares them; ties stay ties."""
     distinct = sorted({score for _, score in ranked})
     with np.errstate(over="ignore"):
         single = np.array(distinct, np.float32)

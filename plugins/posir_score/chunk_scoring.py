@@ -192,14 +192,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
 def score_splitters(
     encoder: ModelEncoder, tokenizer: Tokenizer, data: ExcerptData, splitters: Sequence[TextSplitter], retrieve: int
 ) -> ScoredChunkers:
-    """Score splitters by the chunks that a model retrieves.
-
-    Args:
-        encoder: The model.
-        tokenizer: Counts the tokens of chunks.
-        data: Documents, questions and excerpts.
-        splitters: They divide the documents.
-        retrieve: Chunks of all documents that are retrieved for a question, those of the highest similarity.
+    """Score splitters by the chunks that a model retrieves: for each question some of all documents, the most similar.
 
     Raises:
         PosirError: A splitter does not divide a document.
@@ -239,13 +232,7 @@ def score_splitters(
 
 
 def describe_changes(title: str, scores: dict[str, Floats], clusters: Integers) -> Iterator[str]:
-    """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences.
-
-    Args:
-        title: The score.
-        scores: Its value for each question by splitter.
-        clusters: Article of each question.
-    """
+    """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences."""
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name in scores:
         if name != best:

@@ -181,13 +181,7 @@ class Collection:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
     def __init__(self, journal: Journal, missing: Missing, order: OrderCheck | None) -> None:
-        """Begin with the answers of a journal.
-
-        Args:
-            journal: It keeps each answer.
-            missing: The treatment of queries that are not answered.
-            order: Compares the scores of answers with their order; None if the user says which counts.
-        """
+        """Begin with the answers of a journal; without an order to check, the user says which counts."""
         self.journal, self.missing, self.order = journal, missing, order
         self.reasons: dict[AskedQuery, str] = {}
         if order:
@@ -267,19 +261,10 @@ def collect_run(
     folder: Path,
     order: Order | None = None,
 ) -> tuple[Run, Journal]:
-    """Ask a retriever for every judged query that has a text.
-
-    Args:
-        search: The retriever.
-        name: Its name.
-        subsets: The queries and documents.
-        missing: What becomes of queries that it does not answer.
-        settings: How it is asked.
-        folder: Folder of the journal, from which an interrupted run goes on.
-        order: What the order of hits follows from; None for the scores, which may then not contradict it.
+    """Ask a retriever for every judged query that has a text, and go on where an earlier call was interrupted.
 
     Returns:
-        The run, and the journal, to be removed when its result is saved.
+        The run, and its journal in the folder, to be removed when the result is saved.
 
     Raises:
         PosirError: A query has no answer after all attempts, or one that is no ranking, and that is refused; none of the

@@ -91,12 +91,9 @@ class RunSearch:
 def score_rankings(
     rankings: Mapping[str, Mapping[str, float]], grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]
 ) -> dict[str, float]:
-    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded.
+    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded, of at least one query.
 
-    Args:
-        rankings: Query id to document id to score.
-        grades: Query id to document id to grade; of at least one query.
-        k_values: Cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's order of documents.
+    `k_values` are cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's order of documents.
     """
     cutoffs = ",".join(map(str, k_values))
     judge = pytrec_eval.RelevanceEvaluator(

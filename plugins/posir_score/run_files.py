@@ -130,9 +130,7 @@ class OrderCheck:
 def rank_hits(hits: Sequence[Hit], order: Order | None) -> dict[str, float]:
     """Return a score by document, higher is better, best first; a document that occurs several times has its best.
 
-    Args:
-        hits: Documents or chunks of a query.
-        order: What their order follows from; None for the score, or their ranks if there are no scores.
+    Without an order, that of the scores counts, or of the ranks if there are no scores.
     """
     if order is Order.RANK or any(hit.score is None for hit in hits):
         placed = sorted(enumerate(hits), key=lambda item: (item[0] if item[1].rank is None else item[1].rank, item[0]))
@@ -246,10 +244,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     Of a folder with predictions of mteb, those of the task are read. Of a document that a query has in several files, the
     highest score counts.
 
-    Args:
-        path: A file or folder.
-        task: Name of the task.
-        order: What the order of documents follows from; None for the scores, which may then not contradict stated ranks.
+    Without an order, that of the scores counts, which may then not contradict stated ranks.
 
     Raises:
         DataError: A file cannot be read, a row has no ids or a score that is not a finite number, or scores contradict ranks.
@@ -332,13 +327,8 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
 def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[Rankings, int]:
     """Return the rankings of an object with the documents of each query, and the number of rows that repeat one.
 
-    Documents are an object of scores by document, a list of ids, or a list of pairs of id and score or of objects.
-
-    Args:
-        file: The file, for messages.
-        where: Place in the file, empty or with a colon at the end.
-        content: What the file states.
-        order: As in `read_run`.
+    Documents are an object of scores by document, a list of ids, or a list of pairs of id and score or of objects. `where` is
+    their place in the file, for messages: empty or with a colon at the end.
 
     Raises:
         DataError: It is something else, a score is not finite, or scores contradict the order of the documents.

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_stats.tables import (
-    DatasetStatistics,
-    build_document,
-    build_records,
-    build_tables,
-    describe_data,
-    describe_source,
-    describe_tables,
-)
+from posir_stats import tables
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.public import public
@@ -51,27 +42,26 @@ def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool
         720
     """
     statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None, repair=repair)
+
+    def draw() -> Sequence[Figure]:
+        # Altair takes a second to import.
+        from posir_stats.charts import build_figures
+
+        return build_figures(statistics)
+
     return TableResult(
         title=f"Position of the evidence: {statistics.name}",
-        rows=build_records(statistics),
-        tables=build_tables(statistics),
-        values=build_document(statistics),
-        sentences=[describe_data(statistics)],
-        notes=[describe_source(statistics)],
-        further=[describe_tables(statistics)],
-        draw=partial(draw_positions, statistics),
+        rows=tables.build_records(statistics),
+        tables=tables.build_tables(statistics),
+        values=tables.build_document(statistics),
+        sentences=[tables.describe_data(statistics)],
+        notes=[tables.describe_source(statistics)],
+        further=[tables.describe_tables(statistics)],
+        draw=draw,
     )
 
 
-def draw_positions(statistics: DatasetStatistics) -> Sequence[Figure]:
-    """Return the histograms of positions."""
-    # Altair takes a second to import.
-    from posir_stats.charts import build_figures
-
-    return build_figures(statistics)
-
-
-def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool = True) -> DatasetStatistics:
+def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool = True) -> tables.DatasetStatistics:
     """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset or tokenizer."""
     counter = load_tokenizer(tokenizer) if tokenizer else None
     dataset = open_data(name, repair=repair).with_questions("posir stats")
@@ -81,4 +71,4 @@ def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool 
         revisions.add(data.revision)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))
     source = f"{dataset.location}, revision {combine_revisions(revisions)}"
-    return DatasetStatistics(dataset.name, source, subsets)
+    return tables.DatasetStatistics(dataset.name, source, subsets)

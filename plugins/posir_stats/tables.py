@@ -46,17 +46,10 @@ class DatasetStatistics:
 def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
     """Return everything for JSON: dataset, positions, and the records with their histograms."""
     axes = statistics.subsets[0].positions.axes
-    return {
-        "dataset": statistics.name,
-        "source": statistics.source,
-        "scheme": axes.scheme,
-        "positions": axes.positions,
-        "rows": [
-            {**build_record(subset), "histogram": subset.histogram()}
-            for group in group_by_language(statistics.subsets)
-            for subset in group
-        ],
-    }
+    subsets = [subset for group in group_by_language(statistics.subsets) for subset in group]
+    rows = [{**build_record(subset), "histogram": subset.histogram()} for subset in subsets]
+    described = {"dataset": statistics.name, "source": statistics.source}
+    return {**described, "scheme": axes.scheme, "positions": axes.positions, "rows": rows}
 
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
@@ -197,16 +190,12 @@ def _queries(title: str, group: Sequence[Statistics]) -> Table:
             (
                 subset.domain,
                 *map(format_count, subset.queries_by_length().values()),
-                *(_format_share(share) for share in _type_shares(subset)),
+                *(MISSING if share is None else f"{format_percent(share)} %" for share in _type_shares(subset)),
             )
             for subset in group
         ),
         title=f"{title} · queries by {'length of the relevant document and by ' if lengths else ''}type",
     )
-
-
-def _format_share(share: float | None) -> str:
-    return MISSING if share is None else f"{format_percent(share)} %"
 
 
 def _positions(title: str, total: Statistics) -> Table:
@@ -221,16 +210,13 @@ def _positions(title: str, total: Statistics) -> Table:
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Return each count with a bar, the longest for the largest count; only a count of 0 has none."""
+    """Return each count with a bar in eighths of a character, the longest for the largest; only a count of 0 has none."""
     most, width = max(*counts, 1), max(len(f"{count:,}") for count in counts)
-    return [f"{count:>{width},} {_bar(count / most)}".rstrip() for count in counts]
-
-
-def _bar(share: float) -> str:
-    """Return a bar of a share in [0, 1], in eighths of a character."""
-    eighths = max(round(share * BAR * len(EIGHTHS)), share > 0)
-    whole, rest = divmod(eighths, len(EIGHTHS))
-    return EIGHTHS[-1] * whole + EIGHTHS[rest - 1] * (rest > 0)
+    lines = []
+    for count in counts:
+        whole, rest = divmod(max(round(count / most * BAR * len(EIGHTHS)), count > 0), len(EIGHTHS))
+        lines.append(f"{count:>{width},} {EIGHTHS[-1] * whole}{EIGHTHS[rest - 1] * (rest > 0)}".rstrip())
+    return lines
 
 
 def describe_tables(statistics: DatasetStatistics) -> str:

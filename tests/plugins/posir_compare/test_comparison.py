@@ -73,10 +73,6 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
     assert paired.difference.high < 0.5 * unpaired.difference.high
 
 
-def test_same_input_same_numbers(folder):
-    assert compare_pairs(pair_runs(folder)) == compare_pairs(pair_runs(folder))
-
-
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
     for model, seed in (("org/a", 1), ("org/b", 5)):
         write_run(tmp_path / "both", model, seed)

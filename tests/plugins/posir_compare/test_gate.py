@@ -165,9 +165,9 @@ def test_mistakes_are_no_verdict(folder, arguments, message):
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("posir_compare.api.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
-        ("posir_compare.api.compare_pairs", MemoryError("all of it"), "MemoryError: all of it"),
-        ("posir_compare.api.collect_runs", TypeError("of a plugin"), "TypeError: of a plugin"),
+        ("posir_compare.comparison.compare_pairs", KeyError("lost"), "KeyError: 'lost'"),
+        ("posir_compare.comparison.compare_pairs", MemoryError("all of it"), "MemoryError: all of it"),
+        ("posir_compare.comparison.collect_runs", TypeError("of a plugin"), "TypeError: of a plugin"),
     ],
 )
 def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, message):

@@ -1,7 +1,5 @@
 """Statistics of generated data against pandas, of XQuAD against its known sizes, and every form read back."""
 
-import csv
-import io
 import json
 import re
 import sys
@@ -235,18 +233,6 @@ def test_text_without_anything_has_no_mean():
     assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}
 
 
-def test_csv_parses_back_to_the_same_rows(described):
-    expected = [{k: v for k, v in row.items() if k != "histogram"} for row in rows_of(described).values()]
-    parsed = list(csv.DictReader(io.StringIO(to_csv(build_records(described)))))
-    assert [list(row) for row in parsed] == [list(row) for row in expected]
-    for row, wanted in zip(parsed, expected, strict=True):
-        numbers = {
-            name: float(row[name]) if row[name] else None for name, value in wanted.items() if not isinstance(value, str)
-        }
-        assert numbers == {name: value for name, value in wanted.items() if not isinstance(value, str)}
-        assert (row["language"], row["domain"], row["length_unit"]) == (wanted["language"], wanted["domain"], "tokens")
-
-
 def markdown(described):
     tables = map(to_markdown, build_tables(described))
     return "\n\n".join([describe_data(described), *tables, describe_source(described)])
@@ -399,17 +385,6 @@ def test_the_command_prints_every_form(folder, described):
     assert "by a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
 
 
-@pytest.mark.slow
-def test_the_command_writes_pictures_and_a_page_that_needs_no_network(folder, tmp_path):
-    done = run(folder, "--png", tmp_path / "png", "--html", tmp_path / "page.html")
-    assert done.exit_code == 0
-    pictures = sorted((tmp_path / "png").iterdir())
-    assert len(pictures) == 3
-    assert all(picture.read_bytes().startswith(b"\x89PNG\r\n") for picture in pictures)
-    assert sorted(re.findall(r"written: (.+)", done.stderr)) == sorted(map(str, [*pictures, tmp_path / "page.html"]))
-    assert not re.search(r"<(?:script|link)[^>]+(?:src|href)=", (tmp_path / "page.html").read_text(encoding="utf-8"))
-
-
 def test_an_unknown_name_gets_close_ones():
     with pytest.raises(PosirError, match=r"'posir-englsh' is neither .* Did you mean PosIR-English"):
         open_data("posir-englsh")
@@ -446,19 +421,6 @@ def test_what_is_wrong_with_the_data_is_named(drawn, tmp_path):
     write_domain(tmp_path, tables_of(frame.assign(characters=0), texts))
     with pytest.raises(DataError, match=r"queries\.parquet: no query can be evaluated"):
         compute_statistics(str(tmp_path))
-
-
-@pytest.mark.slow
-def test_places_that_cannot_be_written_are_refused(folder, tmp_path):
-    (tmp_path / "taken").mkdir()
-    done = run(folder, "--html", tmp_path / "taken")
-    assert isinstance(done.exception, PosirError)
-    assert str(done.exception).startswith(f"{tmp_path / 'taken'}: cannot be written")
-    assert not list((tmp_path / "taken").iterdir())
-    (tmp_path / "file").write_text("kept")
-    done = run(folder, "--png", tmp_path / "file")
-    assert isinstance(done.exception, PosirError)
-    assert (tmp_path / "file").read_text() == "kept"
 
 
 @pytest.mark.parametrize(
