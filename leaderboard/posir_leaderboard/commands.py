@@ -19,9 +19,6 @@ from posir_tasks.errors import PosirError
 
 if TYPE_CHECKING:
     from posir_leaderboard.entries import Entry, EntryProblem
-    from posir_leaderboard.hub import Commit
-    from posir_leaderboard.submission import Uploader
-
 
 #: Default folder of the site, the same for the three commands.
 SITE = Path("leaderboard-site")
@@ -45,7 +42,7 @@ def build(
 
     Scored results are cached. An unusable file is reported and excluded.
     """
-    from posir_leaderboard.hub import is_repository, open_results
+    from posir_leaderboard.submission import is_repository, open_results
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     repository = results if is_repository(results) else None
@@ -80,19 +77,18 @@ def pin(
     """
     from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins, write_pins
     from posir_leaderboard.entries import PINS
-    from posir_leaderboard.hub import is_repository, open_results
+    from posir_leaderboard.submission import is_repository, open_results
 
     with open_results(results, [PINS]) as folder:
         pins = {**(read_pins(folder) or {}), **{task: compute_pin(task) for task in tasks}}
         if not is_repository(results):
             typer.echo(f"{write_pins(folder, pins)}: {pluralize(len(pins), 'task')} pinned")
             return
-    from posir_leaderboard.hub import Commit, HuggingFaceHub, TargetRepository
-    from posir_leaderboard.submission import CommitUploader, upload
+    from posir_leaderboard.submission import Commit, HuggingFaceHub, TargetRepository, Uploader, upload
 
     title = f"Pin the data of {', '.join(tasks)}"
     commit = Commit(TargetRepository("dataset", results), {PINS: format_pins(pins).encode()}, title, title)
-    typer.echo(upload(commit, CommitUploader(HuggingFaceHub())).location)
+    typer.echo(upload(commit, Uploader(HuggingFaceHub(), direct=True)).location)
 
 
 @app.command()
@@ -122,9 +118,6 @@ def push(
     typer.echo(f"{push_site(site, space).commit_url}")
 
 
-OTHER_SETTINGS = "results of other settings than a model's own (in `experiments`) cannot be submitted"
-
-
 @with_progress
 def submit(
     results: Annotated[list[Path], typer.Argument(help="Folders with results in mteb's layout, such as a model's.")],
@@ -132,8 +125,7 @@ def submit(
         str | None, typer.Option(help="The leaderboard's dataset repository on the Hub, owner/name. Needed to send.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check and send nothing; exit 1 if a check fails. With --repo, show the files."),
+        bool, typer.Option("--dry-run", help="Check and send nothing; exit 1 if a check fails. With --repo, show the files.")
     ] = False,
     direct: Annotated[
         bool, typer.Option("--direct", help="Commit to the main branch instead of opening a pull request.")
@@ -159,19 +151,24 @@ def submit(
     if repo is None:
         return
     # huggingface_hub takes a second to import, which no other command should pay for.
-    from posir_leaderboard.hub import HuggingFaceHub
-    from posir_leaderboard.submission import CommitUploader, PullRequestUploader, build_eval_results, build_submission
+    from posir_leaderboard.submission import HuggingFaceHub, Uploader, build_eval_results, build_submission, upload
 
     hub = HuggingFaceHub()
     submission = build_submission(entries, repo)
-    uploads: list[tuple[Commit, Uploader]] = [(submission, CommitUploader(hub) if direct else PullRequestUploader(hub))]
+    uploads = [(submission, Uploader(hub, direct=direct))]
     if eval_results:
-        uploads.append((build_eval_results(entries, hub.url(submission.repository)), PullRequestUploader(hub)))
+        uploads.append((build_eval_results(entries, hub.url(submission.repository)), Uploader(hub)))
     for commit, uploader in uploads:
         if not dry_run:
-            send(commit, uploader)
+            result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))
+            count = f"sent {pluralize(len(commit.files), 'file')}"
+            sent = count if result.sent else "nothing was sent, the same files are there already"
+            typer.echo(f"{commit.repository}: {sent}: {result.location}")
         elif format_ is OutputFormat.TEXT:
-            show(commit, uploader)
+            typer.echo(f"{commit.repository}, {uploader}: {commit.title}")
+            for path, content in commit.files.items():
+                typer.echo(f"  {path}  {len(content):,} bytes")
+            typer.echo("nothing was sent (--dry-run)", err=True)
 
 
 def show_problems(entries: Sequence[Entry], problems: Sequence[EntryProblem], format_: OutputFormat) -> None:
@@ -194,37 +191,30 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
         PosirError: A folder has no entry.
     """
     entries, problems = read_folders(folders)
-    if entries:
-        # The tasks take seconds to import, and mteb with them.
-        with track("Loading mteb", delay=BRIEF_SECONDS):
-            from posir_leaderboard.validation import validate_entry
-            from posir_tasks.tasks.catalog import builtin_tasks
+    if not entries:
+        return entries, problems
+    # The tasks take seconds to import, and mteb with them.
+    with track("Loading mteb", delay=BRIEF_SECONDS):
+        from posir_leaderboard.entries import EntryProblem
+        from posir_leaderboard.identity import identify_models
+        from posir_leaderboard.validation import validate_entry
+        from posir_tasks.files import cache_folder
+        from posir_tasks.models.references import model_origin
+        from posir_tasks.tasks.catalog import builtin_tasks
 
-            builtin_tasks()
-        # By task, so that a dataset is read once for all models.
-        for entry in sorted(entries, key=lambda entry: entry.task):
-            problems += validate_entry(entry)
-        problems += identity_problems(entries)
-    return entries, problems
-
-
-def identity_problems(entries: Sequence[Entry]) -> list[EntryProblem]:
-    """Return what is wrong with the names and revisions of models, and say which could not be looked up."""
-    from posir_leaderboard.entries import EntryProblem
-    from posir_leaderboard.identity import identify_models
-    from posir_tasks.files import cache_folder
-    from posir_tasks.models.references import model_origin
-
+        builtin_tasks()
+    # By task, so that a dataset is read once for all models.
+    for entry in sorted(entries, key=lambda entry: entry.task):
+        problems += validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]
     identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
     for (name, revision), identity in identities.items():
         if identity.unchecked:
             typer.echo(f"model not looked up: {sanitized(name)}, {sanitized(revision)}: {identity.unchecked}", err=True)
-    return [
-        EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name")
-        for entry in public
-        if (problem := identities[entry.model, entry.revision].problem)
-    ]
+    for entry in public:
+        if problem := identities[entry.model, entry.revision].problem:
+            problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))
+    return entries, problems
 
 
 def read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
@@ -233,40 +223,22 @@ def read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProble
     Raises:
         PosirError: A folder has no entry.
     """
-    from posir_leaderboard.entries import experiment_files, read_entries
+    from posir_leaderboard.entries import entry_files, read_entries
 
     entries: dict[Path, Entry] = {}
     problems: dict[EntryProblem, None] = {}
     skipped: dict[Path, None] = {}
+    other = "results of other settings than a model's own (in `experiments`) cannot be submitted"
     for folder in folders:
         read, unreadable = read_entries(folder)
-        experiments = dict.fromkeys(experiment_files(folder))
+        experiments = dict.fromkeys(entry_files(folder, experiments=True))
         if not (read or unreadable):
-            reason = OTHER_SETTINGS if experiments else "no result with a position profile below it"
+            reason = other if experiments else "no result with a position profile below it"
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
         entries |= {entry.file: entry for entry in read}
         problems |= dict.fromkeys(unreadable)
         skipped |= experiments
     if skipped:
         first = sanitized(str(next(iter(skipped))), 300)
-        typer.echo(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {OTHER_SETTINGS}", err=True)
+        typer.echo(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {other}", err=True)
     return list(entries.values()), list(problems)
-
-
-def show(commit: Commit, uploader: Uploader) -> None:
-    """Print what would be sent."""
-    typer.echo(f"{commit.repository}, {uploader}: {commit.title}")
-    for path, content in commit.files.items():
-        typer.echo(f"  {path}  {len(content):,} bytes")
-    typer.echo("nothing was sent (--dry-run)", err=True)
-
-
-def send(commit: Commit, uploader: Uploader) -> None:
-    """Send a commit, and print where its files are; raise PosirError if it could not be sent."""
-    from posir_leaderboard.submission import upload
-
-    result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))
-    if result.sent:
-        typer.echo(f"{commit.repository}: sent {pluralize(len(commit.files), 'file')}: {result.location}")
-    else:
-        typer.echo(f"{commit.repository}: nothing was sent, the same files are there already: {result.location}")

@@ -74,9 +74,7 @@ class ModelMeta(JsonShape):
     )
 
 
-class AxesNames(JsonShape):
-    """The names and titles of a profile's axes."""
-
+class _AxesNames(JsonShape):
     scheme: Name
     lengths: list[Name]
     positions: list[Name]
@@ -84,18 +82,14 @@ class AxesNames(JsonShape):
     length_titles: list[Title]
 
 
-class ProfileNames(JsonShape):
-    """The names in a position profile."""
-
-    axes: AxesNames
+class _ProfileNames(JsonShape):
+    axes: _AxesNames
 
 
-class SubsetScores(JsonShape):
-    """The scores of a subset of a position-aware task."""
-
+class _SubsetScores(JsonShape):
     hf_subset: Name
     position_run: dict[str, Any]
-    position_profile: ProfileNames
+    position_profile: _ProfileNames
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,7 @@ class EntryProblem:
 
 
 class EntryError(PosirError):
-    """A file cannot be read as an entry. Names the file and, if known, subset and field."""
+    """A file cannot be read as an entry."""
 
     def __init__(self, file: Path, message: str, subset: str | None = None, field: str | None = None) -> None:
         self.problem = EntryProblem(str(file), message, subset, field)
@@ -133,23 +127,10 @@ class Entry:
     file: Path
     subsets: tuple[SubsetResult, ...]
     """Results of the subsets in the order of the file; at least one, each subset once."""
-    scores: tuple[Mapping[str, Any], ...]
-    """All fields of each subset in the file, in the order of `subsets`."""
-    dataset_revision: object
-    """mteb's own record of the dataset's revision, as in the file."""
+    data: Mapping[str, Any]
+    """mteb's result, as in the file; only what the other fields hold is checked."""
     meta: Mapping[str, Any]
     """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision are checked."""
-    splits: tuple[str, ...]
-    """Names of the splits in the file."""
-    fields: tuple[str, ...]
-    """Names of the file's fields."""
-    date: object = None
-    """Time of the evaluation as mteb's file states it, in seconds since 1970; not checked."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Model, revision and task, which identify an entry."""
-        return self.model, self.revision, self.task
 
 
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
@@ -169,13 +150,12 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     problems: list[EntryProblem] = []
     for file in entry_files(folder):
         try:
-            entry = read_entry(file)
+            if entry := read_entry(file):
+                entries[file] = entry
         except EntryError as error:
             problems.append(error.problem)
-            continue
-        if entry:
-            entries[file] = entry
-    for first, *others in find_duplicates({file: entry.key for file, entry in entries.items()}):
+    keys = {file: (entry.model, entry.revision, entry.task) for file, entry in entries.items()}
+    for first, *others in find_duplicates(keys):
         message = f"is of the same model, revision and task as {first}; remove one of the two"
         problems.append(EntryProblem(str(others[-1]), message))
         for file in (first, *others):
@@ -183,32 +163,23 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     return list(entries.values()), problems
 
 
-def entry_files(folder: Path) -> Iterator[Path]:
+def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the files below a folder that lie where mteb puts results, `<org>__<model>/<revision>/`, in order.
 
     A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is reported, not skipped.
-    Results of other settings than a model's own are not entries: `experiment_files` yields them.
+
+    Args:
+        folder: The output folder of `mteb run`.
+        experiments: Whether the results of other settings than a model's own are meant, which are no entries.
 
     Raises:
         PosirError: There is no such folder.
     """
-    return (file for file in _result_files(folder) if find_experiment(file) is None)
-
-
-def experiment_files(folder: Path) -> Iterator[Path]:
-    """Yield the result files below a folder of other settings than a model's own, in order.
-
-    Raises:
-        PosirError: There is no such folder.
-    """
-    return (file for file in _result_files(folder) if find_experiment(file) is not None)
-
-
-def _result_files(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in sorted(folder.resolve().rglob("*.json")):
-        if file.name != META_FILE and ("__" in file.parent.parent.name or file.with_name(META_FILE).exists()):
+        is_result = file.name != META_FILE and ("__" in file.parent.parent.name or file.with_name(META_FILE).exists())
+        if is_result and (find_experiment(file) is not None) == experiments:
             yield file
 
 
@@ -228,7 +199,7 @@ def read_entry(file: Path) -> Entry | None:
     """
     data = read_entry_json(file)
     _check_shape(TaskResult, data, file)
-    scores = tuple(score for split in data["scores"].values() for score in split)
+    scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
             raise EntryError(
@@ -249,19 +220,7 @@ def read_entry(file: Path) -> Entry | None:
     ((subset, times),) = Counter(result.subset for result in subsets).most_common(1)
     if times > 1:
         raise EntryError(file, "occurs twice; a subset has one result", subset)
-    return Entry(
-        model,
-        revision,
-        task,
-        file,
-        subsets,
-        scores,
-        data.get("dataset_revision"),
-        meta,
-        (*data["scores"],),
-        (*data,),
-        data.get("date"),
-    )
+    return Entry(model, revision, task, file, subsets, data, meta)
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
@@ -272,16 +231,17 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     elif entry.revision.startswith(NO_REVISION):
         message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
         yield EntryProblem(str(entry.file), message, field="revision")
-    if not isinstance(entry.date, int | float) or not FIRST_DATE <= entry.date <= time.time() + CLOCK_SKEW:
-        message = f"is {sanitized(entry.date)}; must be the time of the evaluation in seconds since 1970, not in the future"
+    date = entry.data.get("date")
+    if not isinstance(date, int | float) or not FIRST_DATE <= date <= time.time() + CLOCK_SKEW:
+        message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970, not in the future"
         yield EntryProblem(str(entry.file), message, field="date")
+    task, recorded = find_task(entry.task), entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
             message = "must have the digests 'corpus' and 'queries' of 16 hexadecimal digits each; run the task again"
             yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{DIGEST_KEY}")
-        task = find_task(entry.task)
         pinned = task.metadata.dataset["revision"] if task else None
-        if pinned and (problem := check_revision(result.run.get(REVISION_KEY), entry.dataset_revision, pinned)):
+        if pinned and (problem := check_revision(result.run.get(REVISION_KEY), recorded, pinned)):
             yield EntryProblem(str(entry.file), problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
 
 
@@ -313,7 +273,7 @@ def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | No
 
 
 def _subset_result(file: Path, model: str, revision: str, task: str, scores: Mapping[str, Any]) -> SubsetResult:
-    _check_shape(SubsetScores, scores, file, scores.get("hf_subset"))
+    _check_shape(_SubsetScores, scores, file, scores.get("hf_subset"))
     subset = scores["hf_subset"]
     try:
         values = read_values(file, subset, scores)

@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
-from posir_leaderboard.hub import CONNECTION_ERRORS
+from posir_leaderboard.submission import CONNECTION_ERRORS
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
@@ -106,7 +106,7 @@ def _read_answer(file: Path) -> Identity | None:
     return Identity(meta=meta) if isinstance(meta, dict) and meta else None
 
 
-def find_variant_problem(name: str, base: str) -> str:
+def _find_variant_problem(name: str, base: str) -> str:
     """Return the reason why no installed package makes a variant of this name of a model; empty if one does."""
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
@@ -120,9 +120,8 @@ def find_variant_problem(name: str, base: str) -> str:
 
 
 def _ask_hub(name: str, revision: str) -> Identity:
-    """Look a model up on the Hub."""
     repository, variant, _ = name.partition(VARIANT)
-    if variant and (problem := find_variant_problem(name, repository)):
+    if variant and (problem := _find_variant_problem(name, repository)):
         return Identity(problem)
     try:
         info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)

@@ -1,16 +1,28 @@
-"""Submission: a model's results as one commit in one pull request, sent once however often the command is repeated."""
+"""Submission: a model's results as one commit in one pull request on the Hub, sent once however often it is repeated."""
 
+import hashlib
+import logging
+import re
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http.client import responses
+from pathlib import Path
+from typing import Any, Literal
 
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
-from posir_leaderboard.entries import Entry
-from posir_leaderboard.hub import MAIN, Commit, HubError, HuggingFaceHub, PullRequest, RetryableError, TargetRepository
+from posir_leaderboard.entries import PINS, Entry
 from posir_tasks.cells import pool
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.results import META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
@@ -22,6 +34,233 @@ ATTEMPTS = 5
 FIRST_WAIT = 2.0
 #: Longest wait, in seconds; if the Hub asks for more, the command stops.
 LONGEST_WAIT = 600.0
+MAIN = "main"
+#: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many requests.
+RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
+#: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ between versions of
+#: huggingface_hub (requests, httpx, httpx2); they are Python's OSError or the base of huggingface_hub's own.
+CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    LookupError,
+    *(base for base in HfHubHTTPError.__mro__ if base.__name__ == "HTTPError" and issubclass(base, Exception)),
+)
+#: The Hub's own rate limit, such as `"api";r=0;t=55`: no requests remaining, 55 seconds to wait.
+RATE_LIMIT = re.compile(r"\br\s*=\s*0\s*;\s*t\s*=\s*(\d+)")
+ADVICE = {
+    401: "You are not logged in: run `hf auth login`, or set HF_TOKEN, with a token that has write access.",
+    403: "Your token lacks permission: a pull request needs write access, and --direct membership of the repository.",
+    404: "There is no such repository, or your token has no access to it: check the name, or run `hf auth login`.",
+    413: "The files exceed the Hub's limit for one commit.",
+}
+
+
+class HubError(PosirError):
+    """The Hub refuses a request. Says what to do."""
+
+
+class RetryableError(Exception):
+    """The Hub did not respond, or asks to retry later: it is unknown whether the request was carried out."""
+
+    def __init__(self, message: str, retry_after: float | None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds that the Hub asks to wait; None if it does not say."""
+
+
+@dataclass(frozen=True)
+class TargetRepository:
+    """A repository on the Hub."""
+
+    kind: Literal["dataset", "model", "space"]
+    name: str
+    """`owner/name`."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """An open pull request."""
+
+    number: int
+    title: str
+    url: str
+
+    def __str__(self) -> str:
+        return f"pull request #{self.number}, {self.url}"
+
+    @property
+    def revision(self) -> str:
+        """Git reference of its files."""
+        return f"refs/pr/{self.number}"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Files to add to a repository in one commit."""
+
+    repository: TargetRepository
+    files: Mapping[str, bytes]
+    """Content by path in the repository."""
+    summary: str
+    description: str
+
+    @property
+    def title(self) -> str:
+        """The summary with a digest of the files, by which an identical commit is recognized."""
+        digest = hashlib.sha256()
+        for path, content in sorted(self.files.items()):
+            digest.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\0".encode())
+        return f"{self.summary} [posir {digest.hexdigest()[:12]}]"
+
+
+class HuggingFaceHub:
+    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and `RetryableError`."""
+
+    def __init__(self) -> None:
+        self._token = get_token()
+        self.api = HfApi(library_name="posir")
+        for handler in logging.getLogger("huggingface_hub").handlers:
+            handler.addFilter(self._redact_record)
+
+    def _redact(self, text: str) -> str:
+        """Return a text without the token, which messages may repeat as a server echoes it."""
+        return text.replace(self._token, "***") if self._token else text
+
+    def _redact_record(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._redact(record.getMessage()), ()
+        return True
+
+    def contains(self, commit: Commit, revision: str) -> bool:
+        """Return whether a revision has every file of a commit, with the same content."""
+        repository, paths = commit.repository, list(commit.files)
+        with self.translate_errors(repository):
+            infos = self.api.get_paths_info(repository.name, paths, revision=revision, repo_type=repository.kind)
+        hashes = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in infos if isinstance(file, RepoFile)}
+        return all(hashes.get(path) in _hash_content(content) for path, content in commit.files.items())
+
+    def open_pull_requests(self, repository: TargetRepository) -> list[PullRequest]:
+        """Return the open pull requests of a repository."""
+        with self.translate_errors(repository):
+            discussions = self.api.get_repo_discussions(
+                repository.name, repo_type=repository.kind, discussion_type="pull_request", discussion_status="open"
+            )
+            return [PullRequest(discussion.num, discussion.title, discussion.url) for discussion in discussions]
+
+    def push(self, commit: Commit) -> str:
+        """Commit to the main branch unless another does at the same time; return the commit's address."""
+        with self.translate_errors(commit.repository):
+            head = self.api.repo_info(commit.repository.name, repo_type=commit.repository.kind, revision=MAIN).sha
+        return str(self._create_commit(commit, parent_commit=head).commit_url)
+
+    def create_pull_request(self, commit: Commit) -> PullRequest | None:
+        """Open a pull request with one commit; None if the main branch already contains all of it."""
+        info = self._create_commit(commit, create_pr=True)
+        return PullRequest(info.pr_num, commit.title, info.pr_url) if info.pr_num and info.pr_url else None
+
+    def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
+        if self._token and any(self._token.encode() in content for content in commit.files.values()):
+            raise HubError(f"{commit.repository}: a file contains your token; nothing was sent. Remove it from the results.")
+        # An operation cannot be reused after an attempt, even a failed one.
+        operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
+        with self.translate_errors(commit.repository):
+            info: CommitInfo = self.api.create_commit(
+                commit.repository.name,
+                operations,
+                commit_message=commit.title,
+                commit_description=commit.description,
+                repo_type=commit.repository.kind,
+                **options,
+            )
+        return info
+
+    def close_pull_request(self, repository: TargetRepository, number: int, comment: str) -> None:
+        """Close one of your own pull requests."""
+        with self.translate_errors(repository):
+            self.api.change_discussion_status(repository.name, number, "closed", comment=comment, repo_type=repository.kind)
+
+    def url(self, repository: TargetRepository) -> str:
+        """Return the address of a repository."""
+        return f"{self.api.endpoint}/{'datasets/' if repository.kind == 'dataset' else ''}{repository.name}"
+
+    @contextmanager
+    def translate_errors(self, repository: TargetRepository) -> Iterator[None]:
+        """Translate huggingface_hub's errors.
+
+        Raises:
+            HubError: The Hub refuses the request, or huggingface_hub does not send it.
+            RetryableError: There is no response, or one that asks to retry later.
+        """
+        try:
+            yield
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
+            if status in RETRYABLE_STATUSES or status >= 500:
+                raise RetryableError(message, retry_delay(error.response.headers)) from None
+            raise HubError(f"{repository}: {message}. {ADVICE.get(status, '')}".rstrip()) from None
+        except (OfflineModeIsEnabled, HFValidationError) as error:
+            raise HubError(f"{repository}: {self._clean(str(error))}") from None
+        except CONNECTION_ERRORS as error:
+            raise RetryableError(f"{type(error).__name__}: {self._clean(str(error))}", None) from None
+
+    def _clean(self, text: str) -> str:
+        return sanitized(self._redact(text), 300)
+
+
+def _hash_content(content: bytes) -> tuple[str, str]:
+    """Return the hashes by which the Hub identifies a file: git's blob hash and, for large files, SHA-256."""
+    blob = b"blob %d\0%b" % (len(content), content)
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()
+
+
+def retry_delay(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or the Hub's rate limit."""
+    after = headers.get("retry-after", "").strip()
+    if after.isdecimal():
+        return float(after)
+    try:
+        return max((parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, TypeError):  # not a date, or one without a time zone
+        limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
+        return float(limit[1]) if limit else None
+
+
+#: Name of a dataset repository.
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+#: Files that are downloaded from one.
+FILES = ("results/**/*.json", "reproduced/**/*.json", PINS)
+
+
+def is_repository(results: str) -> bool:
+    """Return whether results name a dataset repository: there is no such folder, and the name is valid."""
+    return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
+
+
+@contextmanager
+def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Path]:
+    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub.
+
+    Raises:
+        PosirError: It is neither, or the repository cannot be read.
+    """
+    if not is_repository(results):
+        if not Path(results).is_dir():
+            raise PosirError(f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME on the Hub.")
+        yield Path(results)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied.
+        try:
+            snapshot = snapshot_download(results, repo_type="dataset", allow_patterns=list(patterns))
+        except (OSError, HfHubHTTPError) as error:
+            raise PosirError(
+                f"{results}: no such folder, and no dataset repository of the Hub that can be read ({type(error).__name__}). "
+                "Give the --output-folder of `mteb run`, or ORG/NAME; for a private repository, log in with `hf auth login`."
+            ) from error
+        yield Path(shutil.copytree(snapshot, Path(folder) / "results"))
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
@@ -39,15 +278,14 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     tasks = "\n".join(f"- {file.stem}" for file in files[1:])
     return Commit(
         TargetRepository("dataset", repository),
-        {path_in_repository(first, file.name): file.read_bytes() for file in files},
+        {_path_in_repository(first, file.name): file.read_bytes() for file in files},
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
         "Sent by `posir submit`, which recomputed every score from its profile; with `--dry-run` it does the same.",
     )
 
 
-def path_in_repository(entry: Entry, name: str) -> str:
-    """Return the path in the repository of a file beside an entry, in mteb's layout."""
+def _path_in_repository(entry: Entry, name: str) -> str:
     return f"results/{entry.file.parent.parent.name}/{entry.revision}/{name}"
 
 
@@ -61,70 +299,43 @@ class UploadResult:
     """A pull request or commit, with its address."""
 
 
-class Uploader(Protocol):
-    """A way for a commit to get into a repository. Its `str()` describes it to the user."""
-
-    def find(self, commit: Commit) -> UploadResult | None:
-        """Return where the files of a commit are; None if they are not in the repository yet."""
-
-    def send(self, commit: Commit) -> UploadResult:
-        """Send a commit."""
-
-
 @dataclass(frozen=True)
-class CommitUploader:
-    """Commits to the main branch, for members of the repository."""
-
-    hub: HuggingFaceHub
-
-    def __str__(self) -> str:
-        return "one commit to the main branch"
-
-    def find(self, commit: Commit) -> UploadResult | None:
-        """Search the main branch."""
-        if self.hub.contains(commit, MAIN):
-            return UploadResult(False, f"the main branch of {self.hub.url(commit.repository)}")
-        return None
-
-    def send(self, commit: Commit) -> UploadResult:
-        """Commit; after a concurrent commit the Hub refuses, which is retried."""
-        return UploadResult(True, f"commit {self.hub.push(commit, parent=self.hub.head(commit.repository))}")
-
-
-@dataclass(frozen=True)
-class PullRequestUploader:
-    """Opens a pull request with one commit.
+class Uploader:
+    """A way for a commit to get into a repository: in a pull request or, by its members, directly. `str()` describes it.
 
     The Hub cannot open a pull request on the condition that no identical one exists. If two are opened at the same moment, by
     two submitters or by one whose first attempt arrives late, the submitter of the later one closes it.
     """
 
     hub: HuggingFaceHub
+    direct: bool = False
+    """Whether it commits to the main branch."""
 
     def __str__(self) -> str:
-        return "one commit in one pull request"
+        return "one commit to the main branch" if self.direct else "one commit in one pull request"
 
     def find(self, commit: Commit) -> UploadResult | None:
-        """Search the main branch, and the open pull requests for one with the same files."""
-        merged = CommitUploader(self.hub).find(commit)
-        if merged:
-            return merged
-        oldest = self._oldest(commit)
+        """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
+        if self.hub.contains(commit, MAIN):
+            return UploadResult(False, f"the main branch of {self.hub.url(commit.repository)}")
+        oldest = None if self.direct else self._find_oldest(commit)
         return UploadResult(False, str(oldest)) if oldest else None
 
     def send(self, commit: Commit) -> UploadResult:
-        """Open a pull request, and close it if there is an older one with the same files."""
+        """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
+        if self.direct:
+            return UploadResult(True, f"commit {self.hub.push(commit)}")
         created = self.hub.create_pull_request(commit)
         if created is None:
             return UploadResult(False, f"the main branch of {self.hub.url(commit.repository)}")
-        oldest = self._oldest(commit) or created
+        oldest = self._find_oldest(commit) or created
         if oldest.number >= created.number:
             return UploadResult(True, str(created))
         comment = f"The same as #{oldest.number}, which was opened first."
         self.hub.close_pull_request(commit.repository, created.number, comment)
         return UploadResult(False, str(oldest))
 
-    def _oldest(self, commit: Commit) -> PullRequest | None:
+    def _find_oldest(self, commit: Commit) -> PullRequest | None:
         # A title is easily copied, a commit's content is not.
         same = [
             request
@@ -158,9 +369,9 @@ def upload(
             return uploader.send(commit)
         except RetryableError as error:
             failure = error
-        pull_request = _find_if_available(uploader, commit)
-        if pull_request:
-            return replace(pull_request, sent=tried)
+        with suppress(RetryableError):
+            if arrived := uploader.find(commit):
+                return replace(arrived, sent=tried)
         wait = FIRST_WAIT * 2 ** (attempt - 1) if failure.retry_after is None else failure.retry_after
         if attempt == ATTEMPTS or wait > LONGEST_WAIT:
             break
@@ -171,13 +382,6 @@ def upload(
         f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} ({failure}{requested}). The files are not there. "
         "Run the same command later: it searches before it sends, so nothing is sent twice."
     )
-
-
-def _find_if_available(uploader: Uploader, commit: Commit) -> UploadResult | None:
-    try:
-        return uploader.find(commit)
-    except RetryableError:
-        return None
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
@@ -212,7 +416,7 @@ def to_yaml(entry: Entry, dataset: str, page: str) -> str:
         task_id=entry.task,
         value=rounded(profile.score()),
         dataset_revision=revisions.pop() if len(revisions) == 1 else None,
-        source_url=f"{page}/blob/main/{path_in_repository(entry, entry.file.name)}",
+        source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
         source_name="PosIR, with position bias",
         notes=f"nDCG@10 over {profile.queries:,} queries",
     )

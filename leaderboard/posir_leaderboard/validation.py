@@ -28,7 +28,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import OPENINGS, TEXTS, TITLES
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Evidence, Integers, ReadEvidence
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
@@ -80,80 +80,85 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     """
     task = find_task(entry.task)
     if task is None:
-        return [_problem(entry, "is not a task of posir; `posir tasks` lists them", field="task_name")]
-    problems = list(_completeness_problems(entry, task))
-    subsets = list(zip(entry.subsets, entry.scores, strict=True))
-    for result, scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
+        return [EntryProblem(str(entry.file), "is not a task of posir; `posir tasks` lists them", field="task_name")]
+    problems = [*origin_problems(entry), *_file_problems(entry, task)]
+    subsets = zip(entry.subsets, (scores for split in entry.data["scores"].values() for scores in split), strict=True)
+    for result, scores in progress(list(subsets), f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
             problems += islice(_subset_problems(entry, task, result, scores), MAX_PROBLEMS)
     return problems
 
 
-def _completeness_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    yield from origin_problems(entry)
-    yield from _file_problems(entry, task)
+def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
+    """Yield other splits than the task's, the fields of the file that mteb does not write, and missing and unknown subsets."""
+    splits, expected_splits = [*entry.data["scores"]], task.metadata.eval_splits
+    if {*splits} != {*expected_splits}:
+        message = f"has the splits {sanitized(', '.join(splits))}; {entry.task} has {', '.join(expected_splits)}"
+        yield EntryProblem(str(entry.file), message, field="scores")
+    for name in entry.data:
+        if name not in TaskResult.model_fields:
+            message = f"is not a field of mteb's results; these are {', '.join(TaskResult.model_fields)}"
+            yield EntryProblem(str(entry.file), message, field=name)
     submitted, expected = {result.subset for result in entry.subsets}, set(task.metadata.hf_subsets)
     if expected - submitted:
         missing = ", ".join(sorted(expected - submitted))
-        yield _problem(entry, f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: {missing}")
+        yield EntryProblem(
+            str(entry.file), f"is partial: {len(submitted)} of {len(expected)} subsets. Run the missing ones: {missing}"
+        )
     for subset in sorted(submitted - expected):
-        yield _problem(entry, f"is not a subset of {entry.task}", subset)
-
-
-def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    """Yield the fields of the file that mteb does not write, and other splits than the task's."""
-    expected = tuple(task.metadata.eval_splits)
-    if set(entry.splits) != set(expected):
-        message = f"has the splits {sanitized(', '.join(entry.splits))}; {entry.task} has {', '.join(expected)}"
-        yield _problem(entry, message, field="scores")
-    for name in entry.fields:
-        if name not in TaskResult.model_fields:
-            yield _problem(
-                entry, f"is not a field of mteb's results; these are {', '.join(TaskResult.model_fields)}", field=name
-            )
+        yield EntryProblem(str(entry.file), f"is not a subset of {entry.task}", subset)
 
 
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[EntryProblem]:
-    revision = result.run.get(REVISION_KEY)
-    problem = check_revision(revision, entry.dataset_revision, task.metadata.dataset["revision"])
+    revision, axes = result.run.get(REVISION_KEY), task.scheme.axes
+    problem = check_revision(revision, entry.data.get("dataset_revision"), task.metadata.dataset["revision"])
     if problem:  # one of its origin
         return
-    axes = task.scheme.axes
     if result.profile.axes.to_json() != axes.to_json():
-        yield _problem(entry, f"differ from those of the scheme {axes.scheme}", result.subset, f"{PROFILE_KEY}.axes")
+        yield EntryProblem(
+            str(entry.file), f"differ from those of the scheme {axes.scheme}", result.subset, f"{PROFILE_KEY}.axes"
+        )
         return
     try:
         # Then queries are missing whose documents alone say so.
-        with_corpus = bool(stated_tolerated(result).get("judgments_of_missing_documents"))
+        stated = result.run.get(TOLERATED_KEY)
+        with_corpus = isinstance(stated, dict) and bool(stated.get("judgments_of_missing_documents"))
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
-        yield _problem(
-            entry, f"the data cannot be read: {sanitized(str(error), 500)}", result.subset, f"{RUN_KEY}.{REVISION_KEY}"
-        )
+        message = f"the data cannot be read: {sanitized(str(error), 500)}"
+        yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
         return
     # Scores of impossible counts may take forever to compute.
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
-    problems = [*count_problems(task, facts, result), *rank_problems(task, facts, result, languages)]
-    problems = problems or list(score_problems(task, facts, result, scores))
+    problems = [*_count_problems(task, facts, result.profile), *_rank_problems(task, facts, result, languages)]
+    problems = problems or list(_score_problems(task, facts, result, scores))
     for field, message in problems:
-        yield _problem(entry, message, result.subset, field)
+        yield EntryProblem(str(entry.file), message, result.subset, field)
 
 
-def count_problems(task: type[PositionTask], facts: SubsetFacts, result: SubsetResult) -> Iterator[tuple[str, str]]:
+def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: PositionProfile) -> Iterator[tuple[str, str]]:
     """Yield the counts that differ from the dataset or are impossible, as field and message.
 
-    The numbers of queries by cell and by length depend on the dataset alone.
+    The numbers of queries by cell and by length depend on the dataset alone. A query may be in several cells.
     """
-    expected = CellCounts.from_evidence(task.scheme, facts.evidence)
-    memberships = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
-    fewest, most = int(memberships.min(initial=1)), int(memberships.max(initial=1))
-    yield from _cell_problems(PROFILE_KEY, result.profile, expected)
-    yield from _total_problems(PROFILE_KEY, result.profile, fewest, most)
+    submitted, expected = profile.cell_counts(), CellCounts.from_evidence(task.scheme, facts.evidence)
+    for name in ("counts", "totals"):
+        stated, counted = getattr(submitted, name), getattr(expected, name)
+        if len(places := np.argwhere(stated != counted)):
+            first = tuple(places[0].tolist())
+            where = "".join(f"[{index}]" for index in first)
+            more = f"; {len(places)} cells differ" if len(places) > 1 else ""
+            message = f"counts {stated[first]:,} queries, the dataset has {counted[first]:,}{more}"
+            yield f"{PROFILE_KEY}.{name}{where}", message
+    cells = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
+    by_rank = profile.counts.sum(axis=1)
+    if np.any(by_rank < cells.min(initial=1) * profile.totals) or np.any(by_rank > cells.max(initial=1) * profile.totals):
+        yield f"{PROFILE_KEY}.totals", "does not agree with the counts: both count the same queries at each length and rank"
 
 
-def rank_problems(
+def _rank_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, languages: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield what in the ranks by document, and in the places of the evidence, is not of the dataset's queries."""
@@ -190,33 +195,7 @@ def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Eviden
         yield READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
-def _cell_problems(field: str, profile: PositionProfile, expected: CellCounts) -> Iterator[tuple[str, str]]:
-    """Yield the cells and length buckets in which a profile has other numbers of queries than expected."""
-    submitted = profile.cell_counts()
-    yield from _array_problems(f"{field}.counts", submitted.counts, expected.counts)
-    yield from _array_problems(f"{field}.totals", submitted.totals, expected.totals)
-
-
-def _total_problems(field: str, profile: PositionProfile, fewest: int, most: int) -> Iterator[tuple[str, str]]:
-    """Yield whether a profile's totals disagree with its counts; one query is in at least `fewest` and at most `most` cells."""
-    counted = profile.counts.sum(axis=1)
-    if np.any(counted < fewest * profile.totals) or np.any(counted > most * profile.totals):
-        yield f"{field}.totals", "does not agree with the counts: both count the same queries at each length and rank"
-
-
-def _array_problems(field: str, submitted: Integers, expected: Integers) -> Iterator[tuple[str, str]]:
-    places = np.argwhere(submitted != expected)
-    if places.size:
-        first = tuple(places[0].tolist())
-        where = "".join(f"[{index}]" for index in first)
-        yield (
-            f"{field}{where}",
-            f"counts {submitted[first]:,} queries, the dataset has {expected[first]:,}"
-            + (f"; {len(places)} cells differ" if len(places) > 1 else ""),
-        )
-
-
-def score_problems(
+def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
     """Yield every score that is missing, unknown, or different from what the profile gives, as field and message."""
@@ -228,12 +207,14 @@ def score_problems(
     packed = {key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY)}
     values = result.values.to_json() | packed
     computed = score_result(result.values)
+    stated = result.data.corpus
     added = computed.to_json(result.profile.positions, taken={*low, *others, *fixed, *values, RUN_KEY})
     run = {
         "schema": SCHEMA,
         REVISION_KEY: result.run.get(REVISION_KEY),
-        DIGEST_KEY: expected_digest(facts, result.run.get(DIGEST_KEY)),
-        TOLERATED_KEY: expected_tolerated(facts, stated_tolerated(result)),
+        # The digest of a corpus which was not read may be any.
+        DIGEST_KEY: {"corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits", **facts.digest},
+        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
         SCORE_NAMES_KEY: sorted(added),
@@ -245,23 +226,11 @@ def score_problems(
     yield from _nauc_problems(scores)
 
 
-def stated_tolerated(result: SubsetResult) -> Mapping[str, Any]:
-    """Return the numbers of tolerated rows in a result; none if they are not an object."""
-    stated = result.run.get(TOLERATED_KEY)
-    return stated if isinstance(stated, Mapping) else {}
-
-
-def expected_tolerated(facts: SubsetFacts, stated: Mapping[str, Any]) -> dict[str, int]:
+def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
     """Return the numbers of tolerated rows that a result states; those of a corpus which was not read may be any."""
-    plausible = {} if "corpus" in facts.digest else {key: count for key, count in stated.items() if key in CORPUS_KEYS}
-    return {key: count for key, count in plausible.items() if type(count) is int and count > 0} | {**facts.tolerated}
-
-
-def expected_digest(facts: SubsetFacts, stated: object) -> dict[str, str]:
-    """Return the digests that a result on a dataset states; that of a corpus which was not read may be any."""
-    corpus = stated.get("corpus") if isinstance(stated, dict) else None
-    plausible = corpus if isinstance(corpus, str) and DIGEST.fullmatch(corpus) else "16 hexadecimal digits"
-    return {"corpus": plausible, **facts.digest}
+    open_ = stated if isinstance(stated, dict) and "corpus" not in facts.digest else {}
+    plausible = {key: count for key, count in open_.items() if key in CORPUS_KEYS and type(count) is int and count > 0}
+    return {**plausible, **facts.tolerated}
 
 
 def retrieval_bounds(
@@ -298,12 +267,10 @@ def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
         twin = next((second + name.removeprefix(first) for first, second in SYNONYMS.items() if name.startswith(first)), None)
-        if twin and not _same(value, scores.get(twin)):
-            yield name, f"is {sanitized(value)} in the file, but {twin}, the same number, is {sanitized(scores.get(twin))}"
-
-
-def _same(left: Any, right: Any) -> bool:
-    return left == right or (_is_number(left) and _is_number(right) and math.isnan(left) and math.isnan(right))
+        other: Any = scores.get(twin or "")
+        both_nan = _is_number(value) and _is_number(other) and math.isnan(value) and math.isnan(other)
+        if twin and not (value == other or both_nan):
+            yield name, f"is {sanitized(value)} in the file, but {twin}, the same number, is {sanitized(other)}"
 
 
 def _is_number(value: Any) -> bool:
@@ -331,10 +298,6 @@ def differences(expected: Any, actual: Any, field: str = "") -> Iterator[tuple[s
         yield field, f"is {sanitized(actual)} in the file; must be {sanitized(expected)}"
 
 
-def _problem(entry: Entry, message: str, subset: str | None = None, field: str | None = None) -> EntryProblem:
-    return EntryProblem(str(entry.file), message, subset, field)
-
-
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
     """Facts of a subset's data."""
@@ -360,11 +323,11 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     from posir_tasks.tasks.posq import PosqTask
 
     if issubclass(task, PosirTask) and with_corpus:
-        data = read_domain(_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
+        data = read_domain(_open_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
     elif issubclass(task, PosirTask):
-        return _posir_facts(_repository(REPO_ID, revision), task.language.code, subset)
+        return _posir_facts(_open_repository(REPO_ID, revision), task.language.code, subset)
     elif issubclass(task, PosqTask):
-        data = task.read_from(_repository(task.repo_id, revision))
+        data = task.read_from(_open_repository(task.repo_id, revision))
     else:
         data = task().read_subset(subset)
         if data.revision != revision:
@@ -372,7 +335,7 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     return SubsetFacts(data.evidence, data.tolerated, digest_data(data.corpus, data.queries, data.evidence))
 
 
-def _repository(repo_id: str, revision: str) -> Repository:
+def _open_repository(repo_id: str, revision: str) -> Repository:
     check_environment()
     folder = data_folder()
     return LocalRepository(folder / folder_name(repo_id)) if folder else HubRepository(repo_id, revision)

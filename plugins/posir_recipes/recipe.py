@@ -118,28 +118,13 @@ def copy_settings(paper: str, folder: Path) -> Iterator[Path]:
 GENERATED = "<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->"
 
 
-def recipes_table(recipes: Mapping[str, Recipe]) -> Table:
-    """Return a table of the papers."""
-    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
-    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
-    return Table(columns, tuple(rows))
-
-
 def items_table(items: Sequence[RecipeItem]) -> Table:
     """Return a table of a paper's tables and figures, with what was published and measured."""
     columns = ("", "shows", "published", "ours", "needs, and what is missing")
-    return Table(tuple(map(Column, columns)), tuple(map(_items_row, items)))
-
-
-def _items_row(item: RecipeItem) -> tuple[str, ...]:
-    notes = (item.needs, item.missing and f"Missing: {item.missing}")
-    return item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))
-
-
-def variables_table(recipe: Recipe) -> Table:
-    """Return a table of the values that the variables have for a trial on a CPU."""
-    columns = ("variable", "for a trial on a CPU")
-    rows = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
+    rows = []
+    for item in items:
+        notes = (item.needs, item.missing and f"Missing: {item.missing}")
+        rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
     return Table(tuple(map(Column, columns)), tuple(rows))
 
 
@@ -160,6 +145,8 @@ def to_text(recipe: Recipe) -> str:
 
 def to_page(paper: str, recipe: Recipe) -> str:
     """Return a recipe as a page of the documentation."""
+    columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
+    variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
     exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *list_exports(recipe)])
     repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
     sections = (
@@ -169,7 +156,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         recipe.introduction.strip(),
         "## Before the first command",
         exports,
-        to_markdown(variables_table(recipe)),
+        to_markdown(Table(columns, tuple(variables))),
         "## Every table and figure",
         to_markdown(items_table(recipe.items)),
         "## Commands",
@@ -182,45 +169,42 @@ def _to_shell(lines: Sequence[str]) -> str:
     return "\n".join(["```bash", *lines, "```"])
 
 
-RecipeFormat = Annotated[OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.MARKDOWN, OutputFormat.JSON)]
-
-
 def recipe(
     paper: Annotated[str | None, typer.Argument(help="A recipe; without it, all are listed.")] = None,
     item: Annotated[str | None, typer.Option(help="A table or figure of the paper, such as 'Table 1'.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder that the settings files of the commands are copied to.")] = None,
-    format_: RecipeFormat = OutputFormat.TEXT,
+    format_: Annotated[
+        OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.MARKDOWN, OutputFormat.JSON)
+    ] = OutputFormat.TEXT,
 ) -> None:
     """Show the commands that repeat each table and figure of a paper, with its settings."""
     if paper is None:
-        print_recipes(format_, only_for_a_paper={"--item": item, "--output": output})
+        for option, value in {"--item": item, "--output": output}.items():
+            if value is not None:
+                raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
+        print_recipes(format_)
         return
     content = read_recipe(paper)
     if output:
         for copy in copy_settings(paper, output):
             typer.echo(copy)
-    else:
-        print_recipe(format_, paper, select_item(content, item) if item else content)
+        return
+    content = select_item(content, item) if item else content
+    match format_:
+        case OutputFormat.JSON:
+            typer.echo(to_json(content.model_dump()))
+        case OutputFormat.MARKDOWN:
+            typer.echo(to_page(paper, content))
+        case _:
+            typer.echo(to_text(content))
 
 
-def print_recipes(format_: OutputFormat, *, only_for_a_paper: dict[str, object]) -> None:
-    """Print a table of all recipes; raise PosirError if options were given that need one of them."""
-    for option, value in only_for_a_paper.items():
-        if value is not None:
-            raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
+def print_recipes(format_: OutputFormat) -> None:
+    """Print a table of all recipes."""
     recipes = {paper: read_recipe(paper) for paper in list_papers()}
     records = [
         {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
     ]
-    present(TableResult(tables=[recipes_table(recipes)], rows=records), format_)
-
-
-def print_recipe(format_: OutputFormat, paper: str, recipe: Recipe) -> None:
-    """Print a recipe."""
-    match format_:
-        case OutputFormat.JSON:
-            typer.echo(to_json(recipe.model_dump()))
-        case OutputFormat.MARKDOWN:
-            typer.echo(to_page(paper, recipe))
-        case _:
-            typer.echo(to_text(recipe))
+    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
+    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
+    present(TableResult(tables=[Table(columns, tuple(rows))], rows=records), format_)

@@ -47,8 +47,7 @@ class EngineName(StrEnum):
 
 EngineOption = Annotated[EngineName, typer.Option("--engine", help="This machine, or a Ray cluster.")]
 Address = Annotated[
-    str | None,
-    typer.Option("--address", help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine."),
+    str | None, typer.Option("--address", help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine.")
 ]
 
 
@@ -143,11 +142,7 @@ def run_command(
 
 
 def run(
-    find: Callable[[], Workload],
-    output_folder: Path,
-    settings: Settings,
-    start_engine: Callable[[], Engine],
-    log: WarningLog,
+    find: Callable[[], Workload], output_folder: Path, settings: Settings, start_engine: Callable[[], Engine], log: WarningLog
 ) -> None:
     """Evaluate what has no result in a folder yet; raise PosirError for an unknown name or a failed job."""
     from mteb.cache import ResultCache

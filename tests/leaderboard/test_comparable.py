@@ -8,9 +8,8 @@ import pytest
 
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.comparable import NOT_PINNED, Pin, compute_pin, mark_records, read_pins, write_pins
-from posir_leaderboard.board.groups import Group, TaskChoice
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import build_average_view, build_task_view, domain_matrix, task_matrix
+from posir_leaderboard.board.views import Group, TaskChoice, build_average_view, build_task_view, domain_matrix, task_matrix
 from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record
 from tests.support.commands import run
@@ -33,29 +32,29 @@ def own_view(records):
 def test_a_result_on_other_data_is_not_ranked_among_others():
     hub, copy, local = on_data(0, "d1"), on_data(1, "d1", "local-1"), on_data(2, "d2", "local-2")
     view = own_view([hub, copy, local])
-    assert [row.other_data for row in view.rows] == ["", "", "local data"], "a copy of the Hub's data is the same data"
+    assert [row.mark for row in view.rows] == ["", "", "local data"], "a copy of the Hub's data is the same data"
     assert view.columns("all")["rank"][2] is None
     assert view.columns("all")["paired"][2] == 0
     alone = own_view([local])
     assert alone.columns("all")["rank"] == [(1, 1)], "results on the same local data are comparable"
     two = own_view([local, on_data(3, "d3", "local-3"), on_data(4, "d2", "local-4")])
-    assert [row.other_data for row in two.rows] == ["", "local data", ""]
+    assert [row.mark for row in two.rows] == ["", "local data", ""]
 
 
 def test_results_on_two_commits_of_the_hub_are_not_ranked_together():
     few, most, also = on_data(0, "d1", date="2026-05-01"), on_data(1, "d2"), on_data(2, "d2")
     view = own_view([few, most, also])
-    assert [row.other_data for row in view.rows] == ["other data", "", ""]
+    assert [row.mark for row in view.rows] == ["other data", "", ""]
     assert [rank is None for rank in view.columns("all")["rank"]] == [True, False, False]
     newest = own_view([few, most])
-    assert [row.other_data for row in newest.rows] == ["", "other data"], "of as many results, the newest decides"
+    assert [row.mark for row in newest.rows] == ["", "other data"], "of as many results, the newest decides"
 
 
 def test_local_results_are_ranked_and_published_ones_are_not_ranked_among_them():
     published, local = on_data(0, "", "", published=True), on_data(1, "d1", "local-1")
-    assert [row.other_data for row in own_view([published, local]).rows] == ["the papers' data", ""]
+    assert [row.mark for row in own_view([published, local]).rows] == ["the papers' data", ""]
     hub = on_data(2, "d2")
-    assert [row.other_data for row in own_view([published, hub]).rows] == ["", ""]
+    assert [row.mark for row in own_view([published, hub]).rows] == ["", ""]
 
 
 def test_published_results_have_an_average_beside_own_ones_of_one_task():
@@ -67,7 +66,7 @@ def test_published_results_have_an_average_beside_own_ones_of_one_task():
     rows = build_average_view(group, mark_records([*published, own[0]], None)).rows
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
     rows = build_average_view(group, mark_records([*published, *own], None)).rows
-    assert [row.other_data for row in rows] == ["the papers' data", ""]
+    assert [row.mark for row in rows] == ["the papers' data", ""]
 
 
 def test_a_matrix_has_results_on_the_same_data_only():
@@ -85,7 +84,7 @@ def test_an_average_is_not_ranked_if_a_task_is_on_other_data():
     records = [on_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
     records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2"})
-    assert [row.other_data for row in build_average_view(group, mark_records(records, None)).rows] == ["", "", "other data"]
+    assert [row.mark for row in build_average_view(group, mark_records(records, None)).rows] == ["", "", "other data"]
 
 
 def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():

@@ -5,46 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from posir_leaderboard.board.curves import Curves, average_curves, merge_sparse_bins
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
-from posir_leaderboard.board.views import build_task_view
+from posir_leaderboard.board.views import average_detail, build_task_view
 from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record
 
 
-def panel(queries, score=0.5):
-    bins = len(queries)
-    return {
-        "queries": list(queries),
-        "ndcg_at_10": [score] * bins,
-        "ndcg_at_10_low": [score - 0.1] * bins,
-        "ndcg_at_10_high": [score + 0.1] * bins,
-        "null_low": [score - 0.1] * bins,
-        "null_high": [score + 0.1] * bins,
-    }
-
-
-def test_bins_are_merged_only_if_one_has_few_queries():
-    assert len(merge_sparse_bins(panel([30] * 20))["queries"]) == 20
-    assert len(merge_sparse_bins(panel([1, 2, 3]))["queries"]) == 3, "buckets are not equal shares of a document"
-    merged = merge_sparse_bins(panel([20] * 20))
-    assert merged["queries"] == [80] * 5
-    assert merged["ndcg_at_10"] == pytest.approx([0.5] * 5)
-    assert merged["null_high"] == pytest.approx([0.55] * 5), "four times the queries have half the band"
-
-
-def test_a_merged_score_is_weighted_by_queries_and_empty_bins_do_not_count():
-    sparse = panel([10, 30, 0, 0, *[100] * 16])
-    sparse["ndcg_at_10"][:4] = [1.0, 0.6, None, None]
-    assert merge_sparse_bins(sparse)["ndcg_at_10"][0] == pytest.approx(0.7)
-
-
 def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
-    english, german = (Curves.of_record(fake_record(fake_model(0), task, seed)) for seed, task in enumerate(("a", "b")))
-    average = average_curves([english, german]).panels["Q4"]["ndcg_at_10"]
-    both = zip(english.panels["Q4"]["ndcg_at_10"], german.panels["Q4"]["ndcg_at_10"], strict=True)
+    tasks = english, german = [fake_record(fake_model(0), task, seed) for seed, task in enumerate(("a", "b"))]
+    average = average_detail(tasks, [row.length for row in english.rows])["panels"][4]["ndcg_at_10"]
+    both = zip(*(task.find_detail("panels", "Q4")["ndcg_at_10"] for task in tasks), strict=True)
     assert average == pytest.approx([sum(pair) / 2 for pair in both], abs=1e-6)
-    assert average_curves([english, Curves({}, {}, {"positions": []})]).panels == {}
+    assert average_detail([english, replace(german, detail={**german.detail, "positions": []})], ["all"]) == {}
 
 
 def test_published_positions_have_a_curve_and_no_state():

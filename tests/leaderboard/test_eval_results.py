@@ -40,7 +40,7 @@ def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
         evidence = Evidence([f"q{k}" for k in starts], ["d"] * len(of_subset), starts, starts + 1, lengths, lengths)
         ranks = DocumentRanks.from_ranks(RelativePositions(), evidence, np.array(of_subset))
         subsets.append(SubsetResult("org/model", "rev1", task, subset, ResultValues(ranks), {"data_revision": revision}, file))
-    return Entry("org/model", "rev1", task, file, tuple(subsets), ({}, {}), "main", {}, ("test",), ())
+    return Entry("org/model", "rev1", task, file, tuple(subsets), {}, {})
 
 
 def test_a_value_is_the_mean_over_all_queries_and_links_to_the_full_result(tmp_path):

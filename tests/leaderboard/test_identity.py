@@ -6,8 +6,9 @@ import huggingface_hub
 import mteb
 import pytest
 
-from posir_leaderboard.board.build import REPRODUCED, build_site
+from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.comparable import compute_pin, write_pins
+from posir_leaderboard.board.records import REPRODUCED
 from posir_leaderboard.identity import identify_models
 from tests.support.guessing import write_guesses
 from tests.support.hub import Failure, Store, serve_all

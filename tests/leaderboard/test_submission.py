@@ -16,8 +16,18 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_leaderboard.entries import Entry
-from posir_leaderboard.hub import Commit, HubError, HuggingFaceHub, TargetRepository, retry_delay
-from posir_leaderboard.submission import ATTEMPTS, LONGEST_WAIT, CommitUploader, PullRequestUploader, build_submission, upload
+from posir_leaderboard.submission import (
+    ATTEMPTS,
+    LONGEST_WAIT,
+    Commit,
+    HubError,
+    HuggingFaceHub,
+    TargetRepository,
+    Uploader,
+    build_submission,
+    retry_delay,
+    upload,
+)
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from tests.support.commands import run
@@ -58,11 +68,11 @@ def submission(files=FILES, summary="org/model: PosIR results, 1 task"):
 
 
 def by_pull_request():
-    return PullRequestUploader(HuggingFaceHub())
+    return Uploader(HuggingFaceHub())
 
 
 def by_commit():
-    return CommitUploader(HuggingFaceHub())
+    return Uploader(HuggingFaceHub(), direct=True)
 
 
 UPLOADERS = pytest.mark.parametrize("uploader", [by_pull_request, by_commit], ids=["pull request", "commit"])
@@ -101,7 +111,7 @@ def test_a_submission_is_one_commit_in_one_pull_request_in_mtebs_layout(tmp_path
 def entry_of(folder, task):
     """Return an entry without anything but names, for what does not look into scores."""
     file = folder / "results" / "org__model" / "rev1" / f"{task}.json"
-    return Entry("org/model", "rev1", task, file, (), (), "main", {}, ("test",), ())
+    return Entry("org/model", "rev1", task, file, (), {}, {})
 
 
 @UPLOADERS
@@ -117,10 +127,8 @@ def test_sending_after_the_merge_sends_nothing(hub, store):
     store.merge(store.pulls[0])
     for uploader in (by_pull_request(), by_commit()):
         outcome = upload(submission(), uploader)
-        assert not outcome.sent
-        assert outcome.location == f"the main branch of {hub.url}/datasets/{LEADERBOARD}"
-    assert len(store.pulls) == 1
-    assert len(store.commits) == 2
+        assert (outcome.sent, outcome.location) == (False, f"the main branch of {hub.url}/datasets/{LEADERBOARD}")
+    assert (len(store.pulls), len(store.commits)) == (1, 2)
 
 
 def test_a_new_result_of_the_same_model_is_sent(store):
@@ -131,12 +139,6 @@ def test_a_new_result_of_the_same_model_is_sent(store):
     assert store.pulls[0].title != store.pulls[1].title
 
 
-def test_a_closed_pull_request_may_be_sent_again(store):
-    upload(submission(), by_pull_request())
-    store.pulls[0].status = "closed"
-    assert upload(submission(), by_pull_request()).sent
-
-
 def test_only_what_is_new_is_in_the_commit(store):
     store.change({"results/org__model/rev1/model_meta.json": b"{}"})
     upload(submission(), by_pull_request())
@@ -144,17 +146,14 @@ def test_only_what_is_new_is_in_the_commit(store):
     assert not upload(submission(), by_pull_request()).sent
 
 
-def test_an_existing_pull_request_is_found_among_many(store):
-    upload(submission(), by_pull_request())
-    for number in range(7):
-        store.propose(f"Another {number}", "", {})
-    assert upload(submission(), by_pull_request()).location.startswith("pull request #1,")
-
-
-def test_another_pull_request_with_the_same_title_does_not_prevent_sending(store):
+def test_an_open_pull_request_with_the_same_files_is_found_and_no_other_prevents_sending(store):
     store.propose(submission().title, "", {"results/org__model/rev1/PosIR-Mini.json": b"something else"})
     assert upload(submission(), by_pull_request()).sent
-    assert [pull.status for pull in store.pulls] == ["open", "open"]
+    for number in range(7):
+        store.propose(f"Another {number}", "", {})
+    assert upload(submission(), by_pull_request()).location.startswith("pull request #2,")
+    store.pulls[1].status = "closed"
+    assert upload(submission(), by_pull_request()).sent
 
 
 # Lost answers, and a Hub that is busy
@@ -169,7 +168,7 @@ TROUBLE = {
 
 @UPLOADERS
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-@pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload"])
+@pytest.mark.parametrize("operation", ["commit", "paths-info", "preupload", "discussions"])
 def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, trouble, operation):
     hub.failures.append(Failure(operation, **trouble))
     waits = []
@@ -182,13 +181,6 @@ def test_after_an_error_it_searches_first_and_sends_once(hub, store, uploader, t
         arrived_at_once = trouble.get("drop") in ("after", "halfway")
         assert hub.count("commit") == (1 if arrived_at_once else 2)
         assert waits == ([] if arrived_at_once else [2.0])
-
-
-@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_an_error_while_searching_for_the_pull_request_is_retried_too(hub, store, trouble):
-    hub.failures.append(Failure("discussions", **trouble))
-    assert upload(submission(), by_pull_request(), sleep=[].append).sent
-    assert arrived(store) == [FILES]
 
 
 @UPLOADERS
@@ -208,7 +200,7 @@ def test_five_attempts_are_enough(hub, store, uploader, trouble):
 @UPLOADERS
 def test_five_attempts_are_enough_where_nothing_answers(hub, uploader):
     hub.failures.append(Failure("paths-info", drop="before", times=100))
-    with pytest.raises(HubError, match="gave up after attempt 5 of 5"):
+    with pytest.raises(HubError, match="attempt 5 of 5"):
         upload(submission(), uploader(), sleep=[].append)
     assert hub.count("commit") == 0
 
@@ -270,18 +262,6 @@ def at_once(*sends):
         return [future.result() for future in [pool.submit(send) for send in sends]]
 
 
-def test_two_models_at_once_have_a_pull_request_each(hub, store):
-    hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
-    other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
-    outcomes = at_once(
-        lambda: upload(submission(), by_pull_request()),
-        lambda: upload(submission(other, "org/other: PosIR results"), by_pull_request()),
-    )
-    assert [outcome.sent for outcome in outcomes] == [True, True]
-    assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
-    assert len(store.open) == 2
-
-
 def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
     """Both have looked and found nothing when both send: the Hub opens two, and the later submitter closes its own."""
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
@@ -299,16 +279,17 @@ def test_two_equal_commits_at_once_are_one(hub, store):
     assert all("commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes)
 
 
-def test_commits_of_two_models_at_once_both_arrive(hub, store):
+@UPLOADERS
+def test_two_models_at_once_both_arrive(hub, store, uploader):
     hub.failures.append(Failure("commit", times=2, meeting=threading.Barrier(2, timeout=30).wait))
     other = {path.replace("org__model", "org__other"): content for path, content in FILES.items()}
-    outcomes = at_once(
-        lambda: upload(submission(), by_commit(), sleep=[].append),
-        lambda: upload(submission(other, "org/other: results"), by_commit(), sleep=[].append),
-    )
-    assert all(outcome.sent for outcome in outcomes)
-    assert store.main == {"README.md": b"# Results", **FILES, **other}
-    assert len(store.commits) == 3
+    both = (submission(), submission(other, "org/other: PosIR results"))
+    outcomes = at_once(*[lambda commit=commit: upload(commit, uploader(), sleep=[].append) for commit in both])
+    assert [outcome.sent for outcome in outcomes] == [True, True]
+    if uploader is by_pull_request:
+        assert sorted(map(sorted, arrived(store))) == [sorted(FILES), sorted(other)]
+    else:
+        assert (store.main, len(store.commits)) == ({"README.md": b"# Results", **FILES, **other}, 3)
 
 
 @UPLOADERS
@@ -341,15 +322,10 @@ def test_a_refusal_says_what_to_do_and_is_not_repeated(hub, store, uploader, sta
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_repository_that_is_not_there_is_named():
-    with pytest.raises(HubError, match=r"dataset my-org/typo: HTTP 404.*check the name"):
-        upload(Commit(TargetRepository("dataset", "my-org/typo"), FILES, "x", ""), by_pull_request())
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_name_that_is_none_is_refused():
-    with pytest.raises(HubError, match="dataset a/b/c"):
-        upload(Commit(TargetRepository("dataset", "a/b/c"), FILES, "x", ""), by_pull_request())
+@pytest.mark.parametrize(("name", "word"), [("my-org/typo", "check the name"), ("a/b/c", "a/b/c")])
+def test_a_repository_that_is_not_there_is_named(name, word):
+    with pytest.raises(HubError, match=rf"dataset {name}.*{word}"):
+        upload(Commit(TargetRepository("dataset", name), FILES, "x", ""), by_pull_request())
 
 
 @pytest.mark.usefixtures("hub")
@@ -426,14 +402,14 @@ def test_direct_commits(store, results):
     assert sorted(store.main) == ["README.md", *sorted(PATHS)]
 
 
-def edited(results, tmp_path):
-    """Return a copy of results with one score edited."""
+def edited(results, tmp_path, content=None):
+    """Return a copy of results with one score edited, or with other content; its file; and the score before."""
     copy = Path(shutil.copytree(results, tmp_path / "edited"))
     (file,) = copy.rglob("PosIR-Mini.json")
     data = json.loads(file.read_text())
-    before = data["scores"]["test"][0]["ndcg_at_10"]
-    data["scores"]["test"][0]["ndcg_at_10"] = 0.9
-    file.write_text(json.dumps(data))
+    scores = data["scores"]["test"][0]
+    before, scores["ndcg_at_10"] = scores["ndcg_at_10"], 0.9
+    file.write_text(json.dumps(data) if content is None else content)
     return copy, file, before
 
 
@@ -461,15 +437,6 @@ def test_a_dry_run_is_the_same_validation_with_an_exit_status(results, tmp_path)
     assert (problem["file"], problem["subset"], problem["field"]) == (str(file), "default", "ndcg_at_10")
 
 
-def test_a_dry_run_names_files_that_cannot_be_read(results, tmp_path):
-    copy = Path(shutil.copytree(results, tmp_path / "copy"))
-    (file,) = copy.rglob("PosIR-Mini.json")
-    file.write_text("{")
-    refused = posir("submit", copy, "--dry-run")
-    assert refused.exit_code == 1
-    assert f"{file}: is not readable JSON" in refused.stdout
-
-
 def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results, tmp_path):
     copy = Path(shutil.copytree(results, tmp_path / "copy"))
     (file,) = copy.rglob("PosIR-Mini.json")
@@ -490,10 +457,14 @@ def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results
     assert "other settings than a model's own (in `experiments`) cannot be submitted" in str(refused.exception)
 
 
-def test_a_folder_without_results_is_no_success(tmp_path):
-    refused = posir("submit", tmp_path, "--dry-run")
-    assert refused.exit_code == 1
-    assert "no result with a position profile" in str(refused.exception)
+def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_success(results, tmp_path):
+    copy, file, _ = edited(results, tmp_path, "{")
+    unread = posir("submit", copy, "--dry-run")
+    (tmp_path / "empty").mkdir()
+    nothing = posir("submit", tmp_path / "empty", "--dry-run")
+    assert (unread.exit_code, nothing.exit_code) == (1, 1)
+    assert f"{file}: is not readable JSON" in unread.stdout
+    assert "no result with a position profile" in str(nothing.exception)
 
 
 def test_the_token_is_printed_nowhere(hub, results, tmp_path):

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from posir_leaderboard.board.groups import Group, TaskChoice
-from posir_leaderboard.board.models import BoardModel
-from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, row_columns
+from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
+from posir_leaderboard.board.views import Group, TaskChoice
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.page import bundle_chart_library
@@ -44,12 +43,7 @@ def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True)
     level, slope = rng.uniform(0.3, 0.68), rng.uniform(-0.02, 0.25)
     scores = np.clip(level + slope * (0.5 - (np.arange(20) + 0.5) / 20) + rng.normal(0, 0.012, (5, 20)), 0.01, 0.99)
     rows = [fake_row(model.name, task, length, scores[index]) for index, length in enumerate(LENGTHS)]
-    return BoardRecord(
-        model,
-        task,
-        tuple(rows),
-        fake_detail(model, task, scores, rng) if detail else NO_DETAIL,
-    )
+    return BoardRecord(model, task, tuple(rows), fake_detail(model, task, scores, rng) if detail else NO_DETAIL)
 
 
 def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
@@ -64,7 +58,6 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
         model=model,
         task=task,
         length=length,
-        subsets=31,
         scores={
             "queries": queries,
             "ndcg_at_10": Estimate(score, (score - error, score + error)),

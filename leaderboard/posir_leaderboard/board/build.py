@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -15,11 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from posir_leaderboard.board.comparable import mark_records, read_pins
 from posir_leaderboard.board.folder import check_output_folder, write_site
-from posir_leaderboard.board.groups import builtin_groups
-from posir_leaderboard.board.models import read_board_model
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
-from posir_leaderboard.board.records import BoardRecord, Standing, score_entry
+from posir_leaderboard.board.records import AS_SUBMITTED, REPRODUCED, BoardRecord, read_board_model, score_entry
 from posir_leaderboard.board.site import PREVIEW, bundle_table_library, cached_chart_library, draw_preview, render_site
+from posir_leaderboard.board.views import builtin_groups
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryError,
@@ -29,7 +27,7 @@ from posir_leaderboard.entries import (
     origin_problems,
     read_entry,
 )
-from posir_leaderboard.identity import Identity, identify_models
+from posir_leaderboard.identity import identify_models
 from posir_tasks.digests import digest, digest_file
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
@@ -40,8 +38,6 @@ from posir_tasks.results import META_FILE
 
 #: Number of results from which worker processes score them: each takes three seconds to start, and a result one or two.
 PARALLEL_FROM = 8
-#: Folder of the maintainers' own runs of submitted models, in mteb's layout, in a repository of results.
-REPRODUCED = "reproduced"
 #: Largest difference in nDCG@10 between two runs of one model, on other hardware or with other libraries.
 TOLERANCE = 0.002
 
@@ -79,6 +75,7 @@ def build_site(
     counts = read_statistics(statistics)
     pins = read_pins(results)
     submitted = repository is not None or pins is not None
+    # The maintainers' own runs of submitted models.
     runs = results.resolve() / REPRODUCED
     files: list[Path] = []
     repeated: list[Path] = []
@@ -124,20 +121,12 @@ def describe_submitted(
         if identity.unchecked:
             unchecked[f"{name}, {revision}: {identity.unchecked}"] = None
         same = own.get((record.model.id, record.task, record.data))
-        agrees = same is not None and abs(_score(same) - _score(record)) <= TOLERANCE
-        described.append(
-            replace(
-                record,
-                model=read_board_model(name, revision, identity.meta),
-                standing=Standing.REPRODUCED if agrees else Standing.AS_SUBMITTED,
-            )
-        )
+        scores = [run.rows[0].ndcg_at_10 for run in (same, record) if run]
+        known = [score.value for score in scores if score]
+        agrees = len(known) == 2 and abs(known[0] - known[1]) <= TOLERANCE
+        model = read_board_model(name, revision, identity.meta)
+        described.append(replace(record, model=model, standing=REPRODUCED if agrees else AS_SUBMITTED))
     return described, unchecked
-
-
-def _score(record: BoardRecord) -> float:
-    score = record.rows[0].ndcg_at_10
-    return score.value if score else math.nan
 
 
 def score_results(
@@ -170,22 +159,18 @@ def score_results(
     records = {file: record for file in files if (record := outcomes.get(file))}
     scored = sum(file in records for file in uncached)
     models = {file: (record.model.name, record.model.revision) for file, record in records.items()}
-    known = identify_models(models.values(), identities) if identities else {}
+    known, registered = identify_models(models.values(), identities) if identities else {}, MODEL_REGISTRY.resolve()
     for file, model in models.items():
         if model in known and known[model].problem:
             problems.append(EntryProblem(str(file), f"{model[0]} {known[model].problem}", field="name"))
             del records[file]
     for same in find_duplicates({file: (record.model.id, record.task) for file, record in records.items()}):
-        right = [file for file in same if is_known(models[file], known)]
+        known_files = [bool(models[file] in known and known[models[file]].meta) for file in same]
+        right = [file for file, on_hub in zip(same, known_files, strict=True) if on_hub or models[file][0] in registered]
         for problem in exclude_duplicates(same, right):
             problems.append(problem)
             del records[Path(problem.file)]
     return list(records.values()), problems, scored
-
-
-def is_known(model: tuple[str, str], identities: Mapping[tuple[str, str], Identity]) -> bool:
-    """Return whether mteb's registry or the Hub has a model in this spelling."""
-    return bool(model in identities and identities[model].meta) or model[0] in MODEL_REGISTRY.resolve()
 
 
 def exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
@@ -227,7 +212,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 JSON = TypeAdapter(BoardRecord)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from posir_leaderboard.board.models import BM25, KINDS, UNKNOWN
+from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
 from posir_tasks.display.charts import (
     PERCENT,
     SCORE,
@@ -34,8 +34,11 @@ NULL_COLOR = alt.ExprRef("null_band")
 ROW = alt.value(alt.ExprRef("datum"))
 #: Pixels below which legends have columns.
 NARROW = 600
-#: Indices of models that are compared.
+#: Color and shape of each compared model; the page has the legend, and shapes are for readers who do not see colors.
 PLACES = [0, 1, 2, 3]
+COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
+FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
+SHAPE = alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(SHAPES[: len(PLACES)])))
 #: The scale from `low` to `high`.
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
@@ -64,21 +67,6 @@ def _compile(chart: LayeredChart) -> dict[str, Any]:
     return {name: value for name, value in compiled.items() if name != "background"}
 
 
-def color_by_place() -> alt.Color:
-    """Return a color for each compared model; the page has the legend."""
-    return alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
-
-
-def fill_by_place() -> alt.Fill:
-    """Return the same as a fill."""
-    return alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
-
-
-def shape_by_place() -> alt.Shape:
-    """Return a shape for each compared model, for readers who do not see colors."""
-    return alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(SHAPES[: len(PLACES)])))
-
-
 def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
     """Return a legend in one row, or in columns if the page is narrow."""
     return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), symbolSize=80, **symbols)
@@ -91,25 +79,21 @@ def draw_scatter() -> LayeredChart:
     they show the observed PSI, which chance increases.
     """
     base = alt.Chart(ROWS).encode(
-        x=alt.X("score:Q", title=SCORE, scale=RANGE, axis=PERCENT),
-        y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
+        x=alt.X("score:Q", title=SCORE, scale=RANGE, axis=PERCENT), y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0))
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
     color = alt.Color(
         "kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2, values=alt.ExprRef("kinds"))
     )
-    sources = alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"])
+    shape = alt.Shape(
+        "source:N",
+        title=None,
+        scale=alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"]),
+        legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"), values=alt.ExprRef("sources")),
+    )
     points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
-        color=color,
-        shape=alt.Shape(
-            "source:N",
-            title=None,
-            scale=sources,
-            legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"), values=alt.ExprRef("sources")),
-        ),
-        size=alt.Size("area:Q", scale=None),
-        tooltip=ROW,
+        color=color, shape=shape, size=alt.Size("area:Q", scale=None), tooltip=ROW
     )
     front = base.transform_filter("datum.front").mark_line(
         interpolate="step-before", strokeDash=[4, 3], strokeWidth=1.3, color=alt.ExprRef("faint")
@@ -138,14 +122,8 @@ def draw_curves(*, equal_bins: bool) -> LayeredChart:
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
     base, positions = alt.Chart(ROWS), Positions(None, None, equal_bins)
-    lines = curve(
-        base,
-        positions,
-        color_by_place(),
-        "area" if equal_bins else "rule",
-        scale=RANGE,
-        point={"fill": fill_by_place(), "shape": shape_by_place(), "tooltip": ROW},
-    )
+    marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
+    lines = curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)
     return alt.layer(null_band(base, NULL_COLOR, positions, RANGE), *lines).properties(height=320)
 
 
@@ -165,11 +143,7 @@ def draw_heat_map() -> LayeredChart:
     cells = (
         base.transform_filter("!datum.missing")
         .mark_rect()
-        .encode(
-            **Positions(None, None, equal_bins=True).extent,
-            color=heat_color(RANGE),
-            tooltip=ROW,
-        )
+        .encode(**Positions(None, None, equal_bins=True).extent, color=heat_color(RANGE), tooltip=ROW)
     )
     return alt.layer(cells, missing).properties(height=alt.Step(22))
 
@@ -181,20 +155,11 @@ def draw_subsets(field: str) -> LayeredChart:
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
-    score = alt.X(
-        "ndcg_at_10:Q" if percent else "psi:Q",
-        title=SCORE if percent else "PSI",
-        scale=RANGE,
-        axis=PERCENT if percent else alt.Axis(tickCount=5),
-    )
+    title, axis = (SCORE, PERCENT) if percent else ("PSI", alt.Axis(tickCount=5))
+    score = alt.X(f"{field}:Q", title=title, scale=RANGE, axis=axis)
     null = base.mark_rule(strokeWidth=5, color=NULL_COLOR).encode(x="psi_chance:Q", x2="psi_chance_high:Q")
     return alt.layer(
         *([] if percent else [null]),
-        interval_rule(base, field, "x", color_by_place()),
-        base.mark_point(filled=True, size=36, opacity=1).encode(
-            x=score,
-            color=color_by_place(),
-            shape=shape_by_place(),
-            tooltip=ROW,
-        ),
+        interval_rule(base, field, "x", COLOR),
+        base.mark_point(filled=True, size=36, opacity=1).encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
     ).properties(height=alt.Step(20, **{"for": "position"}))

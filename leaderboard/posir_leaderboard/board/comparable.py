@@ -7,7 +7,6 @@ forged file could remove all others from the ranking. A board of one's own resul
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,8 +38,6 @@ class Pin(BaseModel):
     """Digest of the content of all subsets, as `identify_data` gives it."""
 
 
-#: Pins by task.
-Pins = Mapping[str, Pin]
 _PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
 
@@ -59,12 +56,12 @@ def read_pins(folder: Path) -> dict[str, Pin] | None:
         raise PosirError(f"{file}: {summarize_error(error)}. Write it with `posir leaderboard pin TASK`.") from error
 
 
-def format_pins(pins: Pins) -> str:
+def format_pins(pins: Mapping[str, Pin]) -> str:
     """Return the content of a file of pins, ordered by task."""
     return json.dumps({task: pins[task].model_dump() for task in sorted(pins)}, indent=2) + "\n"
 
 
-def write_pins(folder: Path, pins: Pins) -> Path:
+def write_pins(folder: Path, pins: Mapping[str, Pin]) -> Path:
     """Write the pins of a folder of results; return the file."""
     with atomic_write(folder / PINS) as part:
         part.write_text(format_pins(pins), encoding="utf-8")
@@ -88,7 +85,7 @@ def compute_pin(task_name: str) -> Pin:
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 
 
-def mark_records(records: Sequence[BoardRecord], pins: Pins | None) -> list[BoardRecord]:
+def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None) -> list[BoardRecord]:
     """Return results with a mark where they are not on the data that their task is ranked on.
 
     Args:
@@ -103,23 +100,21 @@ def mark_records(records: Sequence[BoardRecord], pins: Pins | None) -> list[Boar
         references = {task: _find_own_reference(of_task) for task, of_task in by_task.items()}
     else:
         references = {task: (pin.digest, False) for task, pin in pins.items()}
-    return [replace(record, mark=_mark(record, references.get(record.task), pins is not None)) for record in records]
+    return [replace(record, mark=_mark(record, references.get(record.task), pinned=pins is not None)) for record in records]
 
 
 def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | None:
     """Return the digest of the data that one's own results of a task are ranked on, and whether it is of a local folder."""
     own = [record for record in records if not record.model.published and not record.partial]
     candidates = [record for record in own if not record.local] or own
-    counts = Counter(candidate.data for candidate in candidates)
-    newest = {
-        candidate.data: candidate.detail["date"] or ""
-        for candidate in sorted(candidates, key=lambda candidate: candidate.detail["date"] or "")
-    }
-    best = max(counts, key=lambda data: (counts[data], newest[data], data), default=None)
+    dates: dict[str, list[str]] = {}
+    for candidate in candidates:
+        dates.setdefault(candidate.data, []).append(candidate.detail["date"] or "")
+    best = max(dates, key=lambda data: (len(dates[data]), max(dates[data]), data), default=None)
     return None if best is None else (best, all(candidate.local for candidate in candidates))
 
 
-def _mark(record: BoardRecord, reference: tuple[str, bool] | None, pinned: bool) -> str:
+def _mark(record: BoardRecord, reference: tuple[str, bool] | None, *, pinned: bool) -> str:
     if record.model.published:
         return "the papers' data" if reference and reference[1] else ""
     if reference is None:
@@ -131,7 +126,7 @@ def _mark(record: BoardRecord, reference: tuple[str, bool] | None, pinned: bool)
 
 def select_comparable(records: Iterable[BoardRecord]) -> list[BoardRecord]:
     """Return the complete results on the data that their tasks are ranked on, and the published ones."""
-    return [record for record in records if not record.partial and not record.mark]
+    return [record for record in records if record.comparable]
 
 
 def select_same_revision(records: Iterable[BoardRecord]) -> list[BoardRecord]:

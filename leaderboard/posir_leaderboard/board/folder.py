@@ -8,10 +8,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
-from posir_leaderboard.hub import ADVICE, CONNECTION_ERRORS
+from posir_leaderboard.submission import HuggingFaceHub, RetryableError, TargetRepository
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -78,7 +77,7 @@ class SiteHandler(SimpleHTTPRequestHandler):
         file = file / "index.html" if file.is_dir() else file
         if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES or not file.is_file():
             return super().send_head()
-        body = read_compressed(file, file.stat().st_mtime_ns)
+        body = _compress_file(file, file.stat().st_mtime_ns)
         self.send_response(200)
         self.send_header("Content-Type", TYPES[file.suffix])
         self.send_header("Content-Encoding", "gzip")
@@ -92,8 +91,7 @@ class SiteHandler(SimpleHTTPRequestHandler):
 
 
 @lru_cache(maxsize=64)
-def read_compressed(file: Path, changed: int) -> bytes:  # noqa: ARG001
-    """Return a file's compressed content, cached until its modification time `changed` differs."""
+def _compress_file(file: Path, changed: int) -> bytes:  # noqa: ARG001
     return gzip.compress(file.read_bytes(), mtime=0)
 
 
@@ -121,26 +119,16 @@ def push_site(folder: Path, space: str) -> CommitInfo:
         PosirError: There is no site, or the Hub refuses it.
     """
     check_site(folder)
-    api = HfApi()
+    hub, repository = HuggingFaceHub(), TargetRepository("space", space)
     try:
-        api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
-        files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
-        earlier = set(api.list_repo_files(space, repo_type="space")) - files.keys() - PROTECTED
-        # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
-        return api.create_commit(
-            space,
-            [
-                *(CommitOperationAdd(path, file) for path, file in files.items()),
-                *(CommitOperationDelete(path) for path in sorted(earlier)),
-            ],
-            commit_message="Update the leaderboard",
-            repo_type="space",
-        )
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        # Without the server's message, which may repeat the token.
-        raise PosirError(f"{space}: HTTP {status}. {ADVICE.get(status, 'Repeating the command is safe.')}") from None
-    except (HFValidationError, OfflineModeIsEnabled) as error:
-        raise PosirError(f"{space}: {error}") from None
-    except CONNECTION_ERRORS as error:
-        raise PosirError(f"{space}: no response ({type(error).__name__}). Repeating the command is safe.") from None
+        with hub.translate_errors(repository):
+            hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
+            files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
+            earlier = set(hub.api.list_repo_files(space, repo_type="space")) - files.keys() - PROTECTED
+            # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
+            added = [CommitOperationAdd(path, file) for path, file in files.items()]
+            gone = [CommitOperationDelete(path) for path in sorted(earlier)]
+            message = "Update the leaderboard"
+            return hub.api.create_commit(space, [*added, *gone], commit_message=message, repo_type="space")
+    except RetryableError as error:
+        raise PosirError(f"{space}: {error}. Repeating the command is safe.") from None

@@ -12,9 +12,7 @@ import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from posir_leaderboard.board.comparable import select_comparable
-from posir_leaderboard.board.curves import NO_CURVES, Curves
-from posir_leaderboard.board.models import read_board_model
-from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns
+from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, read_board_model
 from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
@@ -50,46 +48,35 @@ ARCHITECTURES = {"reranker": "cross-encoder"}
 
 def published_records() -> list[BoardRecord]:
     """Return every published result of a task; averages over tasks are computed here as for submitted results."""
-    registered, kinds = registered_metadata(), published_kinds()
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    # The papers print names without organization; no two registered names differ in organization or case alone.
+    registered = {name.split("/")[-1].casefold(): meta.to_dict() for name, meta in MODEL_REGISTRY.items()}
+    kinds = {system.model: ARCHITECTURES.get(system.architecture, system.architecture) for system in read_posq_systems()}
     return [
-        _record(name, list(rows), registered.get(name.casefold(), {}), kinds.get(name))
+        _build_record(name, list(rows), registered.get(name.casefold(), {}), kinds.get(name))
         for task in published_tasks()
         if task not in (MONOLINGUAL, CROSS_LINGUAL)
         for name, rows in groupby(published_rows(task), key=lambda row: row.model)
     ]
 
 
-def registered_metadata() -> dict[str, Mapping[str, Any]]:
-    """Return the metadata of mteb's registered models by their name without organization, in lower case.
-
-    The papers print such names; no two registered names differ in organization or case alone.
-    """
-    from mteb.models.model_implementations import MODEL_REGISTRY
-
-    return {name.split("/")[-1].casefold(): meta.to_dict() for name, meta in MODEL_REGISTRY.items()}
-
-
-def published_kinds() -> dict[str, str]:
-    """Return the kind of each model in the PosQ paper, by mteb's names."""
-    return {system.model: ARCHITECTURES.get(system.architecture, system.architecture) for system in read_posq_systems()}
-
-
-def _record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:
+def _build_record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:
     described = {**meta, "model_type": [kind]} if kind else meta
     # The papers print one name in several cases.
     model = read_board_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
-    bins = bins_by_length(rows[0].task, name)
-    scored = tuple(add_position_effect(add_widest_interval(row), bins.get(row.length, [])) for row in rows)
-    return BoardRecord(model, rows[0].task, scored, published_detail(bins, [row.length for row in rows], rows[0]))
+    bins = _bins_by_length(rows[0].task, name)
+    scored = tuple(_add_position_effect(_build_row(row), bins.get(row.length, [])) for row in rows)
+    return BoardRecord(model, rows[0].task, scored, _build_detail(bins, [row.length for row in rows], rows[0]))
 
 
-def bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
+def _bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
     """Return the published position bins of a model on a task or benchmark by length; those that are not known are missing."""
     bins = (row for row in published_bins(task) if row.model == model)
     return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 
 
-def add_widest_interval(published: PublishedRow) -> BoardRow:
+def _build_row(published: PublishedRow) -> BoardRow:
     """Return a published row with the widest possible interval of its nDCG@10, if the number of queries is known.
 
     The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m (1 - m), that of a Bernoulli
@@ -99,15 +86,10 @@ def add_widest_interval(published: PublishedRow) -> BoardRow:
     row = BoardRow.of_report(row_from_published(published))
     if not published.queries:
         return row
-    return row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, widest_interval(published.ndcg_at_10, published.queries)))
+    return row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, wilson_interval(published.ndcg_at_10, published.queries)))
 
 
-def widest_interval(mean: float, queries: int) -> tuple[float, float]:
-    """Return the widest possible 95 % interval of a mean in [0, 1] over a number of independent queries."""
-    return wilson_interval(mean, queries)
-
-
-def add_position_effect(row: BoardRow, bins: Sequence[PublishedBin]) -> BoardRow:
+def _add_position_effect(row: BoardRow, bins: Sequence[PublishedBin]) -> BoardRow:
     """Return a published row with start to end and its interval, from its position buckets.
 
     As for the interval of nDCG@10, each bucket has the largest possible variance of its mean, m (1 - m) / n, for independent
@@ -124,61 +106,61 @@ def add_position_effect(row: BoardRow, bins: Sequence[PublishedBin]) -> BoardRow
     return row.with_scores(start_to_end=Estimate(difference, interval), held_fixed="nothing")
 
 
-def published_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow) -> dict[str, Any]:
+def _build_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow) -> dict[str, Any]:
     """Return the details of a published result with its position bins by length; a length without any has no panel."""
-    axes = RelativePositions().axes
-    titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
     known = next(iter(bins.values()), ())
-    relative = any(bin_.queries is None for bin_ in known)
-    notes = [row.source, *dict.fromkeys(of_length[0].source for of_length in bins.values())]
-    return dict(
-        rounded(
-            {
-                "lengths": [titles[length] for length in lengths] if bins else [],
-                "positions": [bin_.position for bin_ in known],
-                "position_title": axes.position_title if relative else POSITIONS.get(row.task.removesuffix("-Tiny"), ""),
-                "relative": relative,
-                "panels": [bin_columns(bins[length]) if length in bins else None for length in lengths] if bins else [],
-                "curves": [],
-                "subsets": None,
-                "data_revision": "",
-                "data": "",
-                "date": None,
-                "notes": [*(f"{note[:1].upper()}{note[1:]}." for note in dict.fromkeys(notes)), ASSUMPTIONS],
-            }
-        )
-    )
-
-
-def bin_columns(bins: Sequence[PublishedBin]) -> Columns:
-    """Return published bins as the columns of a curve; they have intervals where their numbers of queries are known."""
-    bounds = [widest_interval(bin_.ndcg_at_10, bin_.queries) if bin_.queries else (None, None) for bin_ in bins]
-    unknown = [None] * len(bins)
-    return {
-        "queries": [bin_.queries for bin_ in bins],
-        "ndcg_at_10": [bin_.ndcg_at_10 for bin_ in bins],
-        "ndcg_at_10_low": [low for low, _ in bounds],
-        "ndcg_at_10_high": [high for _, high in bounds],
-        "null_low": unknown,
-        "null_high": unknown,
+    notes = dict.fromkeys([row.source, *(of_length[0].source for of_length in bins.values())])
+    detail = {
+        **_describe_bins(bins, lengths if bins else ()),
+        "positions": [bin_.position for bin_ in known],
+        "curves": [],
+        "subsets": None,
+        "data_revision": "",
+        "data": "",
+        "date": None,
+        "notes": [*(f"{note[:1].upper()}{note[1:]}." for note in notes), ASSUMPTIONS],
     }
+    if not any(bin_.queries is None for bin_ in known):
+        detail |= {"relative": False, "position_title": POSITIONS.get(row.task.removesuffix("-Tiny"), "")}
+    return dict(rounded(detail))
 
 
-def average_published(name: str, model: str, lengths: Sequence[str]) -> Curves:
-    """Return the published curves of a model on a benchmark: means over the tasks whose curves are known."""
-    bins = bins_by_length(name, model)
-    if not bins:
-        return NO_CURVES
+def average_published(name: str, model: str, lengths: Sequence[str]) -> dict[str, Any]:
+    """Return the published curves of a model on a benchmark: means over the tasks whose curves are known; empty without any."""
+    bins = _bins_by_length(name, model)
+    described = _describe_bins(bins, lengths)
+    return dict(rounded({**described, "curves": [None] * len(lengths)})) if bins else {}
+
+
+def _describe_bins(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str]) -> dict[str, Any]:
+    """Return the titles of the axes and the bins of each length as the columns of a curve.
+
+    Bins have intervals where their numbers of queries are known.
+    """
     axes = RelativePositions().axes
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
-    detail = {
+    panels: list[Columns | None] = []
+    for of_length in (bins.get(length) for length in lengths):
+        rows = [
+            (
+                bin_.queries,
+                bin_.ndcg_at_10,
+                *(wilson_interval(bin_.ndcg_at_10, bin_.queries) if bin_.queries else (None, None)),
+                None,
+                None,
+            )
+            for bin_ in of_length or ()
+        ]
+        panels.append(
+            {name: list(column) for name, column in zip(CELL, zip(*rows, strict=True), strict=True)} if rows else None
+        )
+    return {
         "lengths": [titles[length] for length in lengths],
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": True,
+        "panels": panels,
     }
-    panels = {length: bin_columns(of_length) for length, of_length in bins.items() if length in lengths}
-    return Curves(dict(rounded(panels)), {}, detail)
 
 
 @dataclass(frozen=True)
@@ -188,13 +170,6 @@ class QueryCounts:
     queries: Mapping[str, int]
     bins: Mapping[str, Sequence[int]]
     """Queries of each position bin."""
-
-    @classmethod
-    def of_result(cls, record: BoardRecord) -> QueryCounts:
-        """Return the counts of the data that a result is on."""
-        queries = {row.length: row.queries for row in record.rows if row.queries is not None}
-        panels = zip(queries, record.detail["panels"], strict=False)
-        return cls(queries, {length: panel["queries"] for length, panel in panels})
 
 
 class StatisticsRow(BaseModel):
@@ -209,12 +184,6 @@ class StatisticsFile(BaseModel):
 
     dataset: str
     rows: list[StatisticsRow] = Field(min_length=1)
-
-    def counts(self) -> QueryCounts:
-        """Return the counts of the total; a query of PosIR is in one bin of one length."""
-        total = self.rows[-1]
-        by_length = {length: sum(bins) for length, bins in total.histogram.items()}
-        return QueryCounts(by_length | {ALL: total.queries}, total.histogram)
 
 
 def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
@@ -235,14 +204,22 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
                 f"{file}: statistics of {statistics.dataset}, a name without published results. These have some: "
                 f"{', '.join(published_tasks())}."
             )
-        counts[statistics.dataset] = statistics.counts()
+        # A query of PosIR is in one bin of one length.
+        total = statistics.rows[-1]
+        by_length = {length: sum(bins) for length, bins in total.histogram.items()}
+        counts[statistics.dataset] = QueryCounts(by_length | {ALL: total.queries}, total.histogram)
     return counts
 
 
 def count_queries(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     """Return the counts of each task of which there is a complete result on the published data."""
-    complete = (record for record in select_comparable(results) if not record.local and record.detail["panels"])
-    return {record.task: QueryCounts.of_result(record) for record in complete}
+    counts = {}
+    for record in select_comparable(results):
+        if not record.local and record.detail["panels"]:
+            queries = {row.length: row.queries for row in record.rows if row.queries is not None}
+            panels = zip(queries, record.detail["panels"], strict=False)
+            counts[record.task] = QueryCounts(queries, {length: panel["queries"] for length, panel in panels})
+    return counts
 
 
 def add_query_counts(published: Iterable[BoardRecord], counts: Mapping[str, QueryCounts]) -> list[BoardRecord]:
@@ -251,11 +228,12 @@ def add_query_counts(published: Iterable[BoardRecord], counts: Mapping[str, Quer
     The papers do not give the counts of length buckets and position bins. With at least n queries in each of P bins, the
     unweighted mean m of the bins has a variance of at most m (1 - m) / (P n).
     """
-    return [_with_counts(record, counts[record.task]) if record.task in counts else record for record in published]
-
-
-def _with_counts(record: BoardRecord, counts: QueryCounts) -> BoardRecord:
-    return replace(record, rows=tuple(_count_row(row, counts) for row in record.rows))
+    return [
+        replace(record, rows=tuple(_count_row(row, counts[record.task]) for row in record.rows))
+        if record.task in counts
+        else record
+        for record in published
+    ]
 
 
 def _count_row(row: BoardRow, counts: QueryCounts) -> BoardRow:
@@ -265,5 +243,5 @@ def _count_row(row: BoardRow, counts: QueryCounts) -> BoardRow:
     if score is None or not filled:
         return row
     queries = counts.queries[row.length]
-    interval = widest_interval(score.value, queries if row.length == ALL else len(filled) * min(filled))
+    interval = wilson_interval(score.value, queries if row.length == ALL else len(filled) * min(filled))
     return row.with_scores(queries=queries).with_scores(**{key: Estimate(score.value, interval)})

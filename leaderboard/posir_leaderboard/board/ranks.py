@@ -1,4 +1,4 @@
-"""Rank ranges: the possible ranks of models whose scores are uncertain."""
+"""Changes between models, and the rank ranges that follow: the possible ranks of models whose scores are uncertain."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
-from posir_significance.correction import holm
-from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
-from posir_significance.intervals import ALPHA, LEVEL, student_difference
+from posir_significance.decision import DEFAULT_MARGINS, ChangeState
+from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
+from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
@@ -43,13 +43,11 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
-    queries = np.arange(len(observations.gains))
-    one_group = np.zeros(len(queries), np.int64)
+    one_group = np.zeros(len(observations.gains), np.int64)
     means = [_mean_by_cluster(digest, observations.gains, observations.clusters, one_group)]
     for length in range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ():
         members = observations.lengths[observations.query] == length
-        rows = observations.query[members]
-        groups = observations.position[members]
+        rows, groups = observations.query[members], observations.position[members]
         means.append(_mean_by_cluster(digest, observations.gains[rows], observations.clusters[rows], groups))
     return means
 
@@ -72,7 +70,7 @@ def _mean_by_cluster(
 
 @dataclass(frozen=True, eq=False)
 class PairedDifferences:
-    """Differences of nDCG@10 between k models on the same queries."""
+    """Differences of nDCG@10 between k models on the same queries; the pairs are one family, whose intervals hold together."""
 
     values: Floats
     """Row minus column, shape (k, k); NaN where two models do not share all queries."""
@@ -88,34 +86,31 @@ class PairedDifferences:
         np.fill_diagonal(mask, val=False)
         return mask
 
-    def p_values(self) -> Floats:
-        """Return the two-sided p-value of each difference, shape (k, k); NaN where models are not paired."""
-        p_values: Floats = 2 * stdtr(self.freedom, -np.abs(self.values / np.where(self.errors > 0, self.errors, np.nan)))
-        return p_values
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return int(self.paired.sum()) // 2
 
     def half_widths(self) -> Floats:
-        """Return half the width of the 95 % interval of each difference, shape (k, k)."""
-        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / 2) * self.errors
+        """Return half the width of the interval of each difference at the level 1 - 0.05 / pairs, shape (k, k)."""
+        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / max(self.pairs, 1) / 2) * self.errors
         return widths
 
-    def change(self, row: int, column: int) -> MetricChange | None:
-        """Return whether the row's model is better or worse than the column's, by the 95 % interval; None if not paired."""
-        if row == column or np.isnan(self.values[row, column]):
-            return None
-        freedom = float(self.freedom[row, column])
-        difference = student_difference(float(self.values[row, column]), float(self.errors[row, column]), freedom)
-        clusters = int(freedom) + 1
-        return decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, clusters, 1, LEVEL)
+    def states(self) -> NDArray[np.str_]:
+        """Return the change from the column's model to the row's, shape (k, k); empty where they are not paired.
 
-    def before(self) -> Mask:
-        """Return whether the row's model is better than the column's, by a test that is Holm-corrected over all pairs."""
-        first, second = np.nonzero(np.triu(self.paired))
-        values = self.values[first, second]
-        p_values = self.p_values()[first, second]
-        differs = np.array(holm(p_values.tolist())) < ALPHA
-        before = np.zeros(self.values.shape, bool)
-        before[first, second], before[second, first] = differs & (values > 0), differs & (values < 0)
-        return before
+        The rule of `decide_change`, whose states follow from the interval and the margin alone, for all pairs at once.
+        """
+        half, margin, paired = self.half_widths(), DEFAULT_MARGINS.ndcg_at_10, self.paired
+        low, high = self.values - half, self.values + half
+        rules = (
+            (~paired, ""),
+            (self.freedom.astype(int) + 1 < FEWEST_DOCUMENTS, ChangeState.CANNOT_BE_SAID),
+            ((-margin < low) & (high < margin), ChangeState.EQUIVALENT),
+            (low > 0, ChangeState.BETTER),
+            (high < 0, ChangeState.WORSE),
+        )
+        return np.select([rule for rule, _ in rules], [str(state) for _, state in rules], str(ChangeState.CANNOT_BE_SAID))
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
@@ -160,11 +155,10 @@ def rank_ranges(
 ) -> list[Range | None]:
     """Return the possible ranks of each score: from 1 + those that are before it to all but those that are after it.
 
-    Two models on the same queries are compared by a paired test, by document or article, Holm-corrected over all such pairs. Of
-    two others, one is before the other if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
-    2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a joint level. With 95 %
-    intervals of similar width, two models of equal true score are separated in 0.6 % of comparisons if their errors are
-    independent, and less often if both answered the same queries. A score without an interval is never separated by it.
+    Of two models on the same queries, one is before the other if their change is `better`. Of two others, if their intervals
+    are disjoint: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69, 589-606, who give
+    it for intervals of a joint level. With 95 % intervals of similar width, two models of equal true score are separated in
+    0.6 % of comparisons if their errors are independent. A score without an interval is never separated by it.
 
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
@@ -178,7 +172,7 @@ def rank_ranges(
     low, high = (-ends[:, 1], -ends[:, 0]) if low_is_first else (ends[:, 0], ends[:, 1])
     ahead = low[:, None] > high
     if differences:
-        ahead = np.where(differences.paired, differences.before(), ahead)
+        ahead = np.where(differences.paired, differences.states() == ChangeState.BETTER, ahead)
     ahead = ahead & known[:, None] & known
     before, last = ahead.sum(axis=0), int(ranked.sum()) - ahead.sum(axis=1)
     return [(int(first) + 1, int(final)) if some else None for first, final, some in zip(before, last, known, strict=True)]

@@ -1,4 +1,4 @@
-"""Records: the scores of one model on one task, computed from its profiles, for the leaderboard."""
+"""Records: the scores of one model on one task, computed from its profiles, and what is known of the model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import gzip
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache, cached_property
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from posir_leaderboard.board.models import BoardModel, read_board_model
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
@@ -31,8 +28,10 @@ from posir_report.summary import (
 from posir_report.tables import known_columns, not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.sentences import iterate_answer, label_state
+from posir_tasks.digests import digest
 from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.models.references import model_origin
 from posir_tasks.result_schema import identify_data
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, Axes
@@ -49,10 +48,105 @@ LAST_DATE = 253_402_300_799
 DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks", "states", "state_label", "parts")
 #: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
 NAMED = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance")
+#: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the submitter's run alone.
+REPRODUCED, AS_SUBMITTED = "reproduced", "as submitted"
 #: The state of a published row: the papers give neither what a model reads nor the documents of its queries.
 NOT_PUBLISHED = "not published"
 
 Columns = dict[str, list[Any]]
+
+#: Kinds of model that visitors filter by: mteb's `model_type`, and BM25 by its name.
+BM25, UNKNOWN = "BM25", "Unknown"
+KINDS = {"dense": "Dense", "sparse": "Sparse", "late-interaction": "Late interaction", "cross-encoder": "Cross-encoder"}
+#: Longest license and longest address that are shown.
+MAX_TEXT = 300
+
+
+def _none_if_invalid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+T = TypeVar("T")
+#: None if invalid: a submitter's metadata is not trusted.
+Known = Annotated[T | None, WrapValidator(_none_if_invalid)]
+#: mteb writes some counts as floats.
+Count = Annotated[
+    int,
+    BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value),
+    Field(gt=0, lt=2**53),
+]
+
+
+class Metadata(BaseModel):
+    """The fields of mteb's `model_meta.json` that are shown; None if missing or invalid."""
+
+    model_config = ConfigDict(strict=True)
+
+    model_type: Known[list[Any]] = None
+    n_parameters: Known[Count] = None
+    max_tokens: Known[Count] = None
+    embed_dim: Known[Count | list[Known[Count]]] = None
+    open_weights: Known[bool] = None
+    license: Known[Annotated[str, Field(min_length=1)]] = None
+    reference: Known[Annotated[str, Field(max_length=MAX_TEXT, pattern=r"^https://[^\s<>\"'\\^`{|}\x00-\x20]+$")]] = None
+
+
+@dataclass(frozen=True)
+class BoardModel:
+    """A model in one revision, or a model of a paper. None if unknown."""
+
+    name: str
+    """Full name, such as `Qwen/Qwen3-Embedding-0.6B`; for a paper's model, as printed."""
+    revision: str
+    """Empty for a paper's model."""
+    published: bool = False
+    """Whether its results are published in a paper."""
+    kind: str = UNKNOWN
+    parameters: int | None = None
+    """0 for BM25."""
+    window: int | None = None
+    """Most tokens of a text that it reads."""
+    dimensions: int | None = None
+    """Dimensions of an embedding; the largest number, if there is a choice."""
+    open_weights: bool | None = None
+    license: str | None = None
+    reference: str | None = None
+    """Address that starts with https://."""
+
+    @property
+    def origin(self) -> str | None:
+        """`local` or `endpoint` for a model that visitors cannot run; such results are not submitted."""
+        return None if self.published else model_origin(self.name)
+
+    @property
+    def id(self) -> str:
+        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot choose it.
+
+        The Hub's names differ in more than case, and the papers write one name in several cases.
+        """
+        return digest("published" if self.published else "result", self.name.casefold(), self.revision, size=6).hex()
+
+
+def read_board_model(name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False) -> BoardModel:
+    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes it."""
+    given = Metadata.model_validate(meta)
+    kinds = [KINDS[kind] for kind in given.model_type or () if isinstance(kind, str) and kind in KINDS]
+    dimensions = given.embed_dim if isinstance(given.embed_dim, list) else [given.embed_dim]
+    return BoardModel(
+        name=name,
+        revision=revision,
+        published=published,
+        kind=BM25 if "bm25" in name.lower() else next(iter(kinds), UNKNOWN),
+        parameters=0 if "bm25" in name.lower() else given.n_parameters,
+        window=given.max_tokens,
+        dimensions=max(filter(None, dimensions), default=None),
+        open_weights=given.open_weights,
+        license=given.license[:MAX_TEXT] if given.license else None,
+        reference=given.reference,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,47 +172,45 @@ class BoardRow(ReportRow):
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
         """Return a row of a report without its decision, in the words of `posir report`."""
-        decision = row.decision
-        return cls(
-            model=row.model,
-            task=row.task,
-            revision=row.revision,
-            scores=dict(row.scores),
-            length=row.length,
-            subsets=row.subsets,
-            missing_subsets=row.missing_subsets,
-            states=(decision.state.value,) if decision else (NOT_PUBLISHED,),
-            state_label=label_state(decision) if decision else NOT_PUBLISHED,
-            decided=row.decision_columns() if decision else {},
-            parts=dict(iterate_answer(decision)) if decision else {},
-        )
-
-
-class Standing(StrEnum):
-    """The origin of the run of a submitted result."""
-
-    REPRODUCED = "reproduced"
-    """The maintainers of the board, too, with the same nDCG@10."""
-    AS_SUBMITTED = "as submitted"
-    """The submitter alone."""
+        said: dict[str, Any] = {}
+        if decision := row.decision:
+            said = {"states": (decision.state.value,), "state_label": label_state(decision), "decided": row.decision_columns()}
+            said["parts"] = dict(iterate_answer(decision))
+        kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length")}
+        return cls(**kept, scores=dict(row.scores), **said)
 
 
 @dataclass(frozen=True)
 class BoardRecord:
-    """One model on one task."""
+    """One model on one task, or on average over those of a benchmark."""
 
     model: BoardModel
     task: str
+    """Name of the task or benchmark."""
     rows: tuple[BoardRow, ...]
-    """All lengths, then each length bucket."""
+    """All lengths, then each length bucket; empty if the model lacks a task of the average."""
     detail: Mapping[str, Any]
     """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds scores."""
     document_ranks: Mapping[str, Any] | None = None
-    """JSON of the axes and of the ranks by document of all subsets; None if published."""
+    """JSON of the axes and of the ranks by document of all subsets; None if published, or of an average."""
+    partial: str = ""
+    """Number of the subsets or tasks that have results, such as `2 of 32 subsets`; empty if all have."""
     standing: str = ""
-    """`Standing` of a submitted result; empty of one's own and of published ones."""
+    """The origin of a submitted result; empty of one's own and of published ones."""
     mark: str = ""
     """The reason why it is not ranked among the others, such as `other data`; empty if it is. Set when a board is built."""
+    members: tuple[BoardRecord, ...] = ()
+    """Results on the tasks of an average."""
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it is ranked among the others."""
+        return not self.partial and not self.mark
+
+    @property
+    def results(self) -> tuple[BoardRecord, ...]:
+        """The results that it consists of: itself, or those of an average."""
+        return self.members or (self,)
 
     @cached_property
     def means(self) -> dict[str, MeanByCluster]:
@@ -129,10 +221,15 @@ class BoardRecord:
         means = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
         return {row.length: mean for row, mean in zip(self.rows, means, strict=True) if mean}
 
-    @property
+    @cached_property
     def rows_by_length(self) -> dict[str, BoardRow]:
         """The rows by length."""
         return {row.length: row for row in self.rows}
+
+    def find_detail(self, name: str, length: str) -> Any:
+        """Return the value of a length in a list of the detail, such as `panels`; None if unknown."""
+        values = zip(self.rows_by_length, self.detail.get(name) or (), strict=False)
+        return dict(values).get(length)
 
     @property
     def local(self) -> bool:
@@ -141,14 +238,8 @@ class BoardRecord:
 
     @property
     def data(self) -> str:
-        """Digest of the content of its data: equal for results on the same data; empty if published."""
+        """Digest of the content of its data; empty if published."""
         return str(self.detail["data"])
-
-    @property
-    def partial(self) -> str:
-        """Number of the task's subsets that have results, such as `2 of 32 subsets`; empty if all have."""
-        row = self.rows[0]
-        return f"{row.subsets} of {row.subsets + row.missing_subsets} subsets" if row.missing_subsets else ""
 
 
 def score_entry(entry: Entry) -> BoardRecord:
@@ -157,17 +248,20 @@ def score_entry(entry: Entry) -> BoardRecord:
     model = read_board_model(entry.model, entry.revision, entry.meta)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
     rows = tuple(map(BoardRow.of_report, build_rows(summary)))
-    return BoardRecord(model, entry.task, rows, build_detail(summary, entry), ranks)
+    read, missing = len(summary.subsets), len(summary.missing)
+    partial = f"{read} of {read + missing} subsets" if missing else ""
+    return BoardRecord(model, entry.task, rows, _build_detail(summary, entry), ranks, partial)
 
 
-def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
+def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     """Return what the model's own page shows of a task besides the rows."""
     axes = summary.profile.axes
     titles = axes.length_titles
-    panels = [cell_columns([cell for cell in build_cells(summary) if cell.length == length]) for length in titles]
+    cells = build_cells(summary)
+    panels = [_cell_columns(cells, length) for length in titles]
     several = entry.subsets if len(entry.subsets) > 1 else ()
     subsets = [BoardRow.of_report(build_rows(summarize([subset])[0])[0]) for subset in several]
-    panels = [pooled_columns(summary), *panels] if len(titles) > 1 else panels
+    panels = [_pool_cells(summary), *panels] if len(titles) > 1 else panels
     detail = {
         "window_ends": window_ends(summary.values),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
@@ -179,7 +273,7 @@ def build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "subsets": {"name": [subset.subset for subset in entry.subsets], **row_columns(subsets)} if subsets else None,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
-        "date": read_date(entry.date),
+        "date": read_date(entry.data.get("date")),
         "notes": list(not_read_notes([summary.model], [summary])),
     }
     return dict(rounded(detail))
@@ -199,42 +293,33 @@ def window_ends(values: ResultValues) -> list[float | None]:
     """
     counts, within = (profile.counts.sum(axis=2) for profile in (values.profile, values.read_profile or values.profile))
     buckets = [(within.sum(axis=0), counts.sum(axis=0)), *(zip(within, counts, strict=True) if len(counts) > 1 else ())]
-    return [_first_share(2 * inside < every) for inside, every in buckets]
+    beyond = [2 * inside < every for inside, every in buckets]
+    return [int(bins.argmax()) / len(bins) if bins.any() else None for bins in beyond]
 
 
-def _first_share(beyond: NDArray[np.bool_]) -> float | None:
-    return int(beyond.argmax()) / len(beyond) if beyond.any() else None
-
-
-def cell_columns(cells: Sequence[ProfileCell]) -> Columns:
-    """Return cells as columns, which take less space than objects."""
-    rows = [cell.columns() for cell in cells]
-    return {name: [row.get(name) for row in rows] for name in CELL}
-
-
-def pooled_columns(summary: TaskSummary) -> Columns:
+def _pool_cells(summary: TaskSummary) -> Columns:
     """Return the columns of the bins over all lengths; their null band permutes ranks within each length bucket."""
-    rows, band = build_bin_rows(summary), analyze(summary.ranks).overall.null_band
-    cells = [row.score_columns() for row in rows]
+    cells, band = [row.score_columns() for row in build_bin_rows(summary)], analyze(summary.ranks).overall.null_band
     columns = {name: [cell.get(name) for cell in cells] for name in CELL[:-2]}
     return columns | {name: list(map(none_if_nan, ends)) for name, ends in zip(CELL[-2:], band, strict=True)}
+
+
+def _cell_columns(cells: Iterable[ProfileCell], length: str | None = None) -> Columns:
+    """Return the cells, perhaps of one length, as columns, which take less space than objects."""
+    rows = [cell.columns() for cell in cells if length in (None, cell.length)]
+    return {name: [row.get(name) for row in rows] for name in CELL}
 
 
 def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     """Return the columns of five merged bins for each panel with a sparse bin, merged as in the report; None for the others."""
     axes, counts = summary.profile.axes, summary.profile.counts.sum(axis=2)
-    by_length: list[Columns | None] = [None] * len(counts)
     sparse = [bool(queries.any()) and is_sparse(axes, queries) for queries in counts]
-    if any(sparse):
-        cells = build_curve_cells(summary)
-        by_length = [
-            cell_columns([cell for cell in cells if cell.length == length]) if merged else None
-            for length, merged in zip(axes.length_titles, sparse, strict=True)
-        ]
+    cells = build_curve_cells(summary) if any(sparse) else ()
+    titles = zip(axes.length_titles, sparse, strict=True)
+    by_length = [_cell_columns(cells, length) if merged else None for length, merged in titles]
     if len(counts) == 1:
         return by_length
-    pooled = cell_columns(pool_curve_cells([summary])[0]) if is_sparse(axes, counts.sum(axis=0)) else None
-    return [pooled, *by_length]
+    return [_cell_columns(pool_curve_cells([summary])[0]) if is_sparse(axes, counts.sum(axis=0)) else None, *by_length]
 
 
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
@@ -243,9 +328,7 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     Beside the declared scores is what the table is drawn and ranked by, `score` with its interval and `best_psi` among it.
     """
     cells = [_cells(row) if row else {} for row in scored]
-    scores = [
-        page_key(column) + end for column in board_columns() for end in (("", "_low", "_high") if column.interval else ("",))
-    ]
+    scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
     return {name: rounded([row.get(name) for row in cells]) for name in dict.fromkeys((*scores, *DECISION_COLUMNS, *DRAWN))}
 
 

@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
@@ -18,36 +17,26 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
-from posir_leaderboard.board.groups import Group, add_other_tasks
-from posir_leaderboard.board.models import BoardModel
 from posir_leaderboard.board.records import (
+    BoardModel,
     BoardRecord,
-    BoardRow,
     board_columns,
     page_key,
     positions_csv,
     row_columns,
     scores_csv,
 )
-from posir_leaderboard.board.views import (
-    TableRow,
-    View,
-    build_average_view,
-    build_task_view,
-    domain_matrix,
-    length_matrix,
-    task_matrix,
-)
+from posir_leaderboard.board.views import CHANGES, Group, View, add_other_tasks, build_views, score_overall
 from posir_report.summary import shorten_middle
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
-from posir_tasks.digests import digest
 from posir_tasks.display.charts import COLORS, FAINT, INK, PERCENT, SCORE, SHAPES, build_chart, cycle_scale
 from posir_tasks.display.page import bundle_chart_library
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ALL
 from posir_tasks.tasks.posir import POSIR
 from posir_tasks.tasks.posq import POSQ
 
@@ -90,43 +79,27 @@ def render_site(
     site |= {f"data/{name}.js": data_file(name, value) for name, value in data.items()}
     site |= {"scores.csv.gz": scores_csv(ordered), "positions.csv.gz": positions_csv(ordered)}
     build = hashlib.sha256(b"".join(hashlib.sha256(path.encode() + body).digest() for path, body in sorted(site.items())))
-    site["index.html"] = _page(
-        build.hexdigest()[:12], repository or PLACEHOLDER_REPOSITORY, url, _scripts(find_opening_view(data["board"]))
+    core, *others = (f"js/{name}.js" for name in SCRIPTS)
+    # In execution order, with the view that the page opens with.
+    groups_shown = [group for group in data["board"]["groups"] if group["name"] == data["board"]["opening"]]
+    opened = [view for group in groups_shown for view in group["views"] if view["name"] == group["opening"]]
+    opening = [f"data/views/{view['file']}.js" for view in opened[:1]]
+    environment = Environment(
+        loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
     )
-    site["README.md"] = _static("space.md")
-    return site
+    page = environment.get_template("index.html").render(
+        build=build.hexdigest()[:12],
+        scripts=["lib/datatables.js", core, INDEX, *opening, *others],
+        version=version("posir"),
+        repository=repository or PLACEHOLDER_REPOSITORY,
+        preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
+        citations=(POSIR, POSQ),
+    )
+    return site | {"index.html": page.encode(), "README.md": _static("space.md")}
 
 
 def _static(name: str) -> bytes:
     return (files("posir_leaderboard.board") / "static" / name).read_bytes()
-
-
-def find_opening_view(index: Mapping[str, Any]) -> str | None:
-    """Return the name of the file of the view that the page opens with; None if there is none."""
-    groups = {group["name"]: group for group in index["groups"]}
-    opening = groups.get(index["opening"])
-    return next((view["file"] for view in opening["views"] if view["name"] == opening["opening"]), None) if opening else None
-
-
-def _scripts(view: str | None) -> list[str]:
-    """Return the scripts that the page loads at once, in execution order, with the view that it opens with."""
-    core, *others = (f"js/{name}.js" for name in SCRIPTS)
-    return ["lib/datatables.js", core, INDEX, *([f"data/views/{view}.js"] if view else []), *others]
-
-
-def _page(build: str, repository: str, url: str, scripts: Sequence[str]) -> bytes:
-    environment = Environment(
-        loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
-    )
-    page = environment.get_template("index.html")
-    return page.render(
-        build=build,
-        scripts=scripts,
-        version=version("posir"),
-        repository=repository,
-        preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
-        citations=(POSIR, POSQ),
-    ).encode()
 
 
 def data_file(name: str, value: Any) -> bytes:
@@ -140,128 +113,81 @@ def data_file(name: str, value: Any) -> bytes:
     return f"board.receive({json.dumps(name)},JSON.parse('{quoted}'));\n".encode("ascii")
 
 
-@dataclass(frozen=True)
-class ViewChoice:
-    """A view as it is offered to visitors."""
-
-    view: View
-    label: str
-    average: bool
-    averaged: bool
-    """Whether it is a task in its group's average."""
-
-    @property
-    def id(self) -> str:
-        """Name of its file, a hash, so that a task's name cannot choose it."""
-        kind = "average" if self.average else "task"
-        return digest(kind, self.view.name, size=6).hex()
-
-    def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
-        """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
-        own = None
-        if not self.average:
-            own = domain_matrix(self.view.name, records, indices) or length_matrix(self.view, indices)
-        labels = {choice.task: choice.label for choice in group.choices}
-        return own or task_matrix(group.dimension, labels, records, indices)
-
-
 def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Iterator[tuple[str, Any]]:
     """Yield the name and content of every data file, from records that are grouped by model."""
     groups = add_other_tasks(groups, (record.task for record in records))
     by_model = {name: list(of_model) for name, of_model in groupby(records, key=lambda record: record.model.id)}
     indices = {name: index for index, name in enumerate(by_model)}
+    views = {group.name: list(build_views(group, records)) for group in groups}
     # If a model's files describe it differently, the first description is used.
-    models = [of_model[0].model for of_model in by_model.values()]
-    choices = {group.name: list(view_choices(group, records)) for group in groups}
-    yield "board", build_index(models, groups, choices)
+    yield "board", build_index([of_model[0].model for of_model in by_model.values()], groups, views)
     yield "charts", build_specifications()
     averages: dict[str, dict[str, Any]] = {}
     for group in groups:
-        for choice in choices[group.name]:
-            yield f"views/{choice.id}", choice.view.to_json(indices)
-            for place, length in enumerate(choice.view.lengths):
-                if length != choice.view.opening_length:
-                    yield f"lengths/{choice.id}-{place}", choice.view.columns(length)
-            yield f"matrix/{choice.id}", choice.matrix(group, records, indices)
-            yield f"differences/{choice.id}", choice.view.differences_json(indices)
-            if choice.average:
-                for row in choice.view.rows:
-                    curves = row.curves.to_detail(list(row.scored)) if row.curves.panels else {}
-                    average = {"rows": length_columns(row.scored), **curves}
-                    averages.setdefault(row.model.id, {})[group.name] = average
+        for view in views[group.name]:
+            yield f"views/{view.id}", view.to_json(indices)
+            for place, length in enumerate(view.lengths):
+                if length != view.opening_length:
+                    yield f"lengths/{view.id}-{place}", view.columns(length)
+            yield f"matrix/{view.id}", view.matrix(group, records, indices)
+            yield f"differences/{view.id}", view.differences_json(indices)
+            for average in view.rows if view.average else ():
+                averages.setdefault(average.model.id, {})[group.name] = _page_of(average)
     for model, of_model in progress(list(by_model.items()), "Rendering"):
-        tasks = {record.task: {"rows": length_columns(record.rows_by_length), **record.detail} for record in of_model}
+        tasks = {record.task: _page_of(record) for record in of_model}
         yield f"models/{model}", {"tasks": tasks, "averages": averages.get(model, {})}
 
 
-def view_choices(group: Group, records: Sequence[BoardRecord]) -> Iterator[ViewChoice]:
-    """Yield the views of a group that contain any model, the average first."""
-    label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
-    every = [
-        ViewChoice(build_average_view(group, records), label, average=True, averaged=False),
-        *(
-            ViewChoice(build_task_view(choice.task, records), choice.label, average=False, averaged=choice.averaged)
-            for choice in group.choices
-        ),
-    ]
-    return (choice for choice in every if choice.view.rows)
+def _page_of(record: BoardRecord) -> dict[str, Any]:
+    """Return what the model's own page shows of a task or an average."""
+    return {"rows": {"length": list(record.rows_by_length), **row_columns(record.rows)}, **record.detail}
 
 
-def build_index(
-    models: Sequence[BoardModel], groups: Sequence[Group], choices: Mapping[str, Sequence[ViewChoice]]
-) -> dict[str, Any]:
+def build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]) -> dict[str, Any]:
     """Return what the page needs first: the declared columns, the models and the choices."""
     posir = RelativePositions().axes
-    openings = {name: find_opening([choice.view for choice in of_group]) for name, of_group in choices.items()}
+    # With the first result that is not published, or else the first.
+    openings = {
+        name: next((view for view in of_group if view.own), next(iter(of_group), None)) for name, of_group in views.items()
+    }
     filled = {name: view for name, view in openings.items() if view}
+    times = Counter(model.name for model in models if not model.published)
     return {
         "opening": next((name for name, view in filled.items() if view.own), next(iter(filled), None)),
         "columns": [{name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)} for column in board_columns()],
         "states": {state.value: name_state(state, DEFAULT_MARGINS.start_to_end) for state in State},
+        "changes": {state[:1]: label for state, label in CHANGES.items() if label},
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
             "id": [model.id for model in models],
-            "label": label_models(models),
+            # With its revision if there are results of several revisions.
+            "label": [
+                f"{model.name} @ {model.revision[:12]}" if times[model.name] > 1 and not model.published else model.name
+                for model in models
+            ],
             **{name: [getattr(model, name) for model in models] for name in MODEL},
         },
         "groups": [
             {
                 "name": group.name,
                 "dimension": group.dimension,
-                "opening": view.name if (view := openings[group.name]) else None,
+                "opening": opening.name if (opening := openings[group.name]) else None,
                 "description": group.description,
                 "views": [
                     {
-                        "name": choice.view.name,
-                        "label": choice.label,
-                        "file": choice.id,
-                        "models": len(choice.view.rows),
-                        "average": choice.average,
-                        "averaged": choice.averaged,
+                        "name": view.name,
+                        "label": view.label,
+                        "file": view.id,
+                        "models": len(view.rows),
+                        "average": view.average,
+                        "averaged": view.averaged,
                     }
-                    for choice in choices[group.name]
+                    for view in views[group.name]
                 ],
             }
             for group in groups
         ],
     }
-
-
-def find_opening(views: Sequence[View]) -> View | None:
-    """Return the view that a group opens with: the first with a result that is not published, or else the first."""
-    return next((view for view in views if view.own), views[0] if views else None)
-
-
-def label_models(models: Sequence[BoardModel]) -> list[str]:
-    """Return a label for each model, with its revision if there are results of several revisions."""
-    times = Counter(model.name for model in models if not model.published)
-    ambiguous = {name for name, number in times.items() if number > 1}
-    return [f"{model.name} @ {model.revision[:12]}" if model.name in ambiguous else model.name for model in models]
-
-
-def length_columns(scored: Mapping[str, BoardRow]) -> dict[str, Any]:
-    """Return rows as columns, with their lengths."""
-    return {"length": list(scored), **row_columns(list(scored.values()))}
 
 
 EXPORTS = re.compile(r"export\{([^{}]*)\};")
@@ -294,16 +220,31 @@ WIDTH, HEIGHT = 1200, 630
 
 def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> bytes:
     """Return a PNG of the best models of the first benchmark that has results; of an empty leaderboard, a title alone."""
-    first = next((choice.view for group in groups for choice in view_choices(group, records)), View("", ()))
-    chart = _build_picture(first).to_dict()
+    view = next((view for group in groups for view in build_views(group, records)), View("", ()))
+    scored = [record for record in view.rows if record.comparable and score_overall(record) > 0]
+    best = sorted(scored, key=score_overall, reverse=True)[:MODELS]
+    by_position = bool(best) and all(record.find_detail("panels", ALL) for record in best)
+    values = [value for record in best for value in (_position_points(record) if by_position else _length_points(record))]
+    chart = _draw_picture(values, view.name, by_position=by_position).to_dict()
     return vl_convert.vegalite_to_png(chart, vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
 
 
-def _build_picture(view: View) -> alt.Chart:
-    scored = [row for row in view.rows if row.comparable and _score(row) > 0]
-    best = sorted(scored, key=_score, reverse=True)[:MODELS]
-    by_position = bool(best) and all("all" in row.curves.panels for row in best)
-    values = [value for row in best for value in (_positions(row) if by_position else _lengths(row))]
+def _position_points(record: BoardRecord) -> Iterator[dict[str, Any]]:
+    scores = record.find_detail("panels", ALL)["ndcg_at_10"]
+    for place, score in enumerate(scores):
+        yield {"model": _short_name(record), "middle": (place + 0.5) / len(scores), "score": score}
+
+
+def _length_points(record: BoardRecord) -> Iterator[dict[str, Any]]:
+    for row in [row for row in record.rows if row.length != ALL] or record.rows[:1]:
+        yield {"model": _short_name(record), "length": row.length, "score": row.score and row.score.value}
+
+
+def _short_name(record: BoardRecord) -> str:
+    return shorten_middle(record.model.name.split("/")[-1], NAME)
+
+
+def _draw_picture(values: Sequence[Mapping[str, Any]], name: str, *, by_position: bool) -> alt.Chart:
     names = list(dict.fromkeys(value["model"] for value in values))
     what = "position of the evidence" if by_position else "document length"
     x = (
@@ -311,21 +252,20 @@ def _build_picture(view: View) -> alt.Chart:
         if by_position
         else alt.X("length:O", title="document length", axis=alt.Axis(labelAngle=0))
     )
-    legend = alt.Legend(title=None, labelLimit=420)
     picture: alt.Chart = (
         build_chart(values)
         .mark_line(point=alt.OverlayMarkDef(size=90, opacity=1), strokeWidth=3)
         .encode(
             x=x,
             y=alt.Y("score:Q", title=SCORE, axis=PERCENT, scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("model:N", scale=cycle_scale(names, COLORS), legend=legend),
+            color=alt.Color("model:N", scale=cycle_scale(names, COLORS), legend=alt.Legend(title=None, labelLimit=420)),
             shape=alt.Shape("model:N", scale=cycle_scale(names, SHAPES)),
         )
         .properties(
             width=WIDTH,
             height=HEIGHT,
             autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            title=alt.TitleParams("PosIR leaderboard", subtitle=f"{view.name}: nDCG@10 by {what}", anchor="start", offset=20),
+            title=alt.TitleParams("PosIR leaderboard", subtitle=f"{name}: nDCG@10 by {what}", anchor="start", offset=20),
         )
         .configure(font="DejaVu Sans, Verdana, sans-serif", padding=36, background="white")
         .configure_title(fontSize=40, subtitleFontSize=24, subtitleColor=FAINT, subtitlePadding=10, color=INK)
@@ -333,24 +273,3 @@ def _build_picture(view: View) -> alt.Chart:
         .configure_legend(labelFontSize=20, symbolSize=200, symbolStrokeWidth=3, orient="right")
     )
     return picture
-
-
-def _score(row: TableRow) -> float:
-    scored = row.scored.get("all")
-    return scored.score.value if scored and scored.score else 0.0
-
-
-def _positions(row: TableRow) -> Iterator[dict[str, Any]]:
-    scores = row.curves.panels["all"]["ndcg_at_10"]
-    for place, score in enumerate(scores):
-        yield {"model": _name(row), "middle": (place + 0.5) / len(scores), "score": score}
-
-
-def _lengths(row: TableRow) -> Iterator[dict[str, Any]]:
-    lengths = [length for length in row.scored if length != "all"] or ["all"]
-    for length in lengths:
-        yield {"model": _name(row), "length": length, "score": score.value if (score := row.scored[length].score) else None}
-
-
-def _name(row: TableRow) -> str:
-    return shorten_middle(row.model.name.split("/")[-1], NAME)

@@ -1,84 +1,130 @@
-"""Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly."""
+"""Views: the table of one task, or of a benchmark's average, as columns that a browser parses quickly; and which there are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posir_leaderboard.board.comparable import select_comparable, select_same_revision
-from posir_leaderboard.board.curves import NO_CURVES, Curves, average_curves
-from posir_leaderboard.board.groups import Group
-from posir_leaderboard.board.models import BoardModel
 from posir_leaderboard.board.published import average_published
-from posir_leaderboard.board.ranks import (
-    Floats,
-    MeanByCluster,
-    PairedDifferences,
-    average_differences,
-    paired_differences,
-    rank_ranges,
-)
-from posir_leaderboard.board.records import NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
+from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
+from posir_leaderboard.board.records import CELL, NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
 from posir_psi.scores import none_if_nan
 from posir_published.rows import LANGUAGE_QUERIES, START_TO_END_UNWEIGHTED, TASK_QUERIES, QueryCount, find_curve
-from posir_significance.decision import ChangeState, MetricChange
+from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange
 from posir_significance.sentences import label_change
+from posir_tasks.digests import digest
 from posir_tasks.results import rounded
 from posir_tasks.scores import ALL, Estimate, Unit
+
+if TYPE_CHECKING:
+    from mteb.benchmarks.benchmark import Benchmark
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
 #: Columns of sparklines.
 SPARKLINE = ("curve", "null_band", "window_end")
+#: Dimension of groups whose tasks are different datasets.
+DATASET = "Dataset"
+#: The changes of nDCG@10 in words, by state.
+CHANGES = {state.value: label_change(MetricChange(state, None, DEFAULT_MARGINS.ndcg_at_10, None)) for state in ChangeState} | {
+    "": None
+}
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """One model in a view."""
+class TaskChoice:
+    """A task in a group."""
 
-    model: BoardModel
-    scored: Mapping[str, BoardRow]
-    """Scores by length; empty if the model lacks a task of the average."""
-    partial: str
-    """Number of the subsets or tasks that have results; empty if all have. A partial result is unranked."""
-    means: tuple[Mapping[str, MeanByCluster], ...] = ()
-    """nDCG@10 by cluster and length of each task, in the order of the tasks; empty if unknown."""
-    curves: Curves = NO_CURVES
-    other_data: str = ""
-    """Mark of a result that is not on the data that is ranked; empty if it is. A marked result is unranked."""
-    records: tuple[BoardRecord, ...] = ()
-    """The model's result on each task."""
+    task: str
+    label: str
+    averaged: bool
+    """Whether it is part of the benchmark's average."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks that a visitor chooses from: a benchmark, by language, language pair or dataset."""
+
+    name: str
+    """Name of the benchmark, if it is one."""
+    dimension: str
+    """The property in which its tasks differ: language, language pair, dataset."""
+    description: str
+    choices: tuple[TaskChoice, ...]
 
     @property
-    def standing(self) -> str:
-        """`Standing` of its results: `as submitted` unless all are reproduced."""
-        return min((record.standing for record in self.records), default="")
+    def averaged_tasks(self) -> tuple[str, ...]:
+        """Names of the tasks in the average."""
+        return tuple(choice.task for choice in self.choices if choice.averaged)
 
-    @property
-    def comparable(self) -> bool:
-        """Whether it is ranked among the others."""
-        return not self.partial and not self.other_data
+
+def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
+    """Return PosIR's benchmarks, with those of the tasks that are of further languages, and PosIR-Mini; imports mteb."""
+    from posir_tasks.tasks.catalog import build_benchmarks, find_language_task
+    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
+    from posir_tasks.tasks.posq import POSQ_TASKS
+
+    posir, cross_lingual, posq = build_benchmarks()
+    others = [task for name in sorted(tasks) if (task := find_language_task(name))]
+    of_posir = dict.fromkeys([*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *others])
+    names = {task.metadata.name: (task.language.name, task.corpus_language.name) for task in of_posir}
+    languages = {name: language for name, (language, corpus) in names.items() if language == corpus}
+    pairs = {name: " → ".join(pair) for name, pair in names.items() if len({*pair}) > 1}
+    datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
+    mini = PosIRMini.metadata
+    only = (TaskChoice(mini.name, mini.name, averaged=False),)
+    return [
+        _group(posir, "Language", languages),
+        _group(cross_lingual, "Language pair", pairs),
+        _group(posq, DATASET, datasets),
+        Group(mini.name, DATASET, str(mini.description), only),
+    ]
+
+
+def _group(benchmark: Benchmark, dimension: str, labels: Mapping[str, str]) -> Group:
+    averaged = {task.metadata.name for task in benchmark.tasks}
+    choices = tuple(TaskChoice(task, label, averaged=task in averaged) for task, label in labels.items())
+    return Group(benchmark.name, dimension, str(benchmark.description), choices)
+
+
+def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
+    """Return groups, and one more if there are tasks that are in none of them."""
+    groups = list(groups)
+    known = {choice.task for group in groups for choice in group.choices}
+    others = tuple(TaskChoice(task, task, averaged=False) for task in sorted(set(tasks) - known))
+    description = "Tasks that belong to no benchmark of the papers."
+    return [*groups, Group("Other tasks", "Task", description, others)] if others else groups
 
 
 @dataclass(frozen=True)
 class View:
-    """A table of models."""
+    """A table of models, as it is offered to visitors."""
 
     name: str
     """Name of the task or benchmark."""
-    rows: tuple[TableRow, ...]
+    rows: tuple[BoardRecord, ...]
+    label: str = ""
+    average: bool = False
+    averaged: bool = False
+    """Whether it is a task in its group's average."""
     independent: bool = False
-    """Whether the tasks of an average are independent."""
+    """Whether the tasks of an average have different data; languages have translations of the same queries."""
+
+    @property
+    def id(self) -> str:
+        """Name of its file, a hash, so that a task's name cannot choose it."""
+        return digest("average" if self.average else "task", self.name, size=6).hex()
 
     @property
     def lengths(self) -> list[str]:
         """Names of the lengths, all of them together first."""
-        return list(dict.fromkeys(length for row in self.rows for length in row.scored)) or ["all"]
+        return list(dict.fromkeys(length for record in self.rows for length in record.rows_by_length)) or [ALL]
 
     @property
     def opening_length(self) -> str:
@@ -88,77 +134,70 @@ class View:
     @property
     def own(self) -> bool:
         """Whether a result that is not published has scores."""
-        return any(row.scored and not row.model.published for row in self.rows)
+        return any(record.rows and not record.model.published for record in self.rows)
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
         """Return the view as columns, one entry per model, given each model id's index in the list of all models.
 
         It opens on the longest documents. Of other lengths it has nDCG@10 only; the page loads their columns when needed.
         """
+        results = [result for record in self.rows for result in record.results]
+        revisions = Counter(str(result.detail["data_revision"]) for result in results)
+        dated = [result for result in results if result.detail.get("date")]
+        # The papers give some numbers of queries only approximately.
+        counted = _published_queries(self.name)
+        approximate = counted is not None and not counted.exact
+        newest = max(dated, key=lambda result: (result.detail["date"], result.task, result.model.id), default=None)
         return {
-            "models": [indices[row.model.id] for row in self.rows],
-            "partial": [row.partial for row in self.rows],
-            "other_data": [row.other_data for row in self.rows],
-            "standing": [row.standing for row in self.rows],
-            "approximate": [has_approximate_queries(row.model, self.name) for row in self.rows],
+            "models": [indices[record.model.id] for record in self.rows],
+            "partial": [record.partial for record in self.rows],
+            "other_data": [record.mark for record in self.rows],
+            "standing": [record.standing for record in self.rows],
+            "approximate": [approximate and record.model.published for record in self.rows],
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length),
             "scores": {length: self._scores(length) for length in self.lengths},
-            "revisions": self._revisions(),
-            "newest": self._newest(indices),
+            # The papers name none.
+            "revisions": {revision: number for revision, number in sorted(revisions.items()) if revision},
+            "newest": newest and {"model": indices[newest.model.id], "task": newest.task, "date": newest.detail["date"]},
         }
 
     def columns(self, length: str) -> Columns:
-        """Return the columns of one length, with rank ranges and, for each model, how many ranked ones it is paired with."""
-        scored = [row.scored.get(length) for row in self.rows]
-        rows = [
-            scored_row if scored_row and row.comparable else None for row, scored_row in zip(self.rows, scored, strict=True)
-        ]
-        differences, sparklines = self.differences(length), [row.curves.sparkline(length) for row in self.rows]
-        scores = [row.score if row else None for row in rows]
-        ranked = np.array([score is not None and score.interval is not None for score in scores], bool)
-        psi = [row.best_psi if row else None for row in rows]
-        psi_intervals = intervals_of([row.psi if row else None for row in rows])
+        """Return the columns of one length, with rank ranges and, for each model, how many ranked ones it is paired with.
+
+        `changes` has a letter for each model of the view, with which the name of the change from it to the row's begins.
+        """
+        scored = [record.rows_by_length.get(length) for record in self.rows]
+        rows = [row if record.comparable else None for record, row in zip(self.rows, scored, strict=True)]
+        differences, sparklines = self.differences(length), [_draw_sparkline(record, length) for record in self.rows]
+        scores, psi = ([row.score if row else None for row in rows], [row.psi if row else None for row in rows])
+        values, ends = (
+            [score.value if score else None for score in scores],
+            [score.interval if score else None for score in scores],
+        )
+        letters = np.where(differences.paired, differences.states().astype("U1"), "-")
+        best_psi = [row.best_psi if row else None for row in rows]
+        psi_ends = [estimate.interval if estimate else None for estimate in psi]
         return {
             **row_columns(scored),
             **{name: [sparkline[name] for sparkline in sparklines] for name in SPARKLINE},
-            "equivalent": self._equivalent(scores, differences),
-            "rank": list(rank_ranges(values_of(scores), intervals_of(scores), differences=differences)),
-            "psi_rank": list(rank_ranges(psi, psi_intervals, low_is_first=True)),
-            "paired": (differences.paired & ranked).sum(axis=1).tolist(),
+            "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
+            "rank": list(rank_ranges(values, ends, differences=differences)),
+            "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
+            "paired": (differences.paired & [interval is not None for interval in ends]).sum(axis=1).tolist(),
         }
 
-    def _equivalent(self, scores: Sequence[Estimate | None], differences: PairedDifferences) -> list[str | None]:
-        """Return for each row that it is equivalent to the best one, in words; None if that is not so, or not known."""
-        best = int(np.argmax([score.value if score else -1.0 for score in scores])) if scores else 0
-        changes = [differences.change(place, best) for place in range(len(scores))]
-        equivalent = (change is not None and change.state is ChangeState.EQUIVALENT for change in changes)
-        return [_label(change) if same else None for change, same in zip(changes, equivalent, strict=True)]
-
-    def _revisions(self) -> dict[str, int]:
-        """Return the number of results on each revision of the data; the papers name none."""
-        revisions = (str(record.detail["data_revision"]) for row in self.rows for record in row.records)
-        return dict(sorted(Counter(revision for revision in revisions if revision).items()))
-
-    def _newest(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
-        """Return model, task and date of the newest result, as its file states it; None if no date is known."""
-        dated = [record for row in self.rows for record in row.records if record.detail.get("date")]
-        if not dated:
-            return None
-        newest = max(dated, key=lambda record: (record.detail["date"], record.task, record.model.id))
-        return {"model": indices[newest.model.id], "task": newest.task, "date": newest.detail["date"]}
-
     def _scores(self, length: str) -> list[float | None]:
-        scored = [row.scored.get(length) for row in self.rows]
-        values: list[float | None] = rounded(values_of([row.score if row else None for row in scored]))
+        scored = [record.rows_by_length.get(length) for record in self.rows]
+        values: list[float | None] = rounded([row.score.value if row and row.score else None for row in scored])
         return values
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
-        tasks = max((len(row.means) for row in self.rows), default=0) or 1
+        tasks = max((len(record.results) for record in self.rows if record.comparable), default=1)
         by_task = [
-            paired_differences([row.means[task].get(length) if row.means and row.comparable else None for row in self.rows])
+            paired_differences([record.results[task].means.get(length) if record.comparable else None for record in self.rows])
             for task in range(tasks)
         ]
         return average_differences(by_task, power=2 if self.independent else 1)
@@ -166,74 +205,66 @@ class View:
     def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
         differences = {length: self.differences(length) for length in self.lengths}
-        best = sorted(range(len(self.rows)), key=lambda place: -self._score(place))
-        best = [place for place in best if any(difference.paired[place].any() for difference in differences.values())][
-            :MOST_PAIRED
-        ]
-        if not best:
+        best = sorted(range(len(self.rows)), key=lambda place: -score_overall(self.rows[place]))
+        best = [place for place in best if any(difference.paired[place].any() for difference in differences.values())]
+        if not (best := best[:MOST_PAIRED]):
             return None
         block = np.ix_(best, best)
         columns = {
             length: {
                 "value": _lists(difference.values[block]),
                 "half": _lists(difference.half_widths()[block]),
-                "state": [[_label(difference.change(row, column)) for column in best] for row in best],
+                "state": [[CHANGES[state] for state in line] for line in difference.states()[block].tolist()],
+                "pairs": difference.pairs,
             }
             for length, difference in differences.items()
         }
         return {"models": [indices[self.rows[place].model.id] for place in best], "lengths": columns}
 
-    def _score(self, place: int) -> float:
-        scored = self.rows[place].scored.get("all")
-        return scored.score.value if scored and scored.score else 0.0
+    def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
+        """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
+        own = None if self.average else domain_matrix(self.name, records, indices) or _length_matrix(self, indices)
+        labels = {choice.task: choice.label for choice in group.choices}
+        return own or task_matrix(group.dimension, labels, records, indices)
 
 
-def _lists(values: Floats) -> list[Any]:
+def score_overall(record: BoardRecord) -> float:
+    """Return nDCG@10 over all lengths; 0 if unknown."""
+    row = record.rows_by_length.get(ALL)
+    return row.score.value if row and row.score else 0.0
+
+
+def _lists(values: Any) -> list[Any]:
     lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
     return lists
 
 
-def _label(change: MetricChange | None) -> str | None:
-    return label_change(change) if change else None
-
-
-def values_of(estimates: Sequence[Estimate | None]) -> list[float | None]:
-    """Return the values of estimates."""
-    return [estimate.value if estimate else None for estimate in estimates]
-
-
-def intervals_of(estimates: Sequence[Estimate | None]) -> list[tuple[float, float] | None]:
-    """Return the intervals of estimates; None if unknown."""
-    return [estimate.interval if estimate else None for estimate in estimates]
-
-
-def has_approximate_queries(model: BoardModel, name: str) -> bool:
-    """Return whether a paper gives the number of queries only approximately."""
-    queries = published_queries(name) if model.published else None
-    return queries is not None and not queries.exact
-
-
-def published_queries(name: str) -> QueryCount | None:
+def _published_queries(name: str) -> QueryCount | None:
     """Return the number of queries of a task or benchmark in its paper; None if it is the sum over tasks."""
     return TASK_QUERIES.get(name, LANGUAGE_QUERIES if name.startswith("PosIR-") else None)
 
 
-def build_task_view(task: str, records: Sequence[BoardRecord]) -> View:
+def _draw_sparkline(record: BoardRecord, length: str) -> dict[str, Any]:
+    """Return the columns of a sparkline: scores and null band in thousandths, and the end of the window."""
+    panel = record.find_detail("curves", length) or record.find_detail("panels", length)
+    if not panel:
+        return dict.fromkeys(SPARKLINE)
+    low, high = panel["null_low"], panel["null_high"]
+    columns = (panel["ndcg_at_10"], None if None in low else [*low, *high])
+    thousandths = [of and [None if value is None else round(1000 * value) for value in of] for of in columns]
+    return dict(zip(SPARKLINE, (*thousandths, record.find_detail("window_ends", length)), strict=True))
+
+
+def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
+    """Yield the views of a group that contain any model, the average first."""
+    views = [build_average_view(group, records)]
+    views += [build_task_view(choice.task, records, choice.label, averaged=choice.averaged) for choice in group.choices]
+    return (view for view in views if view.rows)
+
+
+def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "", *, averaged: bool = False) -> View:
     """Return the view of a task."""
-    of_task = [record for record in records if record.task == task]
-    rows = (
-        TableRow(
-            record.model,
-            record.rows_by_length,
-            record.partial,
-            (record.means,),
-            Curves.of_record(record),
-            record.mark,
-            (record,),
-        )
-        for record in of_task
-    )
-    return View(task, tuple(rows))
+    return View(task, tuple(record for record in records if record.task == task), label, averaged=averaged)
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
@@ -242,47 +273,81 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
     for record in records:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
-    rows = [_average_row(group, of_model) for of_model in by_model.values()]
-    if not any(row.scored and row.comparable and not row.model.published for row in rows):
+    averages = [_average_records(group, of_model) for of_model in by_model.values()]
+    if not any(record.rows and record.comparable and not record.model.published for record in averages):
         # Nothing of one's own has an average that published ones could be mistaken for comparable with.
-        rows = [replace(row, other_data="") if row.model.published else row for row in rows]
-    return View(group.name, tuple(rows), group.independent)
+        averages = [replace(record, mark="") if record.model.published else record for record in averages]
+    label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
+    return View(group.name, tuple(averages), label, average=True, independent=group.dimension == DATASET)
 
 
-def _whole(records: Sequence[BoardRecord]) -> list[BoardRecord]:
-    return [record for record in records if not record.partial]
-
-
-def _average_row(group: Group, records: Sequence[BoardRecord]) -> TableRow:
+def _average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord:
+    """Return the average of a model's results on the tasks of a group; without rows if it lacks one."""
     model, tasks = records[0].model, len(group.averaged_tasks)
-    order = group.averaged_tasks.index
-    whole = sorted(_whole(records), key=lambda record: order(record.task))
-    complete = [record.rows_by_length for record in whole]
-    other_data = max(record.mark for record in records)
+    records = sorted(records, key=lambda record: group.averaged_tasks.index(record.task))
+    average = BoardRecord(
+        model,
+        group.name,
+        (),
+        {},
+        standing=min(record.standing for record in records),
+        mark=max(record.mark for record in records),
+        members=tuple(records),
+    )
+    complete = [record.rows_by_length for record in records if not record.partial]
     if len(complete) < tasks:
-        return TableRow(model, {}, f"{len(complete)} of {tasks} tasks", other_data=other_data, records=tuple(records))
-    lengths = [length for length in complete[0] if all(length in rows for rows in complete)]
-    combine = independent_error if group.independent else correlated_error
-    scored = {length: average_rows([rows[length] for rows in complete], group.name, combine) for length in lengths}
-    queries = published_queries(group.name) if model.published else None
-    if queries and "all" in scored:
+        return replace(average, partial=f"{len(complete)} of {tasks} tasks")
+    combine = independent_error if group.dimension == DATASET else correlated_error
+    rows = {
+        length: average_rows([of_task[length] for of_task in complete], group.name, combine)
+        for length in complete[0]
+        if all(length in of_task for of_task in complete)
+    }
+    if not model.published:
+        return replace(average, rows=tuple(rows.values()), detail=average_detail(records, list(rows)))
+    if (queries := _published_queries(group.name)) and ALL in rows:
         # The papers give the exact sum, but only the average for most languages.
-        scored["all"] = scored["all"].with_scores(queries=queries.number)
-    if model.published:
-        curves = average_published(group.name, complete[0][lengths[0]].model, lengths)
-        scored = {length: _add_published_effect(group, row) for length, row in scored.items()}
-    else:
-        curves = average_curves([Curves.of_record(record) for record in whole])
-    return TableRow(model, scored, "", tuple(record.means for record in whole), curves, other_data, tuple(records))
+        rows[ALL] = rows[ALL].with_scores(queries=queries.number)
+    for length, row in rows.items():
+        if curve := find_curve(group.name, row.model, length):
+            changed = row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
+            rows[length] = replace(changed, curve_tasks=curve.tasks if curve.tasks < tasks else None)
+    detail = average_published(group.name, records[0].rows[0].model, list(rows))
+    return replace(average, rows=tuple(rows.values()), detail=detail)
 
 
-def _add_published_effect(group: Group, row: BoardRow) -> BoardRow:
-    """Return the average of a published model with start to end of the tasks whose curves are known, and their number."""
-    curve = find_curve(group.name, row.model, row.length)
-    if curve is None:
-        return row
-    row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
-    return replace(row, curve_tasks=curve.tasks if curve.tasks < len(group.averaged_tasks) else None)
+def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
+    """Return the curves of an average: unweighted means over tasks, of ends of intervals and null bands, too.
+
+    The ends are those of fully correlated errors. Empty unless all tasks have the same positions.
+    """
+    if len({tuple(task.detail["positions"]) for task in tasks}) > 1:
+        return {}
+    panels, curves = (
+        [_average_panels([task.find_detail(name, length) for task in tasks]) for length in lengths]
+        for name in ("panels", "curves")
+    )
+    if not any(panels):
+        return {}
+    ends = [[task.find_detail("window_ends", length) for task in tasks] for length in lengths]
+    return {
+        **{name: tasks[0].detail[name] for name in ("lengths", "positions", "position_title", "relative")},
+        "panels": panels,
+        "curves": curves,
+        "window_ends": [None if None in bounds else sum(bounds) / len(bounds) for bounds in ends],
+    }
+
+
+def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
+    known = [panel for panel in panels if panel]
+    if len(known) < len(panels):
+        return None
+    columns = {name: zip(*(panel[name] for panel in known), strict=True) for name in CELL}
+    means = {
+        name: [None if None in values else round(float(np.mean(values)), 6) for values in bins]
+        for name, bins in columns.items()
+    }
+    return means | {"queries": [sum(counts) for counts in zip(*(panel["queries"] for panel in known), strict=True)]}
 
 
 #: Units of scores whose mean over tasks means something.
@@ -304,11 +369,6 @@ def correlated_error(errors: Sequence[float]) -> float:
     return sum(errors) / len(errors)
 
 
-def averaged_keys() -> list[str]:
-    """Return the keys of the board's scores that are averaged over tasks."""
-    return [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key not in OF_ONE_TASK]
-
-
 def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = correlated_error) -> BoardRow:
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
@@ -321,25 +381,26 @@ def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = c
         combine: Whether the tasks are independent.
     """
     queries = [row.queries for row in rows if row.queries is not None]
-    states = Counter(state for row in rows for state in row.states)
+    states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
+    # States of opposite sign are never summed, and those of the tasks' own tables never contradicted.
+    counted = ", ".join(f"{label} in {times}" for label, times in labels.most_common()) + f" of {len(rows)}"
+    keys = [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key not in OF_ONE_TASK]
     return BoardRow(
         model=rows[0].model,
         task=name,
         length=rows[0].length,
         revision=rows[0].revision,
-        subsets=len(rows),
         scores={
             "queries": sum(queries) if len(queries) == len(rows) else None,
-            **{key: _average([row.estimate(key) for row in rows], combine) for key in averaged_keys()},
+            **{key: _average([row.estimate(key) for row in rows], combine) for key in keys},
         },
         states=tuple(state for state, _ in states.most_common()),
-        state_label=count_labels([row.state_label for row in rows]),
+        state_label=NOT_PUBLISHED if {*labels} == {NOT_PUBLISHED} else counted,
         decided={"level": rows[0].decided.get("level")},
     )
 
 
 def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Estimate | float | None:
-    """Return the mean of estimates, with an interval if all have one; None if one is unknown."""
     known = [estimate for estimate in estimates if estimate is not None]
     if len(known) < len(estimates):
         return None
@@ -349,17 +410,6 @@ def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Es
         return mean
     below, above = combine([value - low for value, low, _ in ends]), combine([high - value for value, _, high in ends])
     return Estimate(mean, (mean - below, mean + above))
-
-
-def count_labels(labels: Sequence[str]) -> str:
-    """Return in how many tasks of a model the bias has each state: `biased to the start in 9, cannot be said in 1 of 10`.
-
-    States of opposite sign are never summed, and those of the tasks' own tables never contradicted.
-    """
-    counts = Counter(labels).most_common()
-    if len(counts) == 1 and labels[0] == NOT_PUBLISHED:
-        return NOT_PUBLISHED
-    return ", ".join(f"{label} in {times}" for label, times in counts) + f" of {len(labels)}"
 
 
 #: Scores in the cells.
@@ -400,17 +450,20 @@ def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[st
     of_task = select_same_revision(record for record in records if record.task == task)
     by_model = [(indices[record.model.id], record.detail["subsets"]) for record in of_task if record.detail["subsets"]]
     names = sorted({name for _, subsets in by_model for name in subsets["name"]})
-    cells = {name: [_by_name(names, subsets, name) for _, subsets in by_model] for name in SCORES}
+    known = {name: [dict(zip(subsets["name"], subsets[name], strict=True)) for _, subsets in by_model] for name in SCORES}
+    cells = {name: [[scores.get(domain) for domain in names] for scores in of_models] for name, of_models in known.items()}
     return _matrix("domain", names, [index for index, _ in by_model], {"all": cells}) if by_model else None
 
 
-def length_matrix(view: View, indices: Mapping[str, int]) -> dict[str, Any] | None:
+def _length_matrix(view: View, indices: Mapping[str, int]) -> dict[str, Any] | None:
     """Return models by document length, for a task without domains; None if it has one length alone."""
-    rows, lengths = [row for row in view.rows if row.scored and row.comparable], view.lengths
+    rows, lengths = [record for record in view.rows if record.rows and record.comparable], view.lengths
     if len(lengths) < 2 or not rows:
         return None
-    cells = {name: [[_score(row.scored.get(length), name) for length in lengths] for row in rows] for name in SCORES}
-    return _matrix("length", lengths, [indices[row.model.id] for row in rows], {ALL: cells})
+    cells = {
+        name: [[_score(record.rows_by_length.get(length), name) for length in lengths] for record in rows] for name in SCORES
+    }
+    return _matrix("length", lengths, [indices[record.model.id] for record in rows], {ALL: cells})
 
 
 def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
@@ -420,8 +473,3 @@ def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Map
 def _score(row: BoardRow | None, name: str) -> Any:
     estimate = SCORES[name](row) if row else None
     return rounded(estimate.value) if estimate else None
-
-
-def _by_name(names: Sequence[str], subsets: Mapping[str, Sequence[Any]], score: str) -> list[Any]:
-    known = dict(zip(subsets["name"], subsets[score], strict=True))
-    return [known.get(name) for name in names]

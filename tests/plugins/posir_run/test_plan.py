@@ -84,10 +84,7 @@ def test_the_time_is_not_estimated_without_a_measurement():
     [
         (ModelSpeed("m", KNOWN, "", 16), "16.5 s (12.5 to 20.5)"),
         (ModelSpeed("m", KNOWN, "", 16), "Q4 500 (333 to 1,000; 32 texts per round); queries per second: 2 (2 to 2;"),
-        (
-            ModelSpeed("m", KNOWN, "", 16),
-            "with POSIR_EMBEDDINGS, 11 documents that several tasks share are not encoded again",
-        ),
+        (ModelSpeed("m", KNOWN, "", 16), "with POSIR_EMBEDDINGS, 11 documents that several tasks share are not encoded again"),
         (ModelSpeed("m", None, "the reason", None), "Time: not estimated, since the model could not be measured (the reason)."),
     ],
 )

@@ -19,19 +19,12 @@ def location(name, index, cpus, gpus):
 @pytest.mark.parametrize(
     ("nodes", "locations"),
     [
-        (
-            [node("a", CPU=8.0), node("b", CPU=2.0)],
-            [location("a", 0, 8.0, 0), location("b", 0, 2.0, 0)],
-        ),
+        ([node("a", CPU=8.0), node("b", CPU=2.0)], [location("a", 0, 8.0, 0), location("b", 0, 2.0, 0)]),
         ([node("head"), node("head", CPU=0.0), node("a", CPU=8.0)], [location("a", 0, 8.0, 0)]),
         ([node("a", CPU=8.0, alive=False), node("b", CPU=2.0)], [location("b", 0, 2.0, 0)]),
         (
             [node("head", CPU=64.0), node("a", CPU=9.0, GPU=2.0), node("b", GPU=1.0)],
-            [
-                location("a", 0, 4.0, 1),
-                location("a", 1, 4.0, 1),
-                location("b", 0, 0, 1),
-            ],
+            [location("a", 0, 4.0, 1), location("a", 1, 4.0, 1), location("b", 0, 0, 1)],
         ),
         ([], []),
     ],

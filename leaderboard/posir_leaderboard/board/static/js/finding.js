@@ -18,7 +18,7 @@
 
   const tokens = (length) => (board.lengths[length] ?? length).split(": ").at(-1);
 
-  /** Return the rows that are not worse than the best as far as their ranks say, then the others; by descending score. */
+  /** Return the rows that are not worse than the best, then the others; by descending score. */
   board.standing = (rows) => {
     const sorted = rows.filter((row) => known(row.score)).sort((one, other) => other.score - one.score);
     const [best, ...others] = sorted;
@@ -44,9 +44,10 @@
     if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`, ...bias];
     const among = board.isFiltered(state) ? `Of ${plural(passing.length, "model")} with these filters, ` : "";
     const lead = [among, short(best), ` finds most ${where} (${score}).`];
-    const [same, open] = [ties.filter((row) => row.equivalent), ties.filter((row) => !row.equivalent)];
+    const equivalent = (row) => row.changes?.[best.at] === "e";
+    const [same, open] = [ties.filter(equivalent), ties.filter((row) => !equivalent(row))];
     const tie = [
-      ...(same.length ? [" ", ...board.namesOf(same), same.length === 1 ? " is " : " are ", `${same[0].equivalent}.`] : []),
+      ...(same.length ? [" ", ...board.namesOf(same), same.length === 1 ? " is " : " are ", `${board.changeOf(best, same[0])}.`] : []),
       ...(open.length ? [" Whether it is better than ", ...board.namesOf(open), ` (${points(open[0].score - best.score)} behind) cannot be said.`] : []),
     ];
     const unranked = ties.length && !best.rank ? [" ", ...board.namesOf(ties), ties.length === 1 ? " scores the same." : " score the same."] : tie;

@@ -123,6 +123,7 @@
     document.documentElement.dataset.theme = board.state().theme;
     index = await board.data("board");
     board.lengths = index.lengths;
+    board.changes = index.changes;
     board.declare(index.columns);
     board.makeControls(index);
     downloads();

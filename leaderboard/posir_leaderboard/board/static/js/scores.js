@@ -165,6 +165,7 @@
       return board.section(heading, el("p", { class: "empty" }, why));
     }
     const lengths = Object.keys(paired.lengths);
+    const pairs = Math.max(...lengths.map((length) => paired.lengths[length].pairs));
     const cell = (length, other) => {
       const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][other][first]);
       if (!board.known(value)) return board.DASH;
@@ -200,7 +201,7 @@
       el(
         "p",
         { class: "faint" },
-        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals by document or article, each by itself. ` +
+        `nDCG@10 on ${titleOf(choice)}, in points, with intervals by document or article, which hold together at 95 % for all ${board.count(pairs)} pairs of models on the same queries. The ranks follow from them. ` +
           "Over all lengths of a task the differences are those of posir compare; in a length they are of the mean over positions, as in the papers, and those of posir compare of the mean over queries.",
       ),
     );

@@ -183,7 +183,7 @@
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.known(row.behind)) return board.DASH;
-    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, row.equivalent ?? "cannot be said") : null;
+    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.changeOf(shown.best, row) ?? "cannot be said") : null;
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
@@ -254,9 +254,16 @@
   /** Return the row with the highest nDCG@10; null if none has one. */
   board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
 
-  /** Return whether a row is not worse than one with a higher score, as far as their ranks say, or reads the same. */
-  board.tied = (better, row) =>
-    better.rank && row.rank ? row.rank[0] <= better.rank[0] : board.percent(better.score) === board.percent(row.score);
+  /** Return the change from one row to another in words; null if they are not on the same queries. */
+  board.changeOf = (from, row) => board.changes[row.changes?.[from.at]] ?? null;
+
+  /** Return whether a row is not worse than one with a higher score: by the change, by their intervals, or if it reads the same. */
+  board.tied = (better, row) => {
+    const change = row.changes?.[better.at] ?? "-";
+    if (change !== "-") return change !== "w";
+    const known = board.known(better.score_low) && board.known(row.score_high);
+    return known ? row.score_high >= better.score_low : board.percent(better.score) === board.percent(row.score);
+  };
 
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, scores, state, { length, group, choice }) => {
