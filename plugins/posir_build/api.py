@@ -160,25 +160,26 @@ def rate_translations(
     """
     loaded = load_settings(ratings.RatingSettings, Path(config) if config is not None else None, settings)
     count_tokens = load_tokenizer(loaded.tokenizer).count
-    sample = ratings.sample_translations(loaded, count_tokens)
+    translations, notes = ratings.sample_translations(loaded, count_tokens)
     if sheets is not None:
-        files = [str(file) for file in ratings.write_rating_sheets(Path(sheets), sample, loaded.seed)]
+        files = [str(file) for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)]
         return TableResult(title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files)
     if plan:
-        estimates = [add_up("rate translations", [loaded.llm], [ratings.plan_ratings(sample, count_tokens)])]
-        return describe_plan(estimates, [loaded.llm], sample.notes)
+        estimates = [add_up("rate translations", [loaded.llm], [ratings.plan_ratings(translations, count_tokens)])]
+        return describe_plan(estimates, [loaded.llm], notes)
     given = [people] if isinstance(people, str | Path) else people or ()
     with locked(loaded.work):
-        return _judge_sample(loaded, sample, [Path(sheet) for sheet in given])
+        return _judge_sample(loaded, (translations, notes), [Path(sheet) for sheet in given])
 
 
 def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample, sheets: Sequence[Path]) -> TableResult:
-    people = {sheet: ratings.read_rating_sheet(sheet, sample) for sheet in sheets}
-    judged, problems = ratings.ask_judge(sample, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE)))
+    translations, short = sample
+    people = {sheet: ratings.read_rating_sheet(sheet, translations) for sheet in sheets}
+    judged, problems = ratings.ask_judge(translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE)))
     rated = [row for rows, _ in people.values() for row in rows]
     scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", rated)]
     agreement = ratings.compare_ratings(rated, judged)
-    notes = [*sample.notes, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
+    notes = [*short, *(f"not rated: {problem}: {number:,}" for problem, number in problems.items())]
     notes += [f"{sheet}: rows of no translation here: {unknown:,}" for sheet, (_, unknown) in people.items() if unknown]
 
     def draw() -> Sequence[Figure]:
@@ -190,7 +191,7 @@ def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample
         title="Ratings of translations",
         rows=[asdict(score) | {"mean": score.mean, "counts": json.dumps(score.counts)} for score in scores],
         tables=ratings.build_rating_tables(scores, agreement, notes),
-        values={"translations": len(sample.translations), "scores": scores, "agreement": agreement, "notes": notes},
+        values={"translations": len(translations), "scores": scores, "agreement": agreement, "notes": notes},
         draw=draw,
     )
 

@@ -87,14 +87,13 @@ def agreement_command(
     format_: TableFormat = OutputFormat.TEXT,
 ) -> None:
     """Read judgments back: how often people find a question right, with a 95 % interval."""
-    from posir_build.dataset_files import build_agreement_table, count_agreement, read_sheet, record_human_check
+    from posir_build.dataset_files import build_agreement_table, count_agreement, read_judgments, record_human_check
 
     files = [sheet.resolve() for sheet in sheets]
     if len(set(files)) < len(files):
         raise PosirError("a sheet is named twice. Name one sheet per person.")
-    judgments = [read_sheet(sheet) for sheet in sheets]
+    judgments = [read_judgments(sheet) for sheet in sheets]
     counted = count_agreement(judgments)
-    records = [{"judgment": row.judgment, "yes": row.yes, "judged": row.judged, "rate": row.rate} for row in counted]
     if dataset is not None:
-        record_human_check(dataset, records, {name for sheet in judgments for name, given in sheet.items() if given})
-    present(TableResult(tables=[build_agreement_table(counted)], rows=records), format_)
+        record_human_check(dataset, counted, {name for sheet in judgments for name, given in sheet.items() if given})
+    present(TableResult(tables=[build_agreement_table(counted)], rows=counted), format_)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -92,25 +91,21 @@ def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Map
 
     It says how each domain was built and what people found out about some, both by `<language>/<domain>`.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     licenses = sorted({str(construction["license"]) for construction in constructions.values()})
-    languages = sorted({path.partition("-")[0] for path in constructions})
-    lines = ["---", f"language: {json.dumps(languages)}"]
-    if len(licenses) == 1 and licenses != ["not specified"]:
-        lines.append(f"license: {json.dumps(licenses[0])}")
-    lines += ["task_categories: [text-retrieval]", "tags: [posir, position-bias]", "configs:"]
-    for path in constructions:
-        for part, file in (("corpus", "corpus"), ("queries", "queries"), ("qrels", "qrels/test")):
-            lines += [f"- config_name: {path.replace('/', '-')}-{part}", "  data_files:"]
-            lines.append(f"  - {{split: test, path: {path}/{file}.parquet}}")
-    lines += ["---", "", CARD_MARK, "", "# Position-aware retrieval", ""]
-    lines.append(
-        "Every query has one relevant document and the span of its evidence, in Unicode code points of the document; the "
-        f"end is exclusive. `{PROVENANCE_FILE}` has for every question its document, prompt version, model, answer, span and "
-        "verdicts. Evaluate with `posir`: `POSIR_DATA=<parent folder> mteb run -t PosIR-<Language> -m <model>`."
+    # Markdown, in which nothing is escaped.
+    templates = Environment(loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True)
+    templates.filters |= {"count": "{:,}".format, "percent": format_percent}
+    return templates.get_template("card.md").render(
+        constructions=constructions,
+        human_checks=human_checks,
+        languages=json.dumps(sorted({path.partition("-")[0] for path in constructions})),
+        license=json.dumps(licenses[0]) if len(licenses) == 1 and licenses != ["not specified"] else "",
+        mark=CARD_MARK,
+        provenance=PROVENANCE_FILE,
+        describe_models=_describe_models,
     )
-    for path, construction in constructions.items():
-        lines += ["", *_describe_domain(path, construction), *_describe_human_check(human_checks.get(path, ()))]
-    return "\n".join(lines) + "\n"
 
 
 def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
@@ -137,34 +132,6 @@ def _describe_models(construction: Mapping[str, Any]) -> str:
     return ", ".join(described)
 
 
-def _describe_domain(path: str, construction: Mapping[str, Any]) -> list[str]:
-    settings = construction["settings"]
-    lines = [
-        f"## {path}",
-        "",
-        f"- {construction['documents']:,} documents from `{settings['documents']}` (license: {construction['license']}), "
-        f"{construction['questions']:,} questions ({construction['part']})",
-        f"- {_describe_models(construction)}; method `{settings['ask']['method']}`, seed {settings['seed']}",
-        "",
-        "| stage | in | out | discarded because |",
-        "| --- | ---: | ---: | --- |",
-    ]
-    for row in construction["stages"]:
-        reasons = "; ".join(f"{reason} ({count:,})" for reason, count in row["reasons"].items())
-        lines.append(f"| {row['stage']} | {row['taken']:,} | {row['kept']:,} | {reasons} |")
-    return lines
-
-
-def _describe_human_check(agreement: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if not agreement:
-        return
-    yield from ("", "Human check of a sample:", "", "| judgment | yes | judged | yes % | 95 % interval |")
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for row in agreement:
-        interval = f"[{', '.join(map(format_percent, row['rate_interval']))}]" if row["judged"] else ""
-        yield f"| {row['judgment']} | {row['yes']:,} | {row['judged']:,} | {format_percent(row['rate'])} | {interval} |"
-
-
 def write_card(output: Path) -> bool:
     """Write the dataset card of a folder, with what a user has added below its last line of dashes.
 
@@ -189,34 +156,10 @@ JUDGMENTS = {
 COLUMNS = ("id", "question", "answer", "document", "verdicts", *JUDGMENTS, "comment")
 #: What the span is put between.
 OPEN, CLOSE = "【", "】"
-YES, NO = {"yes", "y", "1", "true", "ja", "oui", "sí", "si"}, {"no", "n", "0", "false", "nein", "non"}
-
-
-@dataclass(frozen=True)
-class JudgmentAgreement:
-    """The share of judgments that are yes."""
-
-    judgment: str
-    yes: int
-    judged: int
-    trials: float
-    """Independent judgments that they count for: the number of questions, if all have been judged by as many people."""
-
-    @classmethod
-    def from_judgments(cls, judgment: str, given: Sequence[tuple[str, bool]]) -> JudgmentAgreement:
-        """Count judgments, each with the id of its question.
-
-        Trials are N^2 / sum N_q^2 with N_q judgments of question q, as if those of one question were always the same (Kish
-        1965, Survey Sampling, section 8.2).
-        """
-        squares = sum(number**2 for number in Counter(name for name, _ in given).values())
-        return cls(judgment, sum(yes for _, yes in given), len(given), len(given) ** 2 / squares if given else 0.0)
-
-    @property
-    def rate(self) -> Estimate | None:
-        """Share of yes, in [0, 1], with Wilson's interval; None if nothing was judged."""
-        share = self.yes / self.judged if self.judged else None
-        return None if share is None else Estimate(share, wilson_interval(share, self.trials))
+ANSWERS = dict.fromkeys(("yes", "y", "1", "true", "ja", "oui", "sí", "si"), True) | dict.fromkeys(
+    ("no", "n", "0", "false", "nein", "non"), False
+)
+Cell = TypeVar("Cell")
 
 
 def choose_questions(result: StageResult, number: int, seed: int, scheme: CellScheme) -> list[Question]:
@@ -249,58 +192,62 @@ def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence
         part.write_text(format_csv(columns, filled), encoding="utf-8-sig", newline="")
 
 
-def read_sheet(file: Path) -> dict[str, dict[str, bool]]:
-    """Return the judgments of one person: by question id and column; empty cells are left out.
+def read_sheet(
+    file: Path, columns: Iterable[str], values: Mapping[str, Cell], problem: str, command: str
+) -> list[tuple[str, dict[str, Cell]]]:
+    """Return for each row of a sheet that a person has filled in its id, and the values by column; empty cells are left out.
 
     Raises:
-        DataError: The file is no such sheet, or has a judgment that is neither yes nor no.
+        DataError: The file is no sheet of the command, or has text that stands for no value, which the problem says.
     """
-    judgments = {}
-    for number, row in enumerate(read_csv_rows(file, ("id", *JUDGMENTS), "a sheet that `posir build sample` wrote"), 2):
-        given = {column: row[column].lower() for column in JUDGMENTS if row[column]}
-        for column, value in given.items():
-            if value not in YES | NO:
+    rows = []
+    for number, row in enumerate(read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote"), 2):
+        given = {column: row[column] for column in columns if row[column]}
+        for column, text in given.items():
+            if text.lower() not in values:
                 where = f"{file}: row {number}: field '{column}'"
-                raise DataError(f"{where}: {value!r} is neither yes nor no; leave it empty if unsure.")
-        judgments[row["id"]] = {column: value in YES for column, value in given.items()}
-    return judgments
+                raise DataError(f"{where}: {text!r} {problem}; leave it empty if unsure.")
+        rows.append((row["id"], {column: values[text.lower()] for column, text in given.items()}))
+    return rows
 
 
-def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[JudgmentAgreement]:
-    """Return how often people say yes, by column and to all of them; and how often two people give the same judgment."""
+def read_judgments(file: Path) -> dict[str, dict[str, bool]]:
+    """Return the judgments of one person, by question id and column; raise DataError as `read_sheet`."""
+    return dict(read_sheet(file, JUDGMENTS, ANSWERS, "is neither yes nor no", "posir build sample"))
+
+
+def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[str, Any]]:
+    """Return how often people say yes, by column and to all of them; and how often two people give the same judgment.
+
+    `rate` is the share of yes with Wilson's interval; None if nothing was judged.
+    """
     rows = [(name, row) for sheet in sheets for name, row in sheet.items()]
-    counted = [
-        JudgmentAgreement.from_judgments(title, [(name, row[column]) for name, row in rows if column in row])
-        for column, title in JUDGMENTS.items()
-    ]
-    complete = [(name, all(row.values())) for name, row in rows if len(row) == len(JUDGMENTS)]
-    counted.append(JudgmentAgreement.from_judgments("all of these", complete))
+    given = {title: [(name, row[column]) for name, row in rows if column in row] for column, title in JUDGMENTS.items()}
+    given["all of these"] = [(name, all(row.values())) for name, row in rows if len(row) == len(JUDGMENTS)]
     if len(sheets) > 1:
-        same = [
+        given["two people give the same judgment"] = [
             (name, sheet[name][column] == other[name][column])
             for sheet, other in combinations(sheets, 2)
             for name in sheet.keys() & other.keys()
             for column in sheet[name].keys() & other[name].keys()
         ]
-        counted.append(JudgmentAgreement.from_judgments("two people give the same judgment", same))
+    counted = []
+    for title, judged in given.items():
+        yes, number, rate = sum(answer for _, answer in judged), len(judged), None
+        if judged:
+            # Independent judgments, as if those of one question were always the same (Kish 1965, Survey Sampling, section 8.2).
+            trials = number**2 / sum(own**2 for own in Counter(name for name, _ in judged).values())
+            rate = Estimate(yes / number, wilson_interval(yes / number, trials))
+        counted.append({"judgment": title, "yes": yes, "judged": number, "rate": rate})
     return counted
 
 
-def build_agreement_table(counted: Sequence[JudgmentAgreement]) -> Table:
+def build_agreement_table(counted: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of `posir build agreement`."""
     numbers = ("Yes", "Judged", "Yes %", "95 % interval")
-    return Table(
-        columns=build_columns(("Judgment", *numbers), numbers),
-        rows=tuple(
-            (
-                row.judgment,
-                format_count(row.yes),
-                format_count(row.judged),
-                format_percent(row.rate.value if row.rate else None),
-                format_interval(row.rate, format_percent),
-            )
-            for row in counted
-        ),
-        title="Human check",
-        notes=("The sample has about as many questions from each cell of length and position, whatever their number.",),
-    )
+    rows = []
+    for row in counted:
+        counts, rate = (format_count(row["yes"]), format_count(row["judged"])), row["rate"]
+        rows.append((row["judgment"], *counts, format_percent(rate and rate.value), format_interval(rate, format_percent)))
+    note = "The sample has about as many questions from each cell of length and position, whatever their number."
+    return Table(build_columns(("Judgment", *numbers), numbers), tuple(rows), title="Human check", notes=(note,))

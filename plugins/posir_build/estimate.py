@@ -50,16 +50,8 @@ class StageEstimate:
     """Time of the rerankers in seconds on this machine, from a short benchmark; 0 without rerankers."""
 
 
-@dataclass(frozen=True)
-class Calls:
-    """Calls of one prompt."""
-
-    prompt: PromptTemplate[Any]
-    number: float
-    text_tokens: float
-    """Tokens of texts in all calls together."""
-    output_tokens: float
-    """Per call."""
+#: Calls of one prompt: their number, the tokens of texts in all of them together, and the tokens of one's answer.
+Calls = tuple[PromptTemplate[Any], float, float, float]
 
 
 def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult]) -> list[StageEstimate]:
@@ -71,55 +63,46 @@ def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult])
     asked = ask.choose_documents(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in asked) / max(1, len(asked))
     ask_calls, questions = _estimate_ask(settings, asked)
-    number = {"ask": questions}
+    number = dict[str, float]()
     for stage in ("ask", "locate", "verify", "false-negatives", "balance"):
-        number[stage] = len(results[stage].questions) if stage in results else number.get(stage, questions)
-        questions = number[stage]
+        number[stage] = questions = len(results[stage].questions) if stage in results else questions
     verify_calls, verify_pairs = _estimate_verify(settings, number["locate"], mean)
-    search, searched, recalled = (
-        settings.false_negatives,
-        number["verify"],
-        min(settings.false_negatives.recall, len(documents)),
-    )
-    false_pairs = searched * len(search.rerankers) * recalled if search.embedder else 0
-    judged = (
-        searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel)) if search.embedder and search.rule == "question" else 0
-    )
-    false_calls = [Calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)] if judged else []
+    search, translated, languages = settings.false_negatives, number["balance"], len(settings.translate.languages)
+    searched = number["verify"] if search.embedder else 0
+    judged = searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel)) if search.rule == "question" else 0
     tokens, size = sum(document.tokens for document in documents) * NUMBERED, settings.translate.sentences
-    languages, translated = len(settings.translate.languages), number["balance"]
     parts = sum(-(-len(find_sentences(row.text, settings.language)) // size) for row in documents) if languages else 0
-    translate_calls = languages * [
-        Calls(translate.TRANSLATE_SENTENCES, parts, tokens, tokens / max(1, parts)),
-        Calls(translate.TRANSLATE_QUESTION, translated, translated * SENTENCE_TOKENS, SENTENCE_TOKENS),
+    translate_calls: list[Calls] = [
+        (translate.TRANSLATE_SENTENCES, parts, tokens, tokens / max(1, parts)),
+        (translate.TRANSLATE_QUESTION, translated, translated * SENTENCE_TOKENS, SENTENCE_TOKENS),
     ]
-    located = [Calls(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)]
     planned: dict[str, tuple[list[Calls], float]] = {
         "ask": (ask_calls, 0),
-        "locate": (located, 0),
+        "locate": ([(locate.LOCATE, number["ask"], number["ask"] * mean * NUMBERED, QUOTE_TOKENS)], 0),
         "verify": (verify_calls, verify_pairs),
-        "false-negatives": (false_calls, false_pairs),
-        "translate": (translate_calls, 0),
+        "false-negatives": (
+            [(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS)],
+            searched * len(search.rerankers) * min(search.recall, len(documents)),
+        ),
+        "translate": (translate_calls * languages, 0),
     }
     if settings.translate.judge:
         suspects = languages * (len(documents) + translated) * SUSPECTED_REFUSALS
         read = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
-        planned["refusals"] = ([Calls(translate.JUDGE_TRANSLATION, suspects, read, REASON_TOKENS)], 0)
+        planned["refusals"] = ([(translate.JUDGE_TRANSLATION, suspects, read, REASON_TOKENS)], 0)
     return [add_up(stage, settings.choose_llms(stage), calls, pairs) for stage, (calls, pairs) in planned.items()]
 
 
 def add_up(stage: str, models: Sequence[LanguageModelSettings], calls: Sequence[Calls], pairs: float = 0) -> StageEstimate:
     """Return the estimate of a stage, whose calls are shared out among its models."""
-    fixed = sum(
-        call.number
-        * (estimate_tokens(call.prompt.system.template + call.prompt.user.template) + estimate_tokens(str(call.prompt.schema)))
-        for call in calls
-    )
-    input_tokens = fixed + sum(call.text_tokens for call in calls)
-    output_tokens = sum(call.number * call.output_tokens for call in calls)
+    total = input_tokens = output_tokens = 0.0
+    for prompt, number, text_tokens, answer_tokens in calls:
+        fixed = estimate_tokens(prompt.system.template + prompt.user.template) + estimate_tokens(str(prompt.schema))
+        total += number
+        input_tokens += number * fixed + text_tokens
+        output_tokens += number * answer_tokens
     cost = sum(compute_cost(model.prices, input_tokens, output_tokens) for model in models) / len(models)
-    number = sum(call.number for call in calls)
-    return StageEstimate(stage, round(number), round(input_tokens), round(output_tokens), cost, round(pairs))
+    return StageEstimate(stage, round(total), round(input_tokens), round(output_tokens), cost, round(pairs))
 
 
 def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tuple[list[Calls], float]:
@@ -129,19 +112,19 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
     match settings.ask.method:
         case "positional":
             draws = settings.ask.draws
-            calls = [Calls(ask.ASK_POSITIONAL, number * draws, tokens * draws, per_call * QUESTION_TOKENS)]
-            return calls, number * draws * per_call
+            calls = (ask.ASK_POSITIONAL, number * draws, tokens * draws, per_call * QUESTION_TOKENS)
+            return [calls], number * draws * per_call
         case "chunk":
             chunks = sum(len(ask.split_chunks(document.text, settings.ask.chunk_words)) for document in documents)
             return [
-                Calls(ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS),
-                Calls(ask.ASK_CHUNK, chunks, tokens + chunks * SUMMARY_TOKENS, per_call * QUESTION_TOKENS),
+                (ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS),
+                (ask.ASK_CHUNK, chunks, tokens + chunks * SUMMARY_TOKENS, per_call * QUESTION_TOKENS),
             ], chunks * per_call
         case "persona":
             offered = number * settings.ask.personas_offered * PERSONA_TOKENS
             return [
-                Calls(ask.CHOOSE_PERSONA, number, tokens + offered, GRADE_TOKENS),
-                Calls(ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS),
+                (ask.CHOOSE_PERSONA, number, tokens + offered, GRADE_TOKENS),
+                (ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS),
             ], 3 * number
 
 
@@ -149,67 +132,52 @@ def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> 
     """Return the calls of Verify, and the pairs that rerankers score."""
     wanted, calls = settings.verify, list[Calls]()
     # Segments are three texts with the length of one document, the span two documents.
-    if wanted.relevance == "segments":
-        calls.append(Calls(verify.RELEVANCE, 3 * questions, questions * mean, GRADE_TOKENS))
-    elif wanted.relevance == "span":
-        calls.append(Calls(verify.RELEVANCE, 2 * questions, 2 * questions * mean, GRADE_TOKENS))
+    if wanted.relevance != "none":
+        views, read = (3, 1) if wanted.relevance == "segments" else (2, 2)
+        calls.append((verify.RELEVANCE, views * questions, read * questions * mean, GRADE_TOKENS))
     if wanted.leave_out:
-        calls.append(Calls(verify.ANSWERABLE, questions, questions * mean, REASON_TOKENS))
+        calls.append((verify.ANSWERABLE, questions, questions * mean, REASON_TOKENS))
     if wanted.audit:
         ranges = len(wanted.margins) + 1
         audited = min(questions, ranges * wanted.audit_sample) if wanted.audit_sample else questions
-        calls.append(Calls(verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS))
-    views = 2 if wanted.rerank_rule == "span" else 3
-    return calls, len(wanted.rerankers) * views * questions
+        calls.append((verify.ANSWERABLE, 3 * audited, audited * mean, REASON_TOKENS))
+    return calls, len(wanted.rerankers) * (2 if wanted.rerank_rule == "span" else 3) * questions
 
 
 def describe_plan(
     estimates: Sequence[StageEstimate], models: Sequence[LanguageModelSettings], notes: Sequence[str]
 ) -> TableResult:
-    """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages."""
-    _, *totals = (sum(numbers) for numbers in zip(*((0, *astuple(row)[1:]) for row in estimates), strict=True))
-    total = StageEstimate("total", *totals)
-    currency = next((model.prices.currency for model in models if model.prices.given), "")
-    names = ", ".join(dict.fromkeys(model.model for model in models))
-    cost = f"{format_cost(total.cost, currency)} for " if currency else ""
+    """Return what `posir build --plan` shows: the cost in a sentence, then a table of the stages.
+
+    The last row is the total; without prices or rerankers there are no columns of them.
+    """
+    total = StageEstimate("total", *map(sum, zip(*(astuple(row)[1:] for row in estimates), strict=True)))
+    priced = [model for model in models if model.prices.given]
+    currency = priced[0].prices.currency if priced else ""
     sentence = (
-        f"At most {cost}{pluralize(total.calls, 'call')} of {names}: {total.input_tokens:,} input and "
+        f"At most {f'{format_cost(total.cost, currency)} for ' if currency else ''}{pluralize(total.calls, 'call')} of "
+        f"{', '.join(dict.fromkeys(model.model for model in models))}: {total.input_tokens:,} input and "
         f"{total.output_tokens:,} output tokens."
     )
-    prices = "; ".join(
-        f"{model.prices.input:g} and {model.prices.output:g} {model.prices.currency} ({model.model})"
-        for model in models
-        if model.prices.given
-    )
-    at = f" Prices per million input and output tokens: {prices}." if prices else ""
+    prices = [f"{row.prices.input:g} and {row.prices.output:g} {row.prices.currency} ({row.model})" for row in priced]
+    at = f" Prices per million input and output tokens: {'; '.join(prices)}." if prices else ""
     assumed = [f"If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top.{at}"]
     if total.reranker_seconds:
         assumed.append(
             "Reranking: time on this machine, from a few pairs; less where pairs share texts, since an embedder encodes each "
             "text once."
         )
-    tables = [_build_estimate_table([*estimates, total], currency)]
-    return TableResult(title="Plan of a build", rows=estimates, tables=tables, sentences=[sentence], notes=[*notes, *assumed])
-
-
-def _build_estimate_table(estimates: Sequence[StageEstimate], currency: str) -> Table:
-    """Return the table of a plan, the total last; without prices or rerankers it has no columns of them."""
-    reranked = any(estimate.reranker_pairs for estimate in estimates)
+    reranked = ["Reranker pairs", "Reranking"] if total.reranker_pairs else []
     costs = [f"Cost ({currency})"] if currency else []
-    headings = ("Stage", "Calls", "Input tokens", "Output tokens", *costs, *(["Reranker pairs", "Reranking"] * reranked))
-    rows = (
-        (
-            estimate.stage,
-            format_count(estimate.calls),
-            format_count(estimate.input_tokens),
-            format_count(estimate.output_tokens),
-            *([format_number(estimate.cost, ",.2f")] * len(costs)),
-            *([format_count(estimate.reranker_pairs), format_seconds(seconds) if seconds else MISSING] if reranked else []),
-        )
-        for estimate in estimates
-        for seconds in (estimate.reranker_seconds,)
-    )
-    return Table(build_columns(headings, headings[1:]), tuple(rows))
+    headings = ("Stage", "Calls", "Input tokens", "Output tokens", *costs, *reranked)
+    rows = []
+    for row in (*estimates, total):
+        cells = [row.stage, *map(format_count, (row.calls, row.input_tokens, row.output_tokens))]
+        cells += [format_number(row.cost, ",.2f")] if costs else []
+        seconds = format_seconds(row.reranker_seconds) if row.reranker_seconds else MISSING
+        rows.append((*cells, *([format_count(row.reranker_pairs), seconds] if reranked else [])))
+    tables = [Table(build_columns(headings, headings[1:]), tuple(rows))]
+    return TableResult(title="Plan of a build", rows=estimates, tables=tables, sentences=[sentence], notes=[*notes, *assumed])
 
 
 #: Pairs of the benchmark. The first is scored before, which loads the model.

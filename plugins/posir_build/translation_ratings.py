@@ -11,9 +11,10 @@ translations, by several people or into several languages, are not independent, 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Literal
@@ -21,7 +22,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from posir_build.dataset_files import write_sheet_rows
+from posir_build.dataset_files import read_sheet, write_sheet_rows
 from posir_build.estimate import REASON_TOKENS, Calls
 from posir_build.records import seeded_order
 from posir_significance.intervals import estimate_mean
@@ -29,8 +30,7 @@ from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.gate import read_csv_rows
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel
+from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.languages import english_name
@@ -118,22 +118,10 @@ class Translation:
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
-@dataclass(frozen=True)
-class RatingSample:
-    """The translations to be rated: of the same documents for every system and language."""
-
-    translations: tuple[Translation, ...]
-    notes: tuple[str, ...] = ()
-    """Buckets that are short of documents."""
-
-
-@dataclass(frozen=True)
-class RatedTranslation:
-    """A rating of a translation."""
-
-    translation: Translation
-    ratings: Mapping[str, int]
-    """Ratings by scale; a person may leave one out."""
+#: The translations to be rated, of the same documents for every system and language; and buckets that are short of documents.
+RatingSample = tuple[list[Translation], list[str]]
+#: A translation with its ratings by scale; a person may leave one out.
+Rated = tuple[Translation, dict[str, int]]
 
 
 def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], int]) -> RatingSample:
@@ -168,7 +156,7 @@ def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], 
             ]
     if not translations:
         raise DataError(f"{settings.source}: no document of these lengths has translations by every system. {' '.join(notes)}")
-    return RatingSample(tuple(translations), tuple(notes))
+    return translations, notes
 
 
 def _has(subset: Subset, language: str) -> bool:
@@ -219,34 +207,29 @@ def _choose_documents(
     return {name for drawn in buckets.values() for name in drawn}, short
 
 
-def plan_ratings(sample: RatingSample, count_tokens: Callable[[str], int]) -> Calls:
+def plan_ratings(translations: Sequence[Translation], count_tokens: Callable[[str], int]) -> Calls:
     """Return the calls of the judge."""
-    number = len(sample.translations)
-    tokens = sum(count_tokens(translation.original) + count_tokens(translation.text) for translation in sample.translations)
-    return Calls(RATE_TRANSLATION, number, tokens, REASON_TOKENS)
+    tokens = sum(count_tokens(translation.original) + count_tokens(translation.text) for translation in translations)
+    return RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS
 
 
 def ask_judge(
-    sample: RatingSample, settings: RatingSettings, model: LanguageModel
-) -> tuple[list[RatedTranslation], dict[str, int]]:
+    translations: Sequence[Translation], settings: RatingSettings, model: LanguageModel
+) -> tuple[list[Rated], dict[str, int]]:
     """Return the judge's ratings, and the number of translations without one by the reason.
 
     Raises:
         PosirError: The model cannot be asked, or has rated nothing.
     """
-    values = BuiltValues(
-        sample.translations,
-        lambda translation: {
-            "source": english_name(settings.language),
-            "target": english_name(translation.language),
-            "original": translation.original,
-            "translation": translation.text,
-        },
-    )
+    source = english_name(settings.language)
+    values = [
+        {"source": source, "target": english_name(row.language), "original": row.original, "translation": row.text}
+        for row in translations
+    ]
     replies = model.ask(RATE_TRANSLATION, values, "Rate translations")
     rated = [
-        RatedTranslation(translation, {scale: getattr(reply.answer, scale) for scale in SCALES})
-        for translation, reply in zip(sample.translations, replies, strict=True)
+        (translation, {scale: getattr(reply.answer, scale) for scale in SCALES})
+        for translation, reply in zip(translations, replies, strict=True)
         if reply.answer is not None
     ]
     problems = dict(Counter(reply.problem for reply in replies if reply.answer is None).most_common())
@@ -255,48 +238,39 @@ def ask_judge(
     return rated, problems
 
 
-def write_rating_sheets(folder: Path, sample: RatingSample, seed: int) -> list[Path]:
+def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
     """Write a sheet for each language, with empty columns for ratings, in random order and without the system's name.
 
     Raises:
         PosirError: A file exists, and may have ratings, or cannot be written.
     """
-    sheets: dict[Path, list[Translation]] = defaultdict(list)
-    for translation in sorted(sample.translations, key=lambda translation: seeded_order(seed, PURPOSE, translation.id)):
-        sheets[folder / f"{translation.language}.csv"].append(translation)
+    sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
+    for row in sorted(translations, key=lambda translation: seeded_order(seed, PURPOSE, translation.id)):
+        sheets[folder / f"{row.language}.csv"].append((row.id, row.language, row.original, row.text))
     existing = [str(file) for file in sheets if file.exists()]
     if existing:
         raise PosirError(f"{', '.join(existing)}: already exists, and may have ratings. Remove it, or name another folder.")
-    for file, translations in sheets.items():
-        rows = [(translation.id, translation.language, translation.original, translation.text) for translation in translations]
+    for file, rows in sheets.items():
         write_sheet_rows(file, SHEET_COLUMNS, rows)
     return sorted(sheets)
 
 
-def read_rating_sheet(file: Path, sample: RatingSample) -> tuple[list[RatedTranslation], int]:
+def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[list[Rated], int]:
     """Return the ratings of a person, empty cells left out, and the number of rows that are of no translation of the sample.
 
     Raises:
         DataError: The file is no such sheet, has something else than a rating, or none of the sample.
     """
-    known = {translation.id: translation for translation in sample.translations}
-    rated, unknown = list[RatedTranslation](), 0
-    for number, row in enumerate(read_csv_rows(file, ("id", *SCALES), f"a sheet that `{COMMAND}` wrote"), 2):
-        given = {scale: row[scale] for scale in SCALES if row[scale]}
-        for scale, value in given.items():
-            if value not in map(str, RATINGS):
-                where = f"{file}: row {number}: field '{scale}'"
-                raise DataError(f"{where}: {value!r} is no whole number from 1 to 5; leave it empty if unsure.")
-        if row["id"] not in known:
-            unknown += 1
-        elif given:
-            rated.append(RatedTranslation(known[row["id"]], {scale: int(value) for scale, value in given.items()}))
+    known = {translation.id: translation for translation in translations}
+    values = {str(rating): rating for rating in RATINGS}
+    rows = read_sheet(file, SCALES, values, "is no whole number from 1 to 5", COMMAND)
+    rated = [(known[name], given) for name, given in rows if name in known and given]
     if not rated:
         raise DataError(
             f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use the settings that the sheet "
             "was written with."
         )
-    return rated, unknown
+    return rated, sum(name not in known for name, _ in rows)
 
 
 @dataclass(frozen=True)
@@ -332,11 +306,6 @@ class ScaleAgreement:
     mean_difference: float
     """Mean of the judge's rating minus the person's, from -4 to 4."""
 
-    @property
-    def pairs(self) -> int:
-        """Number of pairs."""
-        return sum(map(sum, self.confusion))
-
 
 def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: float) -> Estimate:
     """Estimate the mean over languages of the means of values from low to high; the interval is that of `estimate_mean`."""
@@ -351,65 +320,46 @@ def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: flo
     return Estimate(value, (ends[0], ends[1]) if ends else None)
 
 
-def score_ratings(rater: str, rated: Sequence[RatedTranslation]) -> list[ScaleScore]:
+def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
     """Return the scores of ratings: by system, language and scale, and of all languages if there are several."""
-    groups: dict[tuple[str, str], list[RatedTranslation]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Rated]] = defaultdict(list)
     for row in rated:
-        groups[row.translation.system, row.translation.language].append(row)
+        groups[row[0].system, row[0].language].append(row)
     for system in dict.fromkeys(system for system, _ in groups):
         members = [row for (name, _), rows in groups.items() if name == system for row in rows]
-        if len({row.translation.language for row in members}) > 1:
+        if len({translation.language for translation, _ in members}) > 1:
             groups[system, ALL_LANGUAGES] = members
-    return [
-        ScaleScore(
-            rater,
-            system,
-            language,
-            scale,
-            dict(sorted(Counter(rating for _, rating in values).items())),
-            _estimate(values, LOWEST, HIGHEST),
-        )
-        for (system, language), rows in groups.items()
-        for scale in (*SCALES, OVERALL)
-        if (values := [(row.translation, rating) for row in rows for rating in _read_scale(row, scale)])
-    ]
+    scores = []
+    for (system, language), rows in groups.items():
+        by_scale: dict[str, list[tuple[Translation, float]]] = {
+            scale: [(translation, given[scale]) for translation, given in rows if scale in given] for scale in SCALES
+        }
+        complete = [(translation, fmean(given.values())) for translation, given in rows if len(given) == len(SCALES)]
+        for scale, values in (by_scale | {OVERALL: complete}).items():
+            if values:
+                counts = dict(sorted(Counter(rating for _, rating in values).items()))
+                scores.append(ScaleScore(rater, system, language, scale, counts, _estimate(values, LOWEST, HIGHEST)))
+    return scores
 
 
-def _read_scale(row: RatedTranslation, scale: str) -> Iterator[float]:
-    """Yield the rating on a scale, if there is one; the overall one takes all four."""
-    if scale != OVERALL:
-        yield from (row.ratings[name] for name in (scale,) if name in row.ratings)
-    elif len(row.ratings) == len(SCALES):
-        yield fmean(row.ratings.values())
-
-
-def compare_ratings(people: Sequence[RatedTranslation], judge: Sequence[RatedTranslation]) -> list[ScaleAgreement]:
+def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[ScaleAgreement]:
     """Return how well the judge agrees with people, by system, language and scale, and over languages and scales."""
-    judged = {row.translation.id: row.ratings for row in judge}
+    judged = {translation.id: ratings for translation, ratings in judge}
     pairs: dict[tuple[str, str, str], list[tuple[Translation, int, int]]] = defaultdict(list)
-    for row in people:
-        translation = row.translation
-        for scale, rating in row.ratings.items():
-            if translation.id in judged:
-                for language in (translation.language, ALL_LANGUAGES):
-                    for name in (scale, ALL_SCALES):
-                        pairs[translation.system, language, name].append((translation, rating, judged[translation.id][scale]))
+    for translation, ratings in people:
+        for scale, rating in ratings.items() if translation.id in judged else ():
+            for language, name in product((translation.language, ALL_LANGUAGES), (scale, ALL_SCALES)):
+                pairs[translation.system, language, name].append((translation, rating, judged[translation.id][scale]))
     scales = [*SCALES, ALL_SCALES]
-    order = sorted(pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2])))
     rows = []
-    for key in order:
+    for key in sorted(pairs, key=lambda key: (key[0], key[1] == ALL_LANGUAGES, key[1], scales.index(key[2]))):
         counts = Counter((person, judge) for _, person, judge in pairs[key])
+        confusion = tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS)
         distances = [(translation, abs(judge - person)) for translation, person, judge in pairs[key]]
-        within = [(translation, distance <= TOLERANCE) for translation, distance in distances]
-        rows.append(
-            ScaleAgreement(
-                *key,
-                tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS),
-                _estimate(within, 0, 1),
-                _estimate(distances, 0, HIGHEST - LOWEST),
-                fmean(judge - person for _, person, judge in pairs[key]),
-            )
-        )
+        within = _estimate([(translation, distance <= TOLERANCE) for translation, distance in distances], 0, 1)
+        error = _estimate(distances, 0, HIGHEST - LOWEST)
+        difference = fmean(judge - person for _, person, judge in pairs[key])
+        rows.append(ScaleAgreement(*key, confusion, within, error, difference))
     return rows
 
 
@@ -439,17 +389,14 @@ def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence
     numbers = ("Rated", *SCALES.values(), "Overall")
     rows = []
     for system, language in dict.fromkeys((score.system, score.language) for score in scores):
-        scores_of_row = [cells.get((system, language, scale)) for scale in (*SCALES, OVERALL)]
-        rated = max(sum(score.counts.values()) for score in scores_of_row if score)
-        means = (format_estimate(score.mean if score else None, _format_rating) for score in scores_of_row)
+        own = [cells.get((system, language, scale)) for scale in (*SCALES, OVERALL)]
+        rated = max(sum(score.counts.values()) for score in own if score)
+        means = (format_estimate(score.mean if score else None, _format_rating) for score in own)
         rows.append((system, language, format_count(rated), *means))
-    return Table(
-        columns=build_columns(("System", "Language", *numbers), numbers),
-        rows=tuple(rows),
-        title=f"Ratings by {'the judge' if rater == 'judge' else 'people'}",
-        notes=("From 1, poor, to 5, excellent, with 95 % intervals for new documents. All languages count as much.", *notes),
-        keys=2,
-    )
+    title = f"Ratings by {'the judge' if rater == 'judge' else 'people'}"
+    note = "From 1, poor, to 5, excellent, with 95 % intervals for new documents. All languages count as much."
+    columns = build_columns(("System", "Language", *numbers), numbers)
+    return Table(columns, tuple(rows), title=title, notes=(note, *notes), keys=2)
 
 
 def _format_rating(value: float | None) -> str:
@@ -458,20 +405,10 @@ def _format_rating(value: float | None) -> str:
 
 def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
     numbers = ("Pairs", "Within 1 %", "Mean absolute error", "Judge minus people")
-    return Table(
-        columns=build_columns(("System", "Language", "Scale", *numbers), numbers),
-        rows=tuple(
-            (
-                row.system,
-                row.language,
-                row.scale,
-                format_count(row.pairs),
-                format_estimate(row.within_one, format_percent),
-                format_estimate(row.mean_absolute_error, _format_rating),
-                format_number(row.mean_difference, "+.2f"),
-            )
-            for row in agreement
-        ),
-        title="Agreement of the judge with people",
-        keys=3,
-    )
+    rows = []
+    for row in agreement:
+        estimates = format_estimate(row.within_one, format_percent), format_estimate(row.mean_absolute_error, _format_rating)
+        names, difference = (row.system, row.language, row.scale), format_number(row.mean_difference, "+.2f")
+        rows.append((*names, format_count(sum(map(sum, row.confusion))), *estimates, difference))
+    columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
+    return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)

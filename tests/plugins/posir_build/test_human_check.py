@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from posir_build.balance import CELLS
-from posir_build.dataset_files import JUDGMENTS, JudgmentAgreement, choose_questions, count_agreement, read_sheet, write_sheet
+from posir_build.dataset_files import JUDGMENTS, choose_questions, count_agreement, read_judgments, write_sheet
 from posir_build.records import StageResult
 from posir_tasks.errors import DataError
 from tests.support.construction import document, question
@@ -47,21 +47,21 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
     ):
         write_sheet(tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"]))
         judge(tmp_path / name, *rows, delimiter=delimiter)
-    counted = count_agreement([read_sheet(tmp_path / name) for name in ("a.csv", "b.csv")])
-    assert [(row.yes, row.judged) for row in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
+    counted = count_agreement([read_judgments(tmp_path / name) for name in ("a.csv", "b.csv")])
+    assert [(row["yes"], row["judged"]) for row in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
     # Wilson's interval of 3 in 4, of two questions, from the formula.
-    assert counted[0].rate.interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
-    assert JudgmentAgreement.from_judgments("x", []).rate is None
+    assert counted[0]["rate"].interval == pytest.approx((0.1979, 0.9733), abs=1e-4)
+    assert count_agreement([{}])[0]["rate"] is None
 
 
 def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
     sheet = {str(row): dict.fromkeys(JUDGMENTS, row % 4 != 0) for row in range(40)}
     first, second = count_agreement([sheet]), count_agreement([sheet, sheet])
-    assert first[0].rate.interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
-    assert [row.rate for row in second[:4]] == [row.rate for row in first]
-    assert [result.judged for result in second] == [80, 80, 80, 80, 120]
+    assert first[0]["rate"].interval == pytest.approx(tuple(binomtest(30, 40).proportion_ci(0.95, "wilson")))
+    assert [row["rate"] for row in second[:4]] == [row["rate"] for row in first]
+    assert [row["judged"] for row in second] == [80, 80, 80, 80, 120]
     # The three judgments of a question are not independent either.
-    assert second[4].trials == pytest.approx(40)
+    assert second[4]["rate"].interval == pytest.approx(tuple(binomtest(40, 40).proportion_ci(0.95, "wilson")))
 
 
 def test_what_is_no_sheet_is_refused(tmp_path):
@@ -69,9 +69,9 @@ def test_what_is_no_sheet_is_refused(tmp_path):
     write_sheet(sheet, RESULT, SHORT[:1])
     judge(sheet, ("maybe", "", ""))
     with pytest.raises(DataError, match="row 2: field 'question_ok': 'maybe'"):
-        read_sheet(sheet)
+        read_judgments(sheet)
     sheet.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no column id, question_ok"):
-        read_sheet(sheet)
+        read_judgments(sheet)
     with pytest.raises(DataError, match="no such file"):
-        read_sheet(tmp_path / "missing.csv")
+        read_judgments(tmp_path / "missing.csv")

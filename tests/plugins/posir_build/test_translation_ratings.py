@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from posir_build.translation_ratings import (
     SCALES,
-    RatedTranslation,
     RatingSettings,
     Translation,
     ask_judge,
@@ -58,27 +57,27 @@ def settings(data, **fields):
 
 def rated(ratings, *, system="a", language="deu-Latn", document="d"):
     translation = Translation(system, language, "sports", document, "original", "translation")
-    return RatedTranslation(translation, dict(zip(SCALES, ratings, strict=False)))
+    return translation, dict(zip(SCALES, ratings, strict=False))
 
 
 def test_the_sample_has_the_same_documents_of_each_bucket_for_every_system_and_language(data):
-    sample = sample_translations(settings(data), estimate_tokens)
+    sample, _ = sample_translations(settings(data), estimate_tokens)
     drawn = {}
-    for translation in sample.translations:
+    for translation in sample:
         drawn.setdefault((translation.system, translation.language), set()).add((translation.domain, translation.document))
     assert set(drawn) == {("a", "deu-Latn"), ("b", "deu-Latn")}
     assert drawn["a", "deu-Latn"] == drawn["b", "deu-Latn"]
     buckets = Counter(
         (translation.domain, -(-estimate_tokens(translation.original) // 20))
-        for translation in sample.translations
+        for translation in sample
         if translation.system == "a"
     )
     assert buckets == {(domain, bucket): 3 for domain in ("sports", "law") for bucket in (1, 2, 3)}
     assert ("sports", "d1") not in drawn["a", "deu-Latn"]
-    assert {translation.text.split()[1] for translation in sample.translations} == {"Boot", "Kahn"}
-    assert sample == sample_translations(settings(data), estimate_tokens)
-    short = sample_translations(settings(data, per_bucket=20, domains=("law",)), estimate_tokens)
-    assert short.notes[0] == "law: 7 of 20 documents of 1 to 20 tokens."
+    assert {translation.text.split()[1] for translation in sample} == {"Boot", "Kahn"}
+    assert (sample, []) == sample_translations(settings(data), estimate_tokens)
+    _, notes = sample_translations(settings(data, per_bucket=20, domains=("law",)), estimate_tokens)
+    assert notes[0] == "law: 7 of 20 documents of 1 to 20 tokens."
 
 
 @pytest.mark.parametrize(
@@ -100,9 +99,9 @@ def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
         ratings = dict.fromkeys(SCALES, 5) | {"reasoning": "none"}
         return "I can't." if "Kahn" in values["translation"] else json.dumps(ratings | {"style": 4})
 
-    sample, model = sample_translations(settings(data), estimate_tokens), ScriptedModel(write)
+    (sample, _), model = sample_translations(settings(data), estimate_tokens), ScriptedModel(write)
     rows, problems = ask_judge(sample, settings(data), model)
-    assert {row.translation.system for row in rows} == {"a"}
+    assert {translation.system for translation, _ in rows} == {"a"}
     assert sum(problems.values()) == 18
     assert model.asked[0][1]["source"] == "English"
     assert model.asked[0][1]["target"] == "German"
@@ -136,7 +135,7 @@ def test_agreement_is_that_of_the_pairs():
     by_scale = {row.scale: row for row in rows if row.language == "all"}
     assert list(by_scale) == ["fluency", "accuracy", "completeness", "all"]
     differences = np.array(judged)[:, :3] - np.array(people)[:, :3]
-    assert by_scale["all"].pairs == 180
+    assert sum(map(sum, by_scale["all"].confusion)) == 180
     assert by_scale["all"].within_one.value == pytest.approx((abs(differences) <= 1).mean())
     assert by_scale["all"].mean_absolute_error.value == pytest.approx(abs(differences).mean())
     assert by_scale["accuracy"].mean_difference == pytest.approx(differences[:, 1].mean())
@@ -167,7 +166,7 @@ def fill(file, *ratings):
 
 
 def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
-    sample = sample_translations(settings(data, domains=("law",)), estimate_tokens)
+    sample, _ = sample_translations(settings(data, domains=("law",)), estimate_tokens)
     (sheet,) = write_rating_sheets(tmp_path, sample, seed=1)
     assert sheet.name == "deu-Latn.csv"
     assert not {"a", "b"} & set(sheet.read_text(encoding="utf-8-sig").replace("\n", ",").split(","))
@@ -176,8 +175,8 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
     with pytest.raises(DataError, match="no rating"):
         read_rating_sheet(sheet, sample)
     read = read_rating_sheet(fill(sheet, "5435", ["", "2", "", ""]), sample)
-    assert [dict(row.ratings) for row in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
-    other = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
+    assert [dict(ratings) for _, ratings in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
+    other, _ = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
     assert read_rating_sheet(fill(sheet, *["5555"] * 18), other)[1] == 12
     with pytest.raises(DataError, match="row 2: field 'fluency': '6'"):
         read_rating_sheet(fill(sheet, "6435"), sample)
