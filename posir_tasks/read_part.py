@@ -126,7 +126,7 @@ class ReadPart:
         try:
             return _JSON.validate_python(data)
         except ValidationError as error:
-            raise ProfileError(f"What the model reads (field 'read') is damaged: {summarize_error(error)}.") from error
+            raise ProfileError(f"What the model reads (field 'read') is damaged: {summarize_error(error)}.", "read") from error
 
 
 _JSON = TypeAdapter(ReadPart)
