@@ -84,23 +84,21 @@ NAMES_SOURCE = re.compile("|".join(f"(?:{pattern})" for pattern in SOURCES), re.
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
     """Return what is wrong with a question, or None."""
-    text = question.text.strip()
-    if not text:
-        return Discarded("blank question", question.id, question=question)
-    if not question.answer.strip():
-        return Discarded("blank answer", question.id, question=question)
-    if len(text) > MAX_CHARACTERS:
-        return Discarded("question too long", question.id, f"{len(text):,} characters", question)
-    named = NAMES_POSITION.search(text)
-    if named and named[0].lower() not in document.text.lower():
-        return Discarded("names a position", question.id, named[0], question)
-    named = NAMES_SOURCE.search(text)
-    if named and named[0].lower() not in document.text.lower():
-        return Discarded("refers to its document", question.id, named[0], question)
-    if len(text) >= MIN_COPY and text.lower() in document.text.lower():
-        return Discarded("copied from its document", question.id, question=question)
-    other = detect_other_language(text, language)
-    return Discarded("another language", question.id, other, question) if other else None
+    text, original = question.text.strip(), document.text.lower()
+    reason, detail = "", ""
+    if not text or not question.answer.strip():
+        reason = "blank answer" if text else "blank question"
+    elif len(text) > MAX_CHARACTERS:
+        reason, detail = "question too long", f"{len(text):,} characters"
+    elif (named := NAMES_POSITION.search(text)) and named[0].lower() not in original:
+        reason, detail = "names a position", named[0]
+    elif (named := NAMES_SOURCE.search(text)) and named[0].lower() not in original:
+        reason, detail = "refers to its document", named[0]
+    elif len(text) >= MIN_COPY and text.lower() in original:
+        reason = "copied from its document"
+    elif other := detect_other_language(text, language):
+        reason, detail = "another language", other
+    return Discarded(reason, question.id, detail, question) if reason else None
 
 
 def drop_repeated(questions: Iterable[Question], similar: float) -> tuple[list[Question], list[Discarded]]:
@@ -205,15 +203,8 @@ class AskRequest:
         return random.Random(seeded_order(self.seed, *names))
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One prompt that asked for questions."""
-
-    document: Document
-    position: str
-    reply: Reply[Any]
-    questions: Sequence[AskedQuestion]
-    details: Mapping[str, str]
+#: One prompt that asked for questions: the document, the position, the reply with its questions, and details of the way.
+Asked = tuple[Document, str, Reply[Any], Sequence[AskedQuestion], Mapping[str, str]]
 
 
 def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
@@ -222,20 +213,38 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
     Raises:
         PosirError: The language model cannot be asked, or the file of personas cannot be read.
     """
-    chosen = choose_documents(request.documents, request.settings.documents, request.seed)
-    asked = METHODS[request.settings.method](replace(request, documents=chosen), model)
-    questions, discarded = list[Question](), list[Discarded]()
-    for reply in asked:
-        if isinstance(reply, Discarded):
-            discarded.append(reply)
-        elif reply.reply.answer is None:
-            discarded.append(Discarded(f"unusable answer: {reply.reply.problem}", reply.document.id, reply.reply.prompt))
-        else:
-            accepted, faulty = _check(reply, request)
-            questions += accepted
-            discarded += faulty
-    kept, repeated = drop_repeated(questions, request.settings.similar)
-    counts = {"questions": len(questions) + sum(discard.question is not None for discard in discarded)}
+    settings, accepted, discarded = request.settings, list[Question](), list[Discarded]()
+    chosen = choose_documents(request.documents, settings.documents, request.seed)
+    for asked in METHODS[settings.method](replace(request, documents=chosen), model):
+        if isinstance(asked, Discarded):
+            discarded.append(asked)
+            continue
+        document, position, reply, questions, details = asked
+        if reply.answer is None:
+            discarded.append(Discarded(f"unusable answer: {reply.problem}", document.id, reply.prompt))
+        own = set[str]()
+        for stated in questions:
+            text = " ".join(stated.question.split())
+            question = Question(
+                id=question_id(document.id, text),
+                document=document.id,
+                text=text,
+                answer=stated.answer.strip(),
+                position=position,
+                model=reply.model,
+                prompt=reply.prompt,
+                details={"type": stated.type, **details},
+            )
+            fault = find_fault(question, document, request.language)
+            if not fault and len(own | {question.id}) > settings.questions and settings.method != "persona":
+                fault = Discarded("more questions than asked for", question.id, question=question)
+            if fault:
+                discarded.append(fault)
+            else:
+                own.add(question.id)
+                accepted.append(question)
+    counts = {"questions": len(accepted) + sum(discard.question is not None for discard in discarded)}
+    kept, repeated = drop_repeated(accepted, settings.similar)
     return StageResult(tuple(request.documents), tuple(kept), (*discarded, *repeated), (), counts)
 
 
@@ -243,32 +252,6 @@ def choose_documents(documents: Sequence[Document], number: int | None, seed: in
     """Return the documents that questions are asked about, in order of their ids; None for all."""
     order = sorted(documents, key=lambda document: seeded_order(seed, "ask", document.id))
     return sorted(order[:number], key=lambda document: document.id)
-
-
-def _check(asked: Asked, request: AskRequest) -> tuple[list[Question], list[Discarded]]:
-    """Return the questions of an answer without faults, and those with one."""
-    accepted, faulty = list[Question](), list[Discarded]()
-    for stated in asked.questions:
-        text = " ".join(stated.question.split())
-        question = Question(
-            id=question_id(asked.document.id, text),
-            document=asked.document.id,
-            text=text,
-            answer=stated.answer.strip(),
-            position=asked.position,
-            model=asked.reply.model,
-            prompt=asked.reply.prompt,
-            details={"type": stated.type, **asked.details},
-        )
-        fault = find_fault(question, asked.document, request.language)
-        is_surplus = len({other.id for other in accepted} | {question.id}) > request.settings.questions
-        if not fault and is_surplus and request.settings.method != "persona":
-            fault = Discarded("more questions than asked for", question.id, question=question)
-        if fault:
-            faulty.append(fault)
-        else:
-            accepted.append(question)
-    return accepted, faulty
 
 
 def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
@@ -281,7 +264,7 @@ def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Di
     shared = {"questions": str(request.settings.questions), "language": english_name(request.language)}
     values = [{"document": document.text, "part": THIRDS[third], **shared} for document, third in drawn]
     return [
-        Asked(document, POSITIONS[third], reply, reply.answer.questions if reply.answer else [], {})
+        (document, POSITIONS[third], reply, reply.answer.questions if reply.answer else [], {})
         for (document, third), reply in zip(drawn, model.ask(ASK_POSITIONAL, values, "Ask"), strict=True)
     ]
 
@@ -303,7 +286,7 @@ def ask_chunk(request: AskRequest, model: LanguageModel) -> list[Asked | Discard
     for (document, chunk, _), answered in zip(chunks, model.ask(ASK_CHUNK, values, "Ask"), strict=True):
         questions = answered.answer.questions if answered.answer else []
         details = {"chunk": f"{chunk.start}-{chunk.end}"}
-        asked.append(Asked(document, tag_chunk(chunk, len(document.text)), answered, questions, details))
+        asked.append((document, tag_chunk(chunk, len(document.text)), answered, questions, details))
     return asked
 
 
@@ -341,15 +324,14 @@ def _split(text: str, span: Span, words: int, level: int) -> list[Span]:
 
 def _merge(text: str, pieces: Sequence[Span], words: int) -> list[Span]:
     """Join neighboring pieces as long as they are within the limit."""
-    merged, counts = list[Span](), list[int]()
+    merged, count = list[Span](), 0
     for piece in pieces:
-        count = len(find_terms(piece.of(text)))
-        if merged and counts[-1] + count <= words:
-            merged[-1] = Span(merged[-1].start, piece.end)
-            counts[-1] += count
+        own = len(find_terms(piece.of(text)))
+        if merged and count + own <= words:
+            merged[-1], count = Span(merged[-1].start, piece.end), count + own
         else:
             merged.append(piece)
-            counts.append(count)
+            count = own
     return merged
 
 
@@ -387,7 +369,7 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
     for (document, third, details), answered in zip(pending, replies, strict=True):
         query = answered.answer
         questions = [AskedQuestion(question=query.query, answer=query.answer, type="query")] if query else []
-        asked.append(Asked(document, POSITIONS[third], answered, questions, details))
+        asked.append((document, POSITIONS[third], answered, questions, details))
     return asked
 
 

@@ -178,28 +178,22 @@ def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scor
     return build_scorer(model, [question for question, _ in pairs], language)(pairs)
 
 
-@dataclass(frozen=True)
 class Reranker:
-    """A reranker that scores no pair twice in a build."""
+    """A reranker that scores no pair twice in a build; its name has the revision, if there is one."""
 
-    reranker: BatchReranker
-    log: CallLog
-
-    @property
-    def name(self) -> str:
-        """The model, with its revision if there is one."""
-        return self.reranker.name
+    def __init__(self, reranker: BatchReranker, log: CallLog) -> None:
+        self.name, self._reranker, self._log = reranker.name, reranker, log
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
         """Return a finite score for each pair, shape (n,), higher for a better answer; new ones are saved batch by batch."""
         keys = [digest(self.name, *pair, size=16) for pair in pairs]
-        known = self.log.find_scores(list(dict.fromkeys(keys)))
+        known = self._log.find_scores(list(dict.fromkeys(keys)))
         missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
         with track(f"Rerank with {self.name}", len(missing)) as advance:
             batches = split_batches(missing)
-            for number, scores in self.reranker.score_batches([[missing[key] for key in batch] for batch in batches]):
+            for number, scores in self._reranker.score_batches([[missing[key] for key in batch] for batch in batches]):
                 scored = dict(zip(batches[number], scores.tolist(), strict=True))
-                self.log.add_scores(scored)
+                self._log.add_scores(scored)
                 known |= scored
                 advance(len(scored))
         return np.array([known[key] for key in keys], np.float64)

@@ -55,11 +55,19 @@ def remove_false_negatives(
     judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
     searched = QuestionVerdict(f"false negatives: {settings.rule}", True, judges, {"recall": settings.recall})
     candidates = list(_find_candidates(before, settings, recall, rerankers))
+    kept, discarded = list[Question](), list[Discarded]()
     if settings.rule == "document":
-        return _remove_documents(before, candidates, searched)
+        removed = {negative.document.id: negative.question.id for negative in candidates}
+        discarded += [Discarded("answers a question about another document", name, removed[name]) for name in sorted(removed)]
+        for question in before.questions:
+            if about := removed.get(question.document):
+                discarded.append(Discarded("its document answers another question", question.id, about, question))
+            else:
+                kept.append(question.with_verdict(searched))
+        documents = tuple(document for document in before.documents if document.id not in removed)
+        return StageResult(documents, tuple(kept), tuple(discarded), (), {"documents removed": len(removed)})
     negatives = _confirm(candidates, settings, panel)
     verdicts = {negative.question.id: verdict for negative, verdict in reversed(negatives)}
-    discarded, kept = list[Discarded](), list[Question]()
     for question in before.questions:
         if verdict := verdicts.get(question.id):
             answered = verdict.values["document"]
@@ -107,25 +115,6 @@ def _confirm(
             judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
             negatives.append((suspect, QuestionVerdict("false negative", False, judges, verdict)))
     return negatives
-
-
-def _remove_documents(before: StageResult, negatives: Sequence[Candidate], searched: QuestionVerdict) -> StageResult:
-    removed = {negative.document.id: negative for negative in negatives}
-    discarded = [
-        Discarded("answers a question about another document", name, removed[name].question.id) for name in sorted(removed)
-    ]
-    discarded += [
-        Discarded("its document answers another question", question.id, removed[question.document].question.id, question)
-        for question in before.questions
-        if question.document in removed
-    ]
-    return StageResult(
-        tuple(document for document in before.documents if document.id not in removed),
-        tuple(question.with_verdict(searched) for question in before.questions if question.document not in removed),
-        tuple(discarded),
-        (),
-        {"documents removed": len(removed)},
-    )
 
 
 def is_suspect(scores: Scores, threshold: float, votes: int) -> bool:

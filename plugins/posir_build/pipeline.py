@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
-from posir_build.balance import HELD_OUT, PUBLIC, SPLIT_CHECK, balance_questions, find_needed_questions
+from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed_questions
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
-from posir_build.records import LOG_FILE, Question, StageResult, by_id
+from posir_build.records import LOG_FILE, StageResult, by_id
 from posir_build.sample import digest_source, read_build_texts, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
@@ -85,6 +85,7 @@ def save_stage(folder: Path, stage: str, fingerprint: str, result: StageResult, 
 
 
 LOCK_FILE = "lock"
+STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
 
@@ -115,10 +116,8 @@ class Tools:
 
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
-        start = self._start_engine
-        build = partial(ClusterReranker, start_engine=start) if start else ModelReranker
-        language = self.settings.language
-        return [Reranker(build(row.reference, language, logits=row.logits), self.log) for row in wanted]
+        build = partial(ClusterReranker, start_engine=self._start_engine) if self._start_engine else ModelReranker
+        return [Reranker(build(row.reference, self.settings.language, logits=row.logits), self.log) for row in wanted]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
         """Return an embedder that finds the nearest texts."""
@@ -127,88 +126,57 @@ class Tools:
         return Recall(ModelReference(model, revision), self.settings.language, self._start_engine)
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a build."""
-
-    name: str
-    run: Callable[[Tools, StageResult], StageResult]
-    depends_on: Callable[[BuildSettings], object]
-    """Returns all that the result depends on, beside the result of the stage before."""
-
-
 def _identify_models(settings: BuildSettings, stage: str) -> object:
     return [llm.model_dump(mode="json", exclude=NOT_ASKED) for llm in settings.choose_llms(stage)]
 
 
-def _depends_on(settings: BuildSettings, stage: str, *prompts: PromptTemplate[Any]) -> list[object]:
-    """Return what a stage that asks language models depends on: its settings, the models, and the prompts."""
+def _depends_on(stage: str, settings: BuildSettings) -> object:
+    """Return all that the result of a stage depends on, beside the result of the stage before."""
+    if stage == "sample":
+        fields = {"text_field", "id_field", "language", "seed", "tokenizer", "sample"}
+        return [digest_source(settings), settings.model_dump(mode="json", include=fields)]
     section = getattr(settings, stage.replace("-", "_")).model_dump(mode="json", exclude={"llm", "panel"})
-    return [section, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
+    if stage == "balance":
+        return section
+    prompts: dict[str, Sequence[PromptTemplate[Any]]] = {
+        "ask": ask.PROMPTS[settings.ask.method],
+        "locate": (locate.LOCATE,),
+        "verify": (verify.RELEVANCE, verify.ANSWERABLE),
+        "false-negatives": (verify.RELEVANCE,),
+    }
+    asked = [section, _identify_models(settings, stage), *(prompt.id for prompt in prompts[stage])]
+    if stage == "ask":
+        asked.append(ask.load_personas(settings.ask.personas) if settings.ask.method == "persona" else [])
+    return asked
 
 
-def _run_sample(tools: Tools, _: StageResult) -> StageResult:
-    texts, settings = read_build_texts(tools.settings), tools.settings
-    return sample_documents(texts, settings.sample, settings.language, settings.seed, tools.count_tokens)
-
-
-def _sample_dependencies(settings: BuildSettings) -> object:
-    fields = {"text_field", "id_field", "language", "seed", "tokenizer", "sample"}
-    return [digest_source(settings), settings.model_dump(mode="json", include=fields)]
-
-
-def _run_ask(tools: Tools, before: StageResult) -> StageResult:
+def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
-    recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
-    request = ask.AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
-    return ask.ask_questions(request, tools.models("ask")[0])
-
-
-def _ask_dependencies(settings: BuildSettings) -> object:
-    personas = ask.load_personas(settings.ask.personas) if settings.ask.method == "persona" else []
-    return [*_depends_on(settings, "ask", *ask.PROMPTS[settings.ask.method]), personas]
-
-
-def _run_verify(tools: Tools, before: StageResult) -> StageResult:
-    settings, model = tools.settings, tools.models("verify")[0]
-    rerankers = tools.rerankers(settings.verify.rerankers)
-    verifier = verify.Verifier(before.documents, settings.verify, settings.language, model, rerankers, settings.seed)
-    return verifier.verify(before.questions)
-
-
-def _run_false_negatives(tools: Tools, before: StageResult) -> StageResult:
-    settings, judges = tools.settings.false_negatives, tools.models("false-negatives")
-    if settings.embedder is None:
-        note = "false negatives were not searched for: false_negatives.embedder is not set"
-        return StageResult(before.documents, before.questions, (), (note,))
-    recall, rerankers = tools.recall(settings.embedder, settings.revision), tools.rerankers(settings.rerankers)
-    return false_negatives.remove_false_negatives(before, settings, recall, rerankers, judges)
-
-
-STAGES = (
-    Stage("sample", _run_sample, _sample_dependencies),
-    Stage("ask", _run_ask, _ask_dependencies),
-    Stage(
-        "locate",
-        lambda tools, asked: locate.locate_evidence(
-            asked, tools.settings.locate, tools.models("locate")[0], tools.settings.language
-        ),
-        lambda settings: _depends_on(settings, "locate", locate.LOCATE),
-    ),
-    Stage("verify", _run_verify, lambda settings: _depends_on(settings, "verify", verify.RELEVANCE, verify.ANSWERABLE)),
-    Stage("false-negatives", _run_false_negatives, lambda settings: _depends_on(settings, "false-negatives", verify.RELEVANCE)),
-    Stage(
-        "balance",
-        lambda tools, before: balance_questions(
-            before,
-            tools.settings.balance,
-            tools.settings.seed,
-            find_needed_questions(tools.settings.balance, before.questions),
-        ),
-        lambda settings: settings.balance.model_dump(mode="json"),
-    ),
-)
-STAGE_NAMES = tuple(stage.name for stage in STAGES)
+    match stage:
+        case "sample":
+            texts = read_build_texts(settings)
+            return sample_documents(texts, settings.sample, settings.language, settings.seed, tools.count_tokens)
+        case "ask":
+            recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
+            request = ask.AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
+            return ask.ask_questions(request, tools.models(stage)[0])
+        case "locate":
+            return locate.locate_evidence(before, settings.locate, tools.models(stage)[0], settings.language)
+        case "verify":
+            checks, rerankers = settings.verify, tools.rerankers(settings.verify.rerankers)
+            model, seed = tools.models(stage)[0], settings.seed
+            verifier = verify.Verifier(before.documents, checks, settings.language, model, rerankers, seed)
+            return verifier.verify(before.questions)
+        case "false-negatives":
+            search = settings.false_negatives
+            if search.embedder is None:
+                note = "false negatives were not searched for: false_negatives.embedder is not set"
+                return StageResult(before.documents, before.questions, (), (note,))
+            recall, rerankers = tools.recall(search.embedder, search.revision), tools.rerankers(search.rerankers)
+            return false_negatives.remove_false_negatives(before, search, recall, rerankers, tools.models(stage))
+        case _:
+            needed = find_needed_questions(settings.balance, before.questions)
+            return balance_questions(before, settings.balance, settings.seed, needed)
 
 
 @contextmanager
@@ -237,22 +205,22 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     folder = tools.settings.work_folder
     results: dict[str, StageResult] = {}
     before, fingerprint = StageResult((), ()), ""
-    for number, stage in enumerate(STAGES, 1):
-        fingerprint = compute_fingerprint(stage.name, fingerprint, stage.depends_on(tools.settings))
-        result = load_stage(folder, stage.name, fingerprint, before)
+    for number, stage in enumerate(STAGE_NAMES, 1):
+        fingerprint = compute_fingerprint(stage, fingerprint, _depends_on(stage, tools.settings))
+        result = load_stage(folder, stage, fingerprint, before)
         if result is None:
             if last is None:
                 break
-            with track(f"Stage {number} of {len(STAGES)}: {stage.name}"):
-                result = stage.run(tools, before)
-            save_stage(folder, stage.name, fingerprint, result, before)
-        results[stage.name] = before = result
+            with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
+                result = _run_stage(stage, tools, before)
+            save_stage(folder, stage, fingerprint, result, before)
+        results[stage] = before = result
         for kind, left in (("document", result.documents), ("question", result.questions)):
             if not left and (kind == "document" or number > 1):
                 reasons = "; ".join(f"{reason} ({count:,})" for reason, count in result.reasons().items())
                 discarded = f"Discarded: {reasons}." if reasons else "The source has none."
-                raise PosirError(f"{stage.name}: no {kind} is left. {discarded}")
-        if stage.name == last:
+                raise PosirError(f"{stage}: no {kind} is left. {discarded}")
+        if stage == last:
             break
     return results
 
@@ -270,13 +238,12 @@ def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dic
     rows = build_stage_rows(results, settings)
     written, translations, notes = dict[Path, int](), list[StageRow](), list[str]()
     final = results["balance"]
-    parts: dict[str, list[Question]] = {PUBLIC: [], HELD_OUT: []}
-    for question in final.questions:
-        assert question.verdicts[-1].check == SPLIT_CHECK
-        parts[question.verdicts[-1].values["part"]].append(question)
-    for part, questions in ((part, questions) for part, questions in parts.items() if questions):
-        result = StageResult(final.documents, tuple(questions))
-        output = settings.output if part == PUBLIC else settings.held_out_folder
+    for part, output in ((PUBLIC, settings.output), (HELD_OUT, settings.held_out_folder)):
+        # The last verdict is that of the split.
+        questions = tuple(question for question in final.questions if question.verdicts[-1].values["part"] == part)
+        if not questions:
+            continue
+        result = StageResult(final.documents, questions)
         written |= _write_part(settings, settings.language, output, part, result, rows)
         for language in settings.translate.languages:
             translated = translate_result(tools, result, language, part)

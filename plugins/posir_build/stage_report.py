@@ -78,7 +78,13 @@ def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings
         if stage == "ask":
             taken = result.counts["questions"]
         if stage == "verify":
-            rows += _check_rows(result, settings)
+            rates = {
+                "rerankers": RERANK_RATES.get(settings.verify.rerank_rule, NOT_PUBLISHED),
+                "relevance": RELEVANCE_RATES.get(settings.verify.relevance, NOT_PUBLISHED),
+            }
+            for check in [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]:
+                ends = result.counts[f"{check}: checked"], result.counts[f"{check}: passed"]
+                rows.append(StageRow(f"verify: {check}", "questions", *ends, {}, *rates.get(check, NOT_PUBLISHED)))
         is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
         rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else NOT_PUBLISHED
         if is_search and settings.false_negatives.rule == "document":
@@ -88,16 +94,6 @@ def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings
         rows.append(StageRow(stage, "questions", taken, len(result.questions), result.reasons(), *rate))
         taken = len(result.questions)
     return rows
-
-
-def _check_rows(result: StageResult, settings: BuildSettings) -> list[StageRow]:
-    rates = {
-        "rerankers": RERANK_RATES.get(settings.verify.rerank_rule, NOT_PUBLISHED),
-        "relevance": RELEVANCE_RATES.get(settings.verify.relevance, NOT_PUBLISHED),
-    }
-    counts, checks = result.counts, [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]
-    ends = {check: (counts[f"{check}: checked"], counts[f"{check}: passed"]) for check in checks}
-    return [StageRow(f"verify: {check}", "questions", *ends[check], {}, *rates.get(check, NOT_PUBLISHED)) for check in checks]
 
 
 def describe_kept(rows: Sequence[StageRow]) -> list[str]:
@@ -162,65 +158,48 @@ def build_translation_rows(before: StageResult, translated: StageResult, name: s
 
 def build_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
     """Return the table of a build's stages, and that of the reasons for which they discarded something, if any."""
-    numbers = ("In", "Kept", "Kept %", "Published %")
-    kept = Table(
-        columns=build_columns(("Stage", *numbers), numbers),
-        rows=tuple(
-            (
-                row.stage,
-                format_count(row.taken),
-                format_count(row.kept),
-                format_percent(row.rate),
-                MISSING if row.published_rate is None else f"{format_percent(row.published_rate)} ({row.published_in})",
-            )
-            for row in rows
-        ),
-        title="What each stage kept",
-        notes=tuple(notes),
-    )
+    numbers, kept = ("In", "Kept", "Kept %", "Published %"), []
+    for row in rows:
+        published = MISSING if row.published_rate is None else f"{format_percent(row.published_rate)} ({row.published_in})"
+        kept.append((row.stage, format_count(row.taken), format_count(row.kept), format_percent(row.rate), published))
+    columns, title = build_columns(("Stage", *numbers), numbers), "What each stage kept"
+    tables = [Table(columns, tuple(kept), title=title, notes=tuple(notes))]
     reasons = tuple((row.stage, reason, format_count(count)) for row in rows for reason, count in row.reasons.items())
-    columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-    return [*([Table(columns=columns, rows=reasons, title="Why the rest was discarded")] if reasons else []), kept]
+    if reasons:
+        columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
+        tables.insert(0, Table(columns, reasons, title="Why the rest was discarded"))
+    return tables
 
 
 def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
     """Return the tables of the pools by margin and of the audit by range of margins, each if there is any."""
-    return [*([_build_pool_table(pools)] if pools else []), *([_build_range_table(ranges)] if ranges else [])]
-
-
-def _build_pool_table(pools: Sequence[MarginPool]) -> Table:
-    headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", f"Published {' / '.join(POSITIONS)} %")
     rows = []
     for pool in pools:
-        published = MARGIN_POOLS.get(pool.at_least, ())
+        questions, published = sum(pool.positions), MARGIN_POOLS.get(pool.at_least, ())
         rows.append(
             (
                 _name_range(pool.at_least, None),
-                format_count(pool.questions),
+                format_count(questions),
                 format_percent(pool.share),
-                *(f"{format_count(count)} ({format_percent(count / max(1, pool.questions))} %)" for count in pool.positions),
+                *(f"{format_count(count)} ({format_percent(count / max(1, questions))} %)" for count in pool.positions),
                 format_percent(sum(published) / CANDIDATES) if published else MISSING,
                 " / ".join(format_percent(count / sum(published)) for count in published) or MISSING,
             )
         )
+    headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", f"Published {' / '.join(POSITIONS)} %")
     title = "Questions with at least this margin, and the third of their evidence"
     note = f"Published: {MOVING}, table 6. Questions that a check discarded are counted, too."
-    return Table(columns=build_columns(headings, headings[1:]), rows=tuple(rows), title=title, notes=(note,))
-
-
-def _build_range_table(ranges: Sequence[MarginRange]) -> Table:
-    headings = ("Margin", "Audited", "TargetYes %", "DistractorNo %", "Exclusive %", "Published %")
-    rows = tuple(
-        (
-            _name_range(row.low, row.high),
-            format_count(row.audited),
-            *(format_percent(row.rates.get(name)) for name in ("TargetYes", "DistractorNo", "Exclusive")),
-            " / ".join(map(format_percent, AUDIT_RATES.get(row.low, ()))) or MISSING,
-        )
-        for row in ranges
-    )
+    pooled = Table(build_columns(headings, headings[1:]), tuple(rows), title=title, notes=(note,))
+    names = ("TargetYes", "DistractorNo", "Exclusive")
+    columns = ("Margin", "Audited", *(f"{name} %" for name in names), "Published %")
+    cells = []
+    for row in ranges:
+        rates = map(format_percent, map(row.rates.get, names))
+        published_rates = " / ".join(map(format_percent, AUDIT_RATES.get(row.low, ()))) or MISSING
+        cells.append((_name_range(row.low, row.high), format_count(row.audited), *rates, published_rates))
     note = f"Published: {MOVING}, table 7, for its ranges: below 0, [0, 0.1), [0.1, 0.2), [0.2, 0.3), from 0.3."
-    return Table(columns=build_columns(headings, headings[1:]), rows=rows, title="Audit by margin", notes=(note,))
+    audited = Table(build_columns(columns, columns[1:]), tuple(cells), title="Audit by margin", notes=(note,))
+    return [*([pooled] if pools else []), *([audited] if ranges else [])]
 
 
 def _name_range(low: float | None, high: float | None) -> str:

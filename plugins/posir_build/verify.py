@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -50,7 +51,6 @@ ANSWERABLE = load_prompt("answerable", Answerability)
 Views = tuple[str, ...]
 #: The verdict on a question, and the reason why it is discarded; empty if it passed.
 CheckOutcome = tuple[QuestionVerdict, str]
-Check = Callable[[Sequence[Question]], list[CheckOutcome]]
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,15 @@ class Verifier:
 
     def verify(self, questions: Sequence[Question]) -> StageResult:
         """Check the questions, and discard those that fail; PosirError if a model cannot be used."""
-        kept, discarded = list(questions), list[Discarded]()
-        counts: dict[str, int] = {}
-        checks: dict[str, tuple[object, Check]] = {
-            "rerankers": (self.rerankers, self.check_by_rerankers),
-            "relevance": (self.settings.relevance != "none", self.check_by_relevance),
-            "leave-span-out": (self.settings.leave_out, self.check_without_span),
+        kept, discarded, counts = list(questions), list[Discarded](), dict[str, int]()
+        checks = {
+            "rerankers": self.check_by_rerankers if self.rerankers else None,
+            "relevance": self.check_by_relevance if self.settings.relevance != "none" else None,
+            "leave-span-out": self.check_without_span if self.settings.leave_out else None,
         }
-        for name, check in ((name, check) for name, (wanted, check) in checks.items() if wanted):
+        for name, check in checks.items():
+            if check is None:
+                continue
             checked, outcomes = kept, check(kept) if kept else []
             counts[f"{name}: checked"] = len(checked)
             kept = []
@@ -109,44 +110,39 @@ class Verifier:
         rule = self.settings.rerank_rule
         build_views = self._span_views if rule == "span" else self._segment_views
         pairs = [(question.text, view) for question in questions for view in build_views(question)]
-        views = len(pairs) // len(questions)
-        scores = np.stack([reranker.score(pairs) for reranker in self.rerankers]).reshape(len(self.rerankers), -1, views)
+        scores = np.stack([reranker.score(pairs) for reranker in self.rerankers])
         judge = ", ".join(reranker.name for reranker in self.rerankers)
         outcomes = []
-        for row in range(len(questions)):
-            own = scores[:, row]
-            reason, values = self._apply_rerank_rule(own)
+        # Of each question, shape (rerankers, views).
+        for own in scores.reshape(len(self.rerankers), len(questions), -1).swapaxes(0, 1):
+            values: dict[str, object] = {}
+            match rule:
+                case "segments":
+                    reason = "" if ranks_target_first(own, 0) else "a reranker prefers another segment"
+                case "margin":
+                    values["margin"] = margin = compute_margin(own, 0)
+                    reason = "" if margin >= self.settings.margin else "the margin of the segment is too small"
+                case "span":
+                    reason = "" if needs_span(own[:, 0], own[:, 1]) else "a reranker does not need the span"
             values["scores"] = own.tolist()
             outcomes.append((QuestionVerdict(f"rerankers: {rule}", not reason, judge, values), reason))
         return outcomes
-
-    def _apply_rerank_rule(self, scores: Scores) -> tuple[str, dict[str, object]]:
-        """Return why scores of shape (rerankers, views) fail, or an empty text; and what is worth recording."""
-        match self.settings.rerank_rule:
-            case "segments":
-                passed = ranks_target_first(scores, 0)
-                return "" if passed else "a reranker prefers another segment", {}
-            case "margin":
-                margin = compute_margin(scores, 0)
-                return "" if margin >= self.settings.margin else "the margin of the segment is too small", {"margin": margin}
-            case "span":
-                passed = needs_span(scores[:, 0], scores[:, 1])
-                return "" if passed else "a reranker does not need the span", {}
 
     def check_by_relevance(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR."""
         rule = self.settings.relevance
         build_views = self._span_views if rule == "span" else self._segment_views
-        replies = self._ask_about(RELEVANCE, questions, build_views, "Grade relevance")
         outcomes = []
-        for graded in replies:
-            judge = f"{graded[0].model} {graded[0].prompt}"
-            problem = next((reply.problem for reply in graded if reply.answer is None), "")
+        for graded in self._ask_about(RELEVANCE, questions, build_views, "Grade relevance"):
             grades = [reply.answer.relevance for reply in graded if reply.answer is not None]
-            reason = f"unusable answer: {problem}" if problem else ""
-            if not reason and not is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
+            if len(grades) < len(graded):
+                reason = f"unusable answer: {next(reply.problem for reply in graded if reply.answer is None)}"
+            elif is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
+                reason = ""
+            else:
                 enough = grades[0] >= self.settings.level
                 reason = "as relevant without the evidence" if enough else "the text is not relevant enough"
+            judge = f"{graded[0].model} {graded[0].prompt}"
             outcomes.append((QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}), reason))
         return outcomes
 
@@ -155,11 +151,11 @@ class Verifier:
         replies = self._ask_about(ANSWERABLE, questions, lambda question: self._span_views(question)[1:], "Leave the span out")
         outcomes = []
         for (reply,) in replies:
-            reason = "answered without the span" if reply.answer and reply.answer.answer == "yes" else ""
-            if reply.answer is None:
-                reason = f"unusable answer: {reply.problem}"
-            values = {"answerable": reply.answer and reply.answer.answer}
-            outcomes.append((QuestionVerdict("leave-span-out", not reason, f"{reply.model} {reply.prompt}", values), reason))
+            answer = reply.answer and reply.answer.answer
+            reason = "answered without the span" if answer == "yes" else ""
+            reason = reason if answer else f"unusable answer: {reply.problem}"
+            verdict = QuestionVerdict("leave-span-out", not reason, f"{reply.model} {reply.prompt}", {"answerable": answer})
+            outcomes.append((verdict, reason))
         return outcomes
 
     def audit(self, result: StageResult) -> StageResult:
@@ -171,14 +167,9 @@ class Verifier:
             answerable = [None if reply.answer is None else reply.answer.answer == "yes" for reply in answered]
             judge = f"{answered[0].model} {answered[0].prompt}"
             audited[question.id] = question.with_verdict(QuestionVerdict(AUDIT_CHECK, True, judge, {"answerable": answerable}))
-        return replace(
-            result,
-            questions=tuple(audited.get(question.id, question) for question in result.questions),
-            discarded=tuple(
-                row if row.question is None else replace(row, question=audited.get(row.question.id, row.question))
-                for row in result.discarded
-            ),
-        )
+        kept = tuple(audited.get(question.id, question) for question in result.questions)
+        discarded = tuple(replace(row, question=audited.get(row.item, row.question)) for row in result.discarded)
+        return replace(result, questions=kept, discarded=discarded)
 
     def _ask_about(
         self,
@@ -221,29 +212,21 @@ MARGIN_CHECKS = {f"rerankers: {rule}" for rule in ("segments", "margin")}
 
 @dataclass(frozen=True)
 class MarginPool:
-    """The questions with at least some margin; a row of table 6."""
+    """The questions with at least some margin, or all with None; a row of table 6."""
 
     at_least: float | None
-    """None for all."""
     positions: tuple[int, int, int]
     """Number of questions by the third with their evidence."""
     share: float
     """Share of all questions with a margin, in [0, 1]."""
 
-    @property
-    def questions(self) -> int:
-        """Number of questions."""
-        return sum(self.positions)
-
 
 @dataclass(frozen=True)
 class MarginRange:
-    """The audited questions with a margin in [low, high); a row of table 7."""
+    """The audited questions with a margin in [low, high), None for no limit; a row of table 7."""
 
     low: float | None
-    """None for the range below all thresholds."""
     high: float | None
-    """None for the range above all thresholds."""
     audited: int
     """Questions that were audited completely."""
     rates: Mapping[str, float]
@@ -311,10 +294,9 @@ def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> lis
         margin = find_margin(question)
         if margin is not None:
             groups[_find_range(margin, margins)].append(question)
-    edges = (None, *margins, None)
     ranges = [
-        MarginRange(edges[row], edges[row + 1], len(_list_complete(groups[row])), summarize_audit(groups[row]))
-        for row in range(len(edges) - 1)
+        MarginRange(low, high, len(_list_complete(groups[row])), summarize_audit(groups[row]))
+        for row, (low, high) in enumerate(pairwise((None, *margins, None)))
     ]
     return ranges if any(row.audited for row in ranges) else []
 
