@@ -1,5 +1,6 @@
 """Fixtures for all tests, and their isolation from the user's environment and the network."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -8,9 +9,14 @@ from hypothesis import settings
 
 # huggingface_hub reads this when it is imported; a test that needs a Hub runs the client in another process.
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Each core runs a test: more threads would only wait for each other.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1")
 
 from tests.support.browser import CHROMIUM
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+
+# While tests are collected, much is imported and nothing is garbage: looking for some takes a third of the time.
+gc.disable()
 
 # The duration of an example says nothing about its correctness. A commit passes or fails for what it changed: new examples
 # are drawn by `make test-all` and by `pytest --hypothesis-profile random`.
@@ -20,6 +26,11 @@ settings.load_profile("posir")
 
 #: Folder of public datasets in SQuAD format, which are not part of the repository; by default beside it.
 SQUAD_DATA = Path(os.environ.get("POSIR_TEST_DATA", Path(__file__).parents[2] / "shared" / "data" / "squad-format"))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
