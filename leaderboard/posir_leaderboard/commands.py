@@ -145,7 +145,7 @@ def submit(
         raise PosirError("--repo: name the leaderboard's dataset repository, owner/name; or check only, with --dry-run.")
     entries, problems = check(results)
     if dry_run:
-        show_problems(entries, problems, format_)
+        _show_problems(entries, problems, format_)
     elif problems:
         raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
     if repo is None:
@@ -171,7 +171,7 @@ def submit(
             typer.echo("nothing was sent (--dry-run)", err=True)
 
 
-def show_problems(entries: Sequence[Entry], problems: Sequence[EntryProblem], format_: OutputFormat) -> None:
+def _show_problems(entries: Sequence[Entry], problems: Sequence[EntryProblem], format_: OutputFormat) -> None:
     """Print the problems of results and their number; exit 1 if there are any."""
     if format_ is OutputFormat.JSON:
         typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
@@ -185,12 +185,8 @@ def show_problems(entries: Sequence[Entry], problems: Sequence[EntryProblem], fo
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read and check all entries below folders, each file once; return them and their problems.
-
-    Raises:
-        PosirError: A folder has no entry.
-    """
-    entries, problems = read_folders(folders)
+    """Read and check all entries below folders, each file once; return them and their problems."""
+    entries, problems = _read_folders(folders)
     if not entries:
         return entries, problems
     # The tasks take seconds to import, and mteb with them.
@@ -217,12 +213,8 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     return entries, problems
 
 
-def read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read the entries below folders, each file once, and say which results are skipped.
-
-    Raises:
-        PosirError: A folder has no entry.
-    """
+def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
+    """Read the entries below folders, each file once, and say which results are skipped."""
     from posir_leaderboard.entries import entry_files, read_entries
 
     entries: dict[Path, Entry] = {}

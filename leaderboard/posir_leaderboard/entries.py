@@ -142,9 +142,6 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     Args:
         folder: The output folder of `mteb run`, or any folder above or in it. Symbolic links are refused, so download results
             from the Hub with `local_dir`.
-
-    Raises:
-        PosirError: There is no such folder.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -171,9 +168,6 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     Args:
         folder: The output folder of `mteb run`.
         experiments: Whether the results of other settings than a model's own are meant, which are no entries.
-
-    Raises:
-        PosirError: There is no such folder.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
@@ -192,11 +186,7 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position profiles.
-
-    Raises:
-        EntryError: The file or the `model_meta.json` beside it is not valid; names the first problem.
-    """
+    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position profiles."""
     data = read_entry_json(file)
     _check_shape(TaskResult, data, file)
     scores = [score for split in data["scores"].values() for score in split]
@@ -288,12 +278,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
 
 
 def read_entry_json(file: Path) -> Any:
-    """Read JSON of a third party.
-
-    Raises:
-        EntryError: It is not a regular file (links are refused), it is too large or too deep, it is not UTF-8 or not JSON, an
-            object repeats a key, or a number is NaN (except nAUC), infinite or too large.
-    """
+    """Read JSON of a third party."""
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:

@@ -126,7 +126,6 @@ class HuggingFaceHub:
             handler.addFilter(self._redact_record)
 
     def _redact(self, text: str) -> str:
-        """Return a text without the token, which messages may repeat as a server echoes it."""
         return text.replace(self._token, "***") if self._token else text
 
     def _redact_record(self, record: logging.LogRecord) -> bool:
@@ -211,7 +210,6 @@ class HuggingFaceHub:
 
 
 def _hash_content(content: bytes) -> tuple[str, str]:
-    """Return the hashes by which the Hub identifies a file: git's blob hash and, for large files, SHA-256."""
     blob = b"blob %d\0%b" % (len(content), content)
     return hashlib.sha1(blob, usedforsecurity=False).hexdigest(), hashlib.sha256(content).hexdigest()
 
@@ -241,11 +239,7 @@ def is_repository(results: str) -> bool:
 
 @contextmanager
 def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Path]:
-    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub.
-
-    Raises:
-        PosirError: It is neither, or the repository cannot be read.
-    """
+    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub."""
     if not is_repository(results):
         if not Path(results).is_dir():
             raise PosirError(f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME on the Hub.")
@@ -264,11 +258,7 @@ def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Path
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in mteb's own layout.
-
-    Raises:
-        PosirError: They are in the folders of several models or revisions.
-    """
+    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in mteb's own layout."""
     check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
@@ -385,11 +375,7 @@ def upload(
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
-    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a file per task.
-
-    Raises:
-        PosirError: No entry is on a dataset of the Hub.
-    """
+    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a file per task."""
     datasets = {entry.task: task.metadata.dataset for entry in entries if (task := find_task(entry.task))}
     on_hub = [entry for entry in entries if not datasets[entry.task]["revision"].isdigit()]
     if not on_hub:

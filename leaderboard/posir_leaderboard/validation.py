@@ -315,9 +315,6 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
 
     The revision is a commit on the Hub, or that of a dataset that is not there. A folder `POSIR_DATA` is read regardless of it.
     PosIR's corpora, gigabytes of text, are read only on request.
-
-    Raises:
-        DataError: The data cannot be read, or has another revision.
     """
     from posir_tasks.tasks.posir import PosirTask
     from posir_tasks.tasks.posq import PosqTask

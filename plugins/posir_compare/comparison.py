@@ -94,11 +94,7 @@ def collect_runs(sources: Sequence[Sequence[SubsetResult]]) -> list[ModelRun]:
 
 
 def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
-    """Return the runs of a model by its full name, or the part after the slash.
-
-    Raises:
-        PosirError: The name matches no model, or several.
-    """
+    """Return the runs of a model by its full name, or the part after the slash."""
     wanted = name.casefold()
     named = [run for run in runs if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])]
     models = {run.results[0].model for run in named}
@@ -114,9 +110,6 @@ def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
     """Return the run that the others are compared with: the named one, or the first.
 
     The name is the full one, or the part after the slash; or the label, if several runs have that name.
-
-    Raises:
-        PosirError: The name matches no run, or several.
     """
     if name is None:
         return runs[0]
@@ -127,11 +120,7 @@ def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
 
 
 def select_tasks(runs: Sequence[ModelRun], tasks: Sequence[str]) -> list[ModelRun]:
-    """Return runs with their results of the named tasks alone; all results if no task is named.
-
-    Raises:
-        PosirError: No run has results of a task.
-    """
+    """Return runs with their results of the named tasks alone; all results if no task is named."""
     known = sorted({result.task for run in runs for result in run.results})
     unknown = [task for task in tasks if task not in known]
     if unknown:
@@ -317,9 +306,6 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
 
     All pairs have the same baseline; one without common queries is skipped with a note. `lengths` are `all` or names of length
     buckets; empty for every one.
-
-    Raises:
-        PosirError: No pair has common queries, or there is no such length.
     """
     common_results: list[tuple[Pair, CommonResults]] = []
     notes: list[str] = []

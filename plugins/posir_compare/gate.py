@@ -160,11 +160,7 @@ class Gate(Presentable):
 
 
 def parse_limit(text: str) -> Limit:
-    """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is printed.
-
-    Raises:
-        PosirError: It is none.
-    """
+    """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is printed."""
     match = LIMIT.fullmatch(text)
     if match is None:
         raise PosirError(f"'{text}' is no limit. Give a metric, < or >, and a number, such as {EXAMPLE}.")
@@ -181,9 +177,6 @@ def check(
 
     A limit fails if the whole interval of the change is beyond it. It cannot be said to pass where the change is undefined,
     the documents are too few for its interval, or a model lacks results of the baseline.
-
-    Raises:
-        PosirError: A limit is none.
     """
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
     if not parsed:
@@ -279,11 +272,7 @@ def gate_table(gate: Gate) -> Table:
 
 
 def write_junit(gate: Gate, file: Path) -> None:
-    """Write a gate as JUnit XML: a test case for each tested limit; what cannot be said is an error.
-
-    Raises:
-        PosirError: The file cannot be written.
-    """
+    """Write a gate as JUnit XML: a test case for each tested limit; what cannot be said is an error."""
     count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
     failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
     suite = ElementTree.Element(

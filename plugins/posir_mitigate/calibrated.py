@@ -121,10 +121,10 @@ class ActiveCalibration:
 ACTIVE: ContextVar[ActiveCalibration | None] = ContextVar("active_calibration", default=None)
 
 
-def attend(
+def _attend(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Compute attention as transformers' `sdpa` does, then replace what the calibrated rows attend to.
+    """Compute attention as transformers' `sdpa` does, then replace what the calibrated rows _attend to.
 
     Only the weights of these rows are computed: for a pooled token, the cost is linear in the length of the text.
     """
@@ -140,18 +140,18 @@ def attend(
     scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
     causal = kwargs.get("is_causal") if kwargs.get("is_causal") is not None else getattr(module, "is_causal", False)
     output = output.clone()
-    for rows in split_rows(active.batch, query):
+    for rows in _split_rows(active.batch, query):
         chosen = rows[:, None, :, None]
         queries = query.gather(2, chosen.expand(-1, query.shape[1], -1, query.shape[-1]))
         logits = (queries @ key.transpose(2, 3)).float() * scaling
-        logits = logits.masked_fill(~find_visible(active.batch, rows, attention_mask, causal=bool(causal)), -torch.inf)
+        logits = logits.masked_fill(~_find_visible(active.batch, rows, attention_mask, causal=bool(causal)), -torch.inf)
         weights = calibrate(logits.softmax(dim=-1).nan_to_num(), active.batch, active.strength)
         replaced = (weights.to(value.dtype) @ value).transpose(1, 2)
         output.scatter_(1, rows[:, :, None, None].expand_as(replaced), replaced)
     return output, None
 
 
-def split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
+def _split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
     """Yield the rows to calibrate, shape (B, rows): the pooled tokens, or all rows in parts of limited size."""
     if batch.rows is not None:
         yield batch.rows[:, None]
@@ -162,7 +162,7 @@ def split_rows(batch: Baskets, query: Tensor) -> Iterator[Tensor]:
     yield from torch.tensor_split(every, list(range(step, tokens, step)), dim=1)
 
 
-def find_visible(batch: Baskets, rows: Tensor, attention_mask: Tensor | None, *, causal: bool) -> Tensor:
+def _find_visible(batch: Baskets, rows: Tensor, attention_mask: Tensor | None, *, causal: bool) -> Tensor:
     """Return which tokens each row, shape (B, rows), attends to, shape (B, 1, rows, T).
 
     The layer's mask is bool, or float with 0 where a token is attended to, shape (B or 1, 1, T, T); None if only padding and,
@@ -182,7 +182,7 @@ def calibrated_attention(loaded: Any, model: Any, active: ActiveCalibration) -> 
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-    AttentionInterface.register(ATTENTION, attend)
+    AttentionInterface.register(ATTENTION, _attend)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     before = model.config._attn_implementation
 

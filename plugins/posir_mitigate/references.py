@@ -39,11 +39,7 @@ def list_methods() -> dict[str, type[Mitigation]]:
 
 
 def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve a model with a method; None if the name is of another kind.
-
-    Raises:
-        PosirError: There is no such method or no such model, or an argument is not allowed.
-    """
+    """Resolve a model with a method; None if the name is of another kind."""
     match = REFERENCE.fullmatch(name)
     if match is None:
         return None
@@ -98,11 +94,7 @@ def parse_reference(text: str) -> Mitigation:
 
 
 def parse_method(name: str, arguments: str) -> Mitigation:
-    """Return a method with arguments: numbers in order, words anywhere, or `name=value`.
-
-    Raises:
-        PosirError: There is no such method, or an argument is not allowed.
-    """
+    """Return a method with arguments: numbers in order, words anywhere, or `name=value`."""
     methods = list_methods()
     if name not in methods:
         similar = get_close_matches(name, methods)

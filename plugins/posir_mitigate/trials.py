@@ -41,11 +41,7 @@ SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
 def open_task(data: str) -> PositionTask:
-    """Return the task of a name, or one on any other data with the spans of evidence; a file or folder takes precedence.
-
-    Raises:
-        PosirError: There is no such task or data, or it has no questions with evidence.
-    """
+    """Return the task of a name, or one on any other data with the spans of evidence; a file or folder takes precedence."""
     if Path(data).expanduser().exists() or is_hub_name(data):
         return open_data_task(open_data(data).with_questions("posir mitigate"))
     (task,) = find_tasks([data], [])
@@ -68,9 +64,6 @@ def run_trials(
     """Evaluate the plain model and every mitigation; what has a result in the folder already is not evaluated again.
 
     The model is loaded once, and only if a result is missing. With the embedding cache on, times would be those of the cache.
-
-    Raises:
-        PosirError: There is no such model, or the folder cannot be written to.
     """
     from mteb.cache import ResultCache
 

@@ -230,14 +230,12 @@ def read_rows(name: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(text.splitlines())
 
 
-def name_posir_task(row: Mapping[str, str]) -> str:
-    """Return the task of two languages: `PosIR-German`, or `PosIR-German-English` against the English corpus."""
+def _name_posir_task(row: Mapping[str, str]) -> str:
     names = {language.code.split("-")[0]: language.name for language in LANGUAGES}
     return "-".join(["PosIR", *dict.fromkeys([names[row["query_language"]], names[row["corpus_language"]]])])
 
 
-def name_benchmark(task: str) -> str:
-    """Return the benchmark of a task of PosIR."""
+def _name_benchmark(task: str) -> str:
     return CROSS_LINGUAL if task.count("-") > 1 else MONOLINGUAL
 
 
@@ -279,8 +277,8 @@ def published_tasks() -> tuple[str, ...]:
 def _all_rows() -> tuple[PublishedRow, ...]:
     posir: dict[str, list[PublishedRow]] = {MONOLINGUAL: [], CROSS_LINGUAL: []}
     for row in read_rows("posir.csv"):
-        task, scores = name_posir_task(row), (float(row["ndcg_at_10"]), float(row["psi"]))
-        posir[name_benchmark(task)].append(_build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE))
+        task, scores = _name_posir_task(row), (float(row["ndcg_at_10"]), float(row["psi"]))
+        posir[_name_benchmark(task)].append(_build_row(row["model"], task, row["length_bucket"], *scores, POSIR_SOURCE))
     posq = []
     for system in read_posq_systems():
         mean = float(np.average([*system.buckets.values()], weights=BUCKET_QUERIES[system.task]))
@@ -288,11 +286,11 @@ def _all_rows() -> tuple[PublishedRow, ...]:
     for place, published in enumerate(posq):
         observed = {other.task: other.psi_as_published for other in posq if other.model == published.model}
         posq[place] = replace(published, notable_bias=find_notable_bias(observed).get(published.task))
-    averages = (average for name, rows in posir.items() for average in macro_average(rows, name))
+    averages = (average for name, rows in posir.items() for average in _macro_average(rows, name))
     return (*averages, *posir[MONOLINGUAL], *posir[CROSS_LINGUAL], *posq)
 
 
-def macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
+def _macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow]:
     """Return the unweighted mean over tasks of nDCG@10 and of PSI, for each model and length, as rows of a task `name`.
 
     This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it gives the paper's Table 2.
@@ -373,11 +371,11 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     """
     curves, groups = [], dict[tuple[str, str, str], list[PositionCurve]]()
     for row in read_rows("posir_curves.csv"):
-        task, bins = name_posir_task(row), tuple(float(value) for name, value in row.items() if name.startswith("bin_"))
+        task, bins = _name_posir_task(row), tuple(float(value) for name, value in row.items() if name.startswith("bin_"))
         # Without a negative zero.
         errors = float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0
         curves.append(PositionCurve(row["model"], task, row["length_bucket"], bins, *errors))
-        groups.setdefault((name_benchmark(task), row["model"], row["length_bucket"]), []).append(curves[-1])
+        groups.setdefault((_name_benchmark(task), row["model"], row["length_bucket"]), []).append(curves[-1])
     averages = [
         PositionCurve(
             model,

@@ -173,7 +173,6 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
 
 
 def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
-    """Return a table that a terminal shows by task and source, without columns that no row fills."""
     headings = ("Task", *columns, "Source")
     cells = tuple((task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows)
     table = Table(build_columns(headings, set(headings) - set(TEXTS)), cells, split_by="{Task} · {Source}", keys=2)

@@ -271,12 +271,7 @@ def corpus_name(task: PositionTask, subset: str) -> str:
 def find_workload(
     tasks: Sequence[str], benchmarks: Sequence[str], models: Sequence[str], revision: str | None = None
 ) -> Workload:
-    """Find tasks and models by name, without duplicates.
-
-    Raises:
-        PosirError: A task, benchmark or model does not exist, no task was requested, or one revision was given for
-            several models.
-    """
+    """Find tasks and models by name, without duplicates."""
     if not (tasks or benchmarks):
         raise PosirError("no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them.")
     if revision and len(models) > 1:
@@ -308,11 +303,7 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
 
 
 def _is_available(member: AbsTask) -> bool:
-    """Return whether there is data for a task of a benchmark; the benchmark's tasks without data are named in one warning.
-
-    Raises:
-        DataError: There is none for any task of the benchmark, or the data cannot be reached.
-    """
+    """Return whether there is data for a task of a benchmark; the benchmark's tasks without data are named in one warning."""
     from posir_tasks.tasks.base import PositionTask
 
     if not isinstance(member, PositionTask):
@@ -323,11 +314,7 @@ def _is_available(member: AbsTask) -> bool:
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the subsets in its data.
-
-    Raises:
-        DataError: A task has no data.
-    """
+    """Return the jobs without a result in a folder, by mteb's own rules; restricts each task to the subsets in its data."""
     for task in workload.tasks:
         task.load_data()
     missing = {

@@ -162,11 +162,7 @@ class RunPlan:
 
 
 def plan_run(workload: Workload, batch_size: int) -> TableResult:
-    """Estimate the cost of a run for each model.
-
-    Raises:
-        DataError: The data cannot be read.
-    """
+    """Estimate the cost of a run for each model."""
     task = workload.tasks[0]
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
     sizes = measure_subsets(progress(subsets, "Counting texts"))
@@ -174,7 +170,7 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
     options = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], options)
     models = progress(list(workload.models.items()), "Measuring models")
-    plans = [build_plan(measure_model(model, meta, samples, context), sizes, samples) for model, meta in models]
+    plans = [build_plan(_measure_model(model, meta, samples, context), sizes, samples) for model, meta in models]
     return TableResult(
         title="Estimated cost",
         rows=[record for plan in plans for record in build_records(plan)],
@@ -186,7 +182,7 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
     )
 
 
-def measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, context: EncodingContext) -> ModelSpeed:
+def _measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, context: EncodingContext) -> ModelSpeed:
     """Measure the speed of a model; if that fails, say why and take the embedding size from its metadata."""
     try:
         calibration = calibrate(load_model(model), samples, context)

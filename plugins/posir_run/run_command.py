@@ -172,11 +172,7 @@ def run(
 def run_and_save(
     jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
 ) -> Generator[JobOutcome, None, None]:
-    """Yield the outcome of each job as it comes, with its result saved before. Closing the generator stops the workers.
-
-    Raises:
-        PosirError: No worker can be started, or the disk is full.
-    """
+    """Yield the outcome of each job as it comes, with its result saved before. Closing the generator stops the workers."""
     order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
     with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
         for outcome in outcomes:

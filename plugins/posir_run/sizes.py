@@ -89,7 +89,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
     corpora: dict[str, TextCounts] = {}
     sizes = []
     for task, subset in subsets:
-        corpus, texts = corpus_name(task, subset), find_local_texts(task, subset)
+        corpus, texts = corpus_name(task, subset), _find_local_texts(task, subset)
         if texts is None:
             assert isinstance(task, PosirTask)
             documents, _ = published_size(task.corpus_language, subset)
@@ -102,18 +102,18 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
     return sizes
 
 
-def find_local_texts(task: PositionTask, subset: str) -> Texts | None:
+def _find_local_texts(task: PositionTask, subset: str) -> Texts | None:
     """Return the texts of a subset, None if they would have to be downloaded; raise DataError if they cannot be read."""
     if isinstance(task, PosirTask):
         repository = open_repository(REPO_ID, REVISION)
-        corpus = find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
-        queries = find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
+        corpus = _find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
+        queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
         return (scan_parquet(corpus), scan_parquet(queries)) if corpus and queries else None
     data = task.read_subset(subset)
     return pl.LazyFrame({"text": data.corpus["text"][:]}), pl.LazyFrame({"text": data.queries["text"][:]})
 
 
-def find_local_file(repository: Repository, path: str) -> Path | None:
+def _find_local_file(repository: Repository, path: str) -> Path | None:
     """Return a local repository's file, or that in the Hub's cache if any; raise DataError if the former lacks it."""
     if not isinstance(repository, HubRepository):
         return repository.fetch(path)
@@ -152,12 +152,8 @@ class Samples:
 
 
 def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> Samples:
-    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data.
-
-    Raises:
-        DataError: The data cannot be read.
-    """
-    local = [texts for task in tasks if (texts := find_local_texts(task, task.hf_subsets[0]))]
+    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data."""
+    local = [texts for task in tasks if (texts := _find_local_texts(task, task.hf_subsets[0]))]
     sampled = sample_documents(documents for documents, _ in local)
     filled = tuple(
         (texts or synthetic_texts(tokens // count)) if count else []

@@ -253,7 +253,7 @@ class RayEngine:
                 include_dashboard=None if address else False,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise cluster_unreachable(address, error) from error
+            raise _cluster_unreachable(address, error) from error
         self._environment = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED_PREFIXES)}
         self._settings = settings
 
@@ -290,11 +290,10 @@ def check_address(address: str | None) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
         except OSError as error:
-            raise cluster_unreachable(address, error) from error
+            raise _cluster_unreachable(address, error) from error
 
 
-def cluster_unreachable(address: str | None, error: Exception) -> PosirError:
-    """Return the error for a cluster that cannot be reached, with how to start one."""
+def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
     return PosirError(
         f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` starts one and prints its "
         "address."

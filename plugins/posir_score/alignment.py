@@ -165,13 +165,8 @@ class AlignedRun:
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
-    """Return the rankings of the data's queries and documents.
-
-    Raises:
-        PosirError: The run has no query or no document of the data, a query id is in several subsets, or judged queries are
-            missing and that is refused.
-    """
-    divided, unknown = divide_rankings(run, subsets)
+    """Return the rankings of the data's queries and documents."""
+    divided, unknown = _divide_rankings(run, subsets)
     aligned = AlignedRun()
     fewest, most = run.returned
     # A retriever returned fewer hits than it was asked for, and than there are documents, for every query.
@@ -215,12 +210,8 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     return aligned
 
 
-def divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
-    """Return the rankings by subset, and the number of queries that are in none.
-
-    Raises:
-        PosirError: A query id is in several subsets, and the run does not say which is meant.
-    """
+def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
+    """Return the rankings by subset, and the number of queries that are in none."""
     divided: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     unknown = 0
     for stated, rankings in run.by_subset.items():
@@ -280,5 +271,4 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def _quote(names: Iterable[str]) -> str:
-    """Return the first few names for a message."""
     return ", ".join(map(sanitized, islice(names, EXAMPLES))) or "none"

@@ -78,8 +78,8 @@ def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Inte
     for document in {excerpt.document for excerpt in excerpts}:
         spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
         retrieved = merge(map(tuple, chunks.list_spans(document, rows).tolist()))
-        shared += sum(end - start for start, end in merge(part for span in spans for part in intersect(span, retrieved)))
-        missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
+        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, retrieved)))
+        missed += sum(len(range(*span)) - _count_shared(span, retrieved) for span in spans)
     length = int(chunks.lengths[rows].sum())
     return shared / (length + missed), shared / total, shared / length if length else 0.0
 
@@ -93,18 +93,16 @@ def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
         for start, end in spans:
             touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
         near = merge(map(tuple, places[touching].tolist()))
-        shared += sum(end - start for start, end in merge(part for span in spans for part in intersect(span, near)))
+        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, near)))
         total += sum(end - start for start, end in merge([*near, *spans]))
     return shared / total
 
 
-def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
-    """Return the characters of a span that are in disjoint ranges."""
-    return sum(end - start for start, end in intersect(span, merged))
+def _count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in _intersect(span, merged))
 
 
-def intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the parts of ranges that are in a span."""
+def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
     return [(start, end) for start, end in parts if start < end]
 
@@ -154,11 +152,7 @@ class ExcerptData:
 
 
 def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
-    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby.
-
-    Raises:
-        DataError: There are none, or the data cannot be read.
-    """
+    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
     texts: dict[tuple[str, str, str], str] = {}
@@ -192,11 +186,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
 def score_splitters(
     encoder: ModelEncoder, tokenizer: Tokenizer, data: ExcerptData, splitters: Sequence[TextSplitter], retrieve: int
 ) -> ScoredChunkers:
-    """Score splitters by the chunks that a model retrieves: for each question some of all documents, the most similar.
-
-    Raises:
-        PosirError: A splitter does not divide a document.
-    """
+    """Score splitters by the chunks that a model retrieves: for each question some of all documents, the most similar."""
     divisions = [(splitter.name, splitter.divide_all(data.documents.values())) for splitter in splitters]
     remembering = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
@@ -205,11 +195,11 @@ def score_splitters(
     scores: dict[str, dict[str, Floats]] = {}
     with track("Scoring chunkers", len(divisions)) as advance:
         for name, divided in divisions:
-            run = retrieve_chunks(remembering, data, divided, retrieve)
+            run = _retrieve_chunks(remembering, data, divided, retrieve)
             scores[name] = run.score(data, run.first)
             tokens = tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
-            rows += build_score_rows(name, data, run, scores[name], tokens)
-            places += build_place_rows(name, data, run)
+            rows += _build_score_rows(name, data, run, scores[name], tokens)
+            places += _build_place_rows(name, data, run)
             notes += describe_run(name, run)
             advance()
     changes = [
@@ -260,7 +250,7 @@ class ChunkRun:
         return dict(zip(SCORES, np.array(rows, np.float64).T, strict=True))
 
 
-def retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[DividedText], retrieve: int) -> ChunkRun:
+def _retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[DividedText], retrieve: int) -> ChunkRun:
     """Encode the chunks of each document and retrieve some for each question; of equal ones those that come first."""
     chunks = [chunk for text in divided for chunk in text.chunks]
     vectors = encoder(chunks, PromptType.document)
@@ -278,11 +268,11 @@ def retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence[
         # Where its text first is as it is; else where it was located.
         start = texts[owner].find(chunk)
         first.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    places = [place_chunks(owners, chunks, spans) for spans in (first, in_place)]
+    places = [_place_chunks(owners, chunks, spans) for spans in (first, in_place)]
     return ChunkRun(places[0], places[1], np.concatenate(best))
 
 
-def place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span | None]) -> ChunkPlaces:
+def _place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span | None]) -> ChunkPlaces:
     """Return the places of chunks of documents; one without a span is in no document."""
     known = np.array([span or (0, 0) for span in spans], np.int64)
     located = np.array([span is not None for span in spans])
@@ -290,7 +280,7 @@ def place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span |
     return ChunkPlaces(np.where(located, owners, NOWHERE), known, np.where(located, known[:, 1] - known[:, 0], lengths))
 
 
-def build_score_rows(
+def _build_score_rows(
     name: str, data: ExcerptData, run: ChunkRun, scores: dict[str, Floats], tokens: Sequence[int]
 ) -> Iterator[ChunkerRow]:
     """Yield the mean scores over all questions, then over those of each document if these are few."""
@@ -309,13 +299,13 @@ def build_score_rows(
                 questions=number,
                 chunks=int(chunks.sum()),
                 tokens=int(counts[chunks].sum()),
-                **{score: estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
-                for_new_documents={score: estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
+                **{score: _estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
+                for_new_documents={score: _estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
                 in_place={score: float(run.score(data, run.in_place)[score].mean()) for score in SCORES} if whole else None,
             )
 
 
-def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
+def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
     """Yield the recall of excerpts by their third of the document, then of their chunk; intervals are for new questions."""
     texts = list(data.documents.values())
     recalls, parts, owners = [], [], []
@@ -323,7 +313,7 @@ def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[Pl
         for excerpt in question.excerpts:
             document, span = excerpt.document, excerpt.span
             retrieved = merge(map(tuple, run.first.list_spans(document, rows).tolist()))
-            recalls.append(count_shared(span, retrieved) / (span.end - span.start))
+            recalls.append(_count_shared(span, retrieved) / (span.end - span.start))
             owners.append(number)
             third = THIRDS[find_third(span, len(texts[document]))]
             parts.append({"document": third, "chunk": find_chunk_part(span, run.in_place.list_spans(document))})
@@ -332,7 +322,7 @@ def build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[Pl
             selected = np.array([excerpt_parts[place] == part for excerpt_parts in parts])
             if selected.any():
                 _, clusters = np.unique(np.array(owners)[selected], return_inverse=True)
-                yield PlaceRow(name, place, part, int(selected.sum()), estimate_score(np.array(recalls)[selected], clusters))
+                yield PlaceRow(name, place, part, int(selected.sum()), _estimate_score(np.array(recalls)[selected], clusters))
 
 
 def find_chunk_part(span: Span, chunks: Integers) -> str:
@@ -355,7 +345,7 @@ def describe_run(name: str, run: ChunkRun) -> Iterator[str]:
         yield f"{name}: {repeated:,} of {len(run.first.documents):,} chunks repeat an earlier passage and count there."
 
 
-def estimate_score(values: Floats, clusters: Integers) -> Estimate:
+def _estimate_score(values: Floats, clusters: Integers) -> Estimate:
     """Return the mean of scores in [0, 1] with a t interval, without one if there is a single cluster."""
     estimate = estimate_difference(values, clusters)
     mean = float(values.mean())

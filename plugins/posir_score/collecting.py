@@ -265,10 +265,6 @@ def collect_run(
 
     Returns:
         The run, and its journal in the folder, to be removed when the result is saved.
-
-    Raises:
-        PosirError: A query has no answer after all attempts, or one that is no ranking, and that is refused; none of the
-            first queries has an answer; or every query returned nothing. All answers that have documents are kept.
     """
     takes_subset = _takes_subset(search)
     if len(subsets) > 1 and not takes_subset:
@@ -288,7 +284,7 @@ def collect_run(
             QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
         ]
         with track(f"Asking {name}", len(pending)) as advance:
-            run_to_end(partial(collection.ask_all, workers, pending, advance))
+            _run_to_end(partial(collection.ask_all, workers, pending, advance))
         collection.check(name, len(queries))
     by_subset: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
@@ -304,7 +300,7 @@ def _takes_subset(search: Retriever) -> bool:
         return False
 
 
-def run_to_end(start: Callable[[], Any]) -> None:
+def _run_to_end(start: Callable[[], Any]) -> None:
     """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
     try:
         asyncio.get_running_loop()
@@ -397,11 +393,7 @@ class QueryWorker:
 
 
 def read_hits(answer: object, k: int) -> list[Hit]:
-    """Return what a retriever returned as hits, at most `k` where they are in order; of a mapping all, in no order.
-
-    Raises:
-        AnswerError: It is something else, or a score is not a finite number.
-    """
+    """Return what a retriever returned as hits, at most `k` where they are in order; of a mapping all, in no order."""
     is_ordered = not isinstance(answer, Mapping)
     if isinstance(answer, Mapping):
         answer = list(islice(answer.items(), MAX_HITS + 1))

@@ -151,12 +151,7 @@ class ScoredData:
 
 
 def open_scored_data(opened: Dataset) -> ScoredData:
-    """Return data as runs are compared with it; positions of evidence are optional.
-
-    Raises:
-        PosirError: There is no such data, or its language is not known.
-        DataError: It has no judged queries, or cannot be read.
-    """
+    """Return data as runs are compared with it; positions of evidence are optional."""
     if opened.kind == "a task":
         import mteb
 
@@ -249,11 +244,7 @@ def check_revision(revision: str) -> None:
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
-    """Return whether a result of this ranking is saved, with what is said of the part that the system reads.
-
-    Raises:
-        PosirError: A result of another ranking is saved under the same name, revision and task, and is not to be replaced.
-    """
+    """Return whether a result of this ranking is saved, with what is said of the part that the system reads."""
     from mteb.cache import ResultCache
 
     file = ResultCache(output).get_task_result_path(data.task.metadata.name, model.mteb_model_meta)
@@ -275,11 +266,7 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 
 def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool = False) -> RunScores:
-    """Score a run and save its result; the same run on the same data is not scored again.
-
-    Raises:
-        PosirError: The folder cannot be written to, or has a result of another ranking.
-    """
+    """Score a run and save its result; the same run on the same data is not scored again."""
     import mteb
     from mteb.cache import ResultCache
 

@@ -245,10 +245,6 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     highest score counts.
 
     Without an order, that of the scores counts, which may then not contradict stated ranks.
-
-    Raises:
-        DataError: A file cannot be read, a row has no ids or a score that is not a finite number, or scores contradict ranks.
-        PosirError: There is no such file, or there is none in the folder.
     """
     check_exists(path)
     if not path.is_dir():
@@ -329,9 +325,6 @@ def check_rankings(file: Path | str, where: str, content: object, order: Order |
 
     Documents are an object of scores by document, a list of ids, or a list of pairs of id and score or of objects. `where` is
     their place in the file, for messages: empty or with a colon at the end.
-
-    Raises:
-        DataError: It is something else, a score is not finite, or scores contradict the order of the documents.
     """
     builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file)
     for query, documents in content.items() if isinstance(content, Mapping) else ():

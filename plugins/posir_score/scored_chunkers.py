@@ -133,7 +133,6 @@ class ScoredChunkers(Presentable):
 
 
 def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    """Return a table whose first few columns are texts, the others numbers."""
     return Table(build_columns(headings, headings[texts:]), tuple(rows))
 
 

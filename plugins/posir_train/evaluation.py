@@ -85,7 +85,7 @@ class Measurement:
 
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
     """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left out."""
-    wrapped, size = wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
+    wrapped, size = _wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
     values, samples, names = zip(
         *(_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets), strict=True
     )
@@ -95,13 +95,12 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     return Measurement(pool(values), cosine)
 
 
-def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    """Return a model as mteb calls it."""
+def _wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
     with warnings.catch_warnings(action="ignore"):  # mteb's, on prompts and on arguments that it passes itself
         return SentenceTransformerEncoderWrapper(model)
 
 
-def rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> Integers:
+def _rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> Integers:
     """Return the rank of each query's relevant document, as `mteb run` finds it; raise ScoreError if the model returns NaN."""
     try:
         return search_and_rank(model, request)[1].ranks
@@ -115,7 +114,7 @@ def _measure_subset(
     """Return the ranks in a subset, unit vectors of some documents, shape (n, dimensions), and the article of each of these."""
     data = subset.read()
     request = build_request(dataset, subset, data, batch_size)
-    ranked = rank_documents(model, request)
+    ranked = _rank_documents(model, request)
     documents = select_relevant(request)
     placed = find_read_evidence(model, request, data.evidence, documents)
     name = f"{subset.language}-{subset.domain}"
@@ -161,7 +160,7 @@ def draw_before_after(measured: tuple[TaskSummary, TaskSummary], title: str, sub
     return Figure("before-after", None, None, add_frame(chart, title, subject, explanation, source, seen))
 
 
-def draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
+def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
     """Return a picture of nDCG@10 over position at all lengths, shape (height, width, 3)."""
     from PIL import Image
 
@@ -225,7 +224,7 @@ class PositionEvaluator(BaseEvaluator):
         self.dataset = data if isinstance(data, Dataset) else open_data(data).with_questions("PositionEvaluator")
         self.name, self.batch_size, self.write_csv, self.baseline = name, batch_size, write_csv, baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
-        keys = [*(key for name in ESTIMATES for key in name_ends(name)), *THIRDS, *([CRITERION] if baseline else [])]
+        keys = [*(key for name in ESTIMATES for key in _name_ends(name)), *THIRDS, *([CRITERION] if baseline else [])]
         if primary_metric not in keys:
             raise PosirError(f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}.")
         self.primary_metric = primary_metric
@@ -260,12 +259,12 @@ class PositionEvaluator(BaseEvaluator):
         return metrics
 
     def _rank(self, model: SentenceTransformer) -> DocumentRanks:
-        wrapped, dataset = wrap_model(model), self.dataset
+        wrapped, dataset = _wrap_model(model), self.dataset
         return pool(
             DocumentRanks.from_ranks(
                 dataset.scheme,
                 data.evidence,
-                rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
+                _rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
                 subset=f"{subset.language}-{subset.domain}",
             )
             for subset, data in self._data
@@ -309,11 +308,10 @@ class PositionCurveCallback(TrainerCallback):
 
             self._writer = SummaryWriter(str(Path(args.output_dir or "") / FOLDER))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
-        self._writer.add_image(tag, draw_picture(ranks), state.global_step, dataformats="HWC")
+        self._writer.add_image(tag, _draw_picture(ranks), state.global_step, dataformats="HWC")
 
 
-def name_ends(name: str) -> tuple[str, str, str]:
-    """Return the keys of an estimate and of the ends of its interval."""
+def _name_ends(name: str) -> tuple[str, str, str]:
     return name, f"{name}_low", f"{name}_high"
 
 
@@ -323,7 +321,7 @@ def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) 
     analysis = GroupAnalysis(observations)
     values: dict[str, Any] = {}
     for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.position.start_to_end, analysis.psi), strict=True):
-        values |= flatten(name, estimate) if estimate else dict.fromkeys(name_ends(name))
+        values |= flatten(name, estimate) if estimate else dict.fromkeys(_name_ends(name))
     for key, position in zip(THIRDS, Position, strict=True):
         gains = select_third(observations, position)[0]
         values[key] = gains.mean() if len(gains) else None

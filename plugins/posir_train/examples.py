@@ -94,7 +94,6 @@ class Example:
 
 
 def _continues(text: str, context: str, evidence: str) -> bool:
-    """Return whether the evidence, or as much of it as the text has room for, follows the context in the text."""
     at = text.find(context) if context.strip() else -1
     while at >= 0:
         following = text[at + len(context) : at + len(context) + len(evidence)]
@@ -213,9 +212,6 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
     """Return examples to train on, and those about a share of the articles, held out by a hash of their names and the seed.
 
     Both have the whole corpus.
-
-    Raises:
-        PosirError: There are fewer than two articles on either side.
     """
     count = round(share * len(data.articles))
     if min(count, len(data.articles) - count) < 2:
@@ -321,7 +317,7 @@ class WindowComposer:
         starts = range(lowest, highest + 1)
         for start in rng.sample(starts, min(TRIES, len(starts))):
             low, high = source.tokens[start][0], source.tokens[start + self.tokens - 1][1]
-            window = cut_window(source.example, int(low), int(high))
+            window = _cut_window(source.example, int(low), int(high))
             if window is None:
                 continue
             spans = (window.start, window.end), (window.start, window.start + 1), (window.end - 1, window.end)
@@ -330,7 +326,7 @@ class WindowComposer:
         return NO_ROOM
 
 
-def cut_window(example: Example, low: int, high: int) -> Example | None:
+def _cut_window(example: Example, low: int, high: int) -> Example | None:
     """Return an example with the words of its document between two characters; None if that cuts its evidence off."""
     text = example.document.text
     # Words that an end divides are left out.
@@ -366,7 +362,7 @@ class MosaicComposer:
             return TOO_LONG
         start = rng.randint(max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size)))
         end = min(start + size, len(source.tokens)) - 1
-        passage = cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
+        passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
         if passage is None:
             return NO_MATCH
         group = self.groups[document.article]

@@ -68,7 +68,7 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
     if type(loaded) is not SentenceTransformer:
         raise PosirError(f"{name}: not a dense model of sentence-transformers, which alone can be trained.")
     if (window := settings.window) is not None:
-        longest = longest_window(loaded)
+        longest = _longest_window(loaded)
         if longest is not None and window > longest:
             raise PosirError(f"window {window}: {name} reads {longest} tokens at most. Choose a smaller one, or another model.")
         loaded.max_seq_length = window
@@ -94,7 +94,7 @@ def find_base(folder: Path) -> str:
     return named if isinstance(named, str) and named else name_folder(folder)
 
 
-def longest_window(model: SentenceTransformer) -> int | None:
+def _longest_window(model: SentenceTransformer) -> int | None:
     """Return the most tokens that a model can read by its position embeddings; None if there is no limit."""
     config: Any = getattr(model[0], "config", None)
     limit = getattr(config, "max_position_embeddings", None)
@@ -124,7 +124,7 @@ class ModelReader:
             )
         prompt = next((model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)), "")
         extra = tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
-        return cls(tokenizer, model.max_seq_length, longest_window(model), extra)
+        return cls(tokenizer, model.max_seq_length, _longest_window(model), extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
         """Return whether the window has all of the evidence."""
@@ -233,10 +233,6 @@ def draw_examples(
 
     The positions have their shares in each bin. The lengths of documents are in characters. The budget is for each length bin;
     with a number, bins with fewer at some position are left out.
-
-    Raises:
-        PosirError: No length bin has evidence at all of these positions or as many questions as the budget, or there are no two
-            examples to tell apart.
     """
     rows: dict[int, ByPosition] = defaultdict(lambda: tuple([] for _ in Position))
     for row, (example, bin_) in enumerate(zip(examples, np.searchsorted(CHARACTER_BOUNDS, lengths).tolist(), strict=True)):
@@ -322,9 +318,6 @@ class BatchPlan:
         """Return the batches of an epoch: rows of the training data. The same arguments give the same batches.
 
         They are full if enough questions can be in one batch, of which none is answered by the document of another.
-
-        Raises:
-            PosirError: No two questions can.
         """
         rng = np.random.default_rng((seed, epoch))
         chosen = []
@@ -428,11 +421,7 @@ class PreparedData:
 
 
 def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    """Divide examples into training and held-out ones, and form the columns of the loss.
-
-    Raises:
-        PosirError: The model does not read some evidence, there are too few articles, or a position is empty.
-    """
+    """Divide examples into training and held-out ones, and form the columns of the loss."""
     if settings.objective is not Objective.RETRIEVAL:
         return _prepare_pads(settings, data, reader)
     sources = tokenize_examples(data, reader.tokens)

@@ -143,18 +143,17 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
     # Without two articles there are no unrelated texts.
     cosine_before, cosine_after, risen = (Estimate(value) if np.isfinite(cosines[-1]) else None for value in cosines)
     return [
-        build_change(NDCG, first.ndcg, other.ndcg, change),
+        _build_change(NDCG, first.ndcg, other.ndcg, change),
         *thirds,
-        build_change(START_TO_END, first.position.start_to_end, other.position.start_to_end, change),
-        build_change(PSI, first.psi, other.psi, change),
+        _build_change(START_TO_END, first.position.start_to_end, other.position.start_to_end, change),
+        _build_change(PSI, first.psi, other.psi, change),
         TrainingChange(COSINE, cosine_before, cosine_after, risen),
     ]
 
 
-def build_change(
+def _build_change(
     score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
 ) -> TrainingChange:
-    """Return the change of a score with its interval at the level of all three."""
     difference = change.estimate(getattr(change, METRICS[score]))
     return TrainingChange(score, before, after, difference, change, forgetting_check)
 
@@ -216,11 +215,7 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
-    """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of mteb.
-
-    Raises:
-        PosirError: There is no such data, or it is invalid.
-    """
+    """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of mteb."""
     if is_data_path(name):
         return open_dataset(name)
     try:
@@ -287,7 +282,7 @@ def compare_queries(name: str, before: Mapping[str, float], after: Mapping[str, 
     values = [np.array([scores[query] for query in queries]) for scores in (before, after)]
     clusters = np.arange(len(queries))
     first, second = (estimate_mean(scores, clusters) for scores in values)
-    return build_change(NDCG, first, second, compare_gains(values[1] - values[0], clusters), name)
+    return _build_change(NDCG, first, second, compare_gains(values[1] - values[0], clusters), name)
 
 
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
@@ -406,12 +401,12 @@ def build_report(
             *trained.data.notes,
             *describe(settings, trained),
         ),
-        commands=tuple(list_commands(settings, folder, trained.held_out)),
+        commands=tuple(_list_commands(settings, folder, trained.held_out)),
         measured=(summarize_measurement(labels[0], trained.before), summarize_measurement(TRAINED, trained.after)),
     )
 
 
-def list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Dataset) -> list[str]:
+def _list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Dataset) -> list[str]:
     """Return the commands of a shell that repeat the figures of held-out articles.
 
     They have the base model only if it was trained as it is: mteb knows no other pooling, window or prompt.

@@ -218,7 +218,6 @@ class TrainingSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _follow_pads(cls, values: Any) -> Any:
-        """Fill in what the published code of PADS trains with."""
         if isinstance(values, dict) and values.get("objective") in (Objective.PADS, Objective.PADS_PUBLISHED):
             return PADS_DEFAULTS | values
         return values

@@ -77,7 +77,7 @@ class PositionTrainer(SentenceTransformerTrainer):
         return computed
 
 
-def continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
+def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
     """Train from a checkpoint, None for the beginning; one of the last step is loaded.
 
     From that one, transformers would take a further step unless an epoch ends there.
@@ -91,7 +91,7 @@ def continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None
     trainer._load_from_checkpoint(best or str(checkpoint))
 
 
-def check_trackers(names: Sequence[str]) -> None:
+def _check_trackers(names: Sequence[str]) -> None:
     """Raise PosirError if transformers does not know a tracker, or its package is missing."""
     try:
         for callback in get_reporting_integration_callbacks(list(names)):  # type: ignore[no-untyped-call]
@@ -100,7 +100,7 @@ def check_trackers(names: Sequence[str]) -> None:
         raise PosirError(f"trackers: {', '.join(names)}: {error}") from error
 
 
-def read_step(checkpoint: Path | None) -> int:
+def _read_step(checkpoint: Path | None) -> int:
     """Return the step of a checkpoint, 0 for none; raise OSError, ValueError or TypeError if it is incomplete."""
     if checkpoint is None:
         return 0
@@ -115,13 +115,13 @@ def find_checkpoint(folder: Path) -> Path | None:
     checkpoints: dict[int, Path] = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         try:
-            checkpoints[read_step(path)] = path
+            checkpoints[_read_step(path)] = path
         except (OSError, ValueError, TypeError):
             shutil.rmtree(path, ignore_errors=True)
     return checkpoints[max(checkpoints)] if checkpoints else None
 
 
-def place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
+def _place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
     """Write into the checkpoints in a folder that the best of them is in `parent`; `Path()` for its name alone.
 
     transformers writes its path, which is wrong once the folder is moved, and says how folders of the user are named.
@@ -194,7 +194,7 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
     Raises:
         PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
     """
-    check_trackers(settings.trackers)
+    _check_trackers(settings.trackers)
     check_folder(settings, folder, data, resume=resume)
     # None of the libraries' own bars, and of their messages errors only.
     disable_progress_bars()
@@ -206,7 +206,7 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model))
     with explain_failures(folder.checkpoints):
         _write_text(folder.settings_file, dump_settings(settings))
-        _write_text(folder.record_file, json.dumps(record_settings(settings, data), indent=2))
+        _write_text(folder.record_file, json.dumps(_record_settings(settings, data), indent=2))
         held_out = write_dataset(prepared.held_out, folder.held_out)
         # What an earlier start of the run measured is read again.
         measured = folder.work_folder / BEFORE_FILE
@@ -223,27 +223,26 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         write_csv=False,
         baseline=before.ranks,
     )
-    trainer = build_trainer(settings, folder, prepared, model, evaluator)
+    trainer = _build_trainer(settings, folder, prepared, model, evaluator)
     checkpoint = find_checkpoint(folder.checkpoints)
     with explain_failures(folder.checkpoints):
-        with track("Training", count_steps(settings, prepared) - read_step(checkpoint)) as advance:
+        with track("Training", _count_steps(settings, prepared) - _read_step(checkpoint)) as advance:
             trainer.add_callback(type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()}))
-            place_best_checkpoint(folder.checkpoints, folder.checkpoints)
-            continue_training(trainer, checkpoint)
+            _place_best_checkpoint(folder.checkpoints, folder.checkpoints)
+            _continue_training(trainer, checkpoint)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, folder.output)
         # Checkpoints can still be continued, and name no folders of the user.
-        place_best_checkpoint(folder.checkpoints, Path())
+        _place_best_checkpoint(folder.checkpoints, Path())
         # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
         for file in folder.checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             file.unlink()
     return TrainedModel(model, prepared, held_out, before, after, step)
 
 
-def record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
-    """Return what a run that is continued must agree in."""
+def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
     texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
@@ -261,7 +260,7 @@ def check_folder(settings: TrainingSettings, folder: RunFolder, data: Examples, 
             unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
             raise PosirError(f"{folder.output}: not empty.{unfinished} another --output.")
     elif file.exists():
-        stated, known = record_settings(settings, data), read_json(file)
+        stated, known = _record_settings(settings, data), read_json(file)
         changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
         if changed:
             raise PosirError(
@@ -275,11 +274,11 @@ def _write_text(file: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def build_trainer(
+def _build_trainer(
     settings: TrainingSettings, folder: RunFolder, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
 ) -> PositionTrainer:
     """Return the trainer of a run."""
-    arguments = build_arguments(settings, folder, count_steps(settings, data), model)
+    arguments = _build_arguments(settings, folder, _count_steps(settings, data), model)
     # A progress bar of the model card cannot be switched off.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
@@ -287,15 +286,14 @@ def build_trainer(
             model=model,
             args=arguments,
             train_dataset=data.dataset,
-            loss=build_loss(settings, model),
+            loss=_build_loss(settings, model),
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def count_steps(settings: TrainingSettings, data: PreparedData) -> int:
-    """Return the number of steps of a run."""
+def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size
@@ -303,7 +301,7 @@ def count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     return max(1, math.ceil(epoch * settings.epochs))
 
 
-def build_arguments(
+def _build_arguments(
     settings: TrainingSettings, folder: RunFolder, steps: int, model: SentenceTransformer
 ) -> SentenceTransformerTrainingArguments:
     """Return the arguments of sentence-transformers' trainer."""
@@ -337,8 +335,7 @@ def build_arguments(
     )
 
 
-def build_loss(settings: TrainingSettings, model: SentenceTransformer) -> torch.nn.Module:
-    """Return the loss."""
+def _build_loss(settings: TrainingSettings, model: SentenceTransformer) -> torch.nn.Module:
     if settings.objective is not Objective.RETRIEVAL:
         return PadsLoss(model)
     options: dict[str, Any] = {"scale": settings.scale}

@@ -67,9 +67,6 @@ def build_site(
 
     `cache` holds records and libraries; the dataset repository, if known, takes submissions; `url` is where the site will be;
     `statistics` are files with the query counts of tasks, for the published results.
-
-    Raises:
-        PosirError: There is no such folder, the output folder contains something else, or a file has no statistics.
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
@@ -85,7 +82,7 @@ def build_site(
     records, problems, scored = score_results(files, record_cache, identities)
     unchecked: dict[str, None] = {}
     if identities:
-        records, unchecked = describe_submitted(records, score_results(repeated, record_cache)[0], identities)
+        records, unchecked = _describe_submitted(records, score_results(repeated, record_cache)[0], identities)
     marked = mark_records([*records, *published_records()], (pins or {}) if submitted else None)
     records, published = marked[: len(records)], marked[len(records) :]
     everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
@@ -104,7 +101,7 @@ def build_site(
     )
 
 
-def describe_submitted(
+def _describe_submitted(
     records: Sequence[BoardRecord], repeated: Sequence[BoardRecord], cache: Path
 ) -> tuple[list[BoardRecord], dict[str, None]]:
     """Return submitted results with what the registry or the Hub says of their models, and the models that were not looked up.
@@ -148,7 +145,7 @@ def score_results(
     outcomes = {file: cache.load(path) for file, path in paths.items() if path}
     uncached = [file for file in files if not outcomes.get(file)]
     problems: list[EntryProblem] = []
-    for file, outcome in zip(progress(uncached, "Scoring"), score_files(uncached, submitted), strict=True):
+    for file, outcome in zip(progress(uncached, "Scoring"), _score_files(uncached, submitted), strict=True):
         if isinstance(outcome, EntryProblem):
             problems.append(outcome)
             continue
@@ -167,13 +164,13 @@ def score_results(
     for same in find_duplicates({file: (record.model.id, record.task) for file, record in records.items()}):
         known_files = [bool(models[file] in known and known[models[file]].meta) for file in same]
         right = [file for file, on_hub in zip(same, known_files, strict=True) if on_hub or models[file][0] in registered]
-        for problem in exclude_duplicates(same, right):
+        for problem in _exclude_duplicates(same, right):
             problems.append(problem)
             del records[Path(problem.file)]
     return list(records.values()), problems, scored
 
 
-def exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
+def _exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
     """Yield a problem for each file that is excluded of those of one model and task.
 
     Args:
@@ -190,8 +187,7 @@ def exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[
             yield EntryProblem(str(file), message)
 
 
-def score_files(files: Sequence[Path], submitted: bool) -> Iterator[BoardRecord | EntryProblem | None]:
-    """Yield the outcome for each file, from several processes if there are many files."""
+def _score_files(files: Sequence[Path], submitted: bool) -> Iterator[BoardRecord | EntryProblem | None]:
     if len(files) < PARALLEL_FROM:
         yield from map(score_file, files, repeat(submitted))
         return

@@ -47,12 +47,12 @@ RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), n
 def build_specifications() -> dict[str, dict[str, Any]]:
     """Return every specification by name. Compiling them here saves the page the time."""
     charts: dict[str, LayeredChart] = {
-        "scatter": draw_scatter(),
+        "scatter": _draw_scatter(),
         "curve": draw_curves(equal_bins=True),
         "steps": draw_curves(equal_bins=False),
         "heat": draw_heat_map(),
-        "subsets_ndcg": draw_subsets("ndcg_at_10"),
-        "subsets_psi": draw_subsets("psi"),
+        "subsets_ndcg": _draw_subsets("ndcg_at_10"),
+        "subsets_psi": _draw_subsets("psi"),
     }
     return {name: _compile(chart) for name, chart in charts.items()}
 
@@ -72,7 +72,7 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
     return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), symbolSize=80, **symbols)
 
 
-def draw_scatter() -> LayeredChart:
+def _draw_scatter() -> LayeredChart:
     """Return PSI against nDCG@10, as in a report, with a point for each model, whose area is given by the page.
 
     The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI by chance if
@@ -148,7 +148,7 @@ def draw_heat_map() -> LayeredChart:
     return alt.layer(cells, missing).properties(height=alt.Step(22))
 
 
-def draw_subsets(field: str) -> LayeredChart:
+def _draw_subsets(field: str) -> LayeredChart:
     """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
     percent = field == "ndcg_at_10"
     base = alt.Chart(ROWS).encode(

@@ -42,11 +42,7 @@ _PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
 
 def read_pins(folder: Path) -> dict[str, Pin] | None:
-    """Return the pins of a folder of results; None if it has no file of them.
-
-    Raises:
-        PosirError: The file is damaged.
-    """
+    """Return the pins of a folder of results; None if it has no file of them."""
     file = folder / PINS
     if not file.exists():
         return None
@@ -69,11 +65,7 @@ def write_pins(folder: Path, pins: Mapping[str, Pin]) -> Path:
 
 
 def compute_pin(task_name: str) -> Pin:
-    """Read all data of a task, and return the pin of their content.
-
-    Raises:
-        PosirError: There is no such task, or its data cannot be read.
-    """
+    """Read all data of a task, and return the pin of their content."""
     kind = find_task(task_name)
     if kind is None:
         raise PosirError(f"{task_name}: not a task of posir; `posir tasks` lists them.")
@@ -104,7 +96,6 @@ def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None)
 
 
 def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | None:
-    """Return the digest of the data that one's own results of a task are ranked on, and whether it is of a local folder."""
     own = [record for record in records if not record.model.published and not record.partial]
     candidates = [record for record in own if not record.local] or own
     dates: dict[str, list[str]] = {}

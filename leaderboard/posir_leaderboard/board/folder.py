@@ -28,9 +28,6 @@ def write_site(site: Site, folder: Path) -> int:
 
     Returns:
         The number of files that were written or removed.
-
-    Raises:
-        PosirError: The folder contains something other than an earlier site.
     """
     check_output_folder(folder)
     changed = [path for path, body in site.items() if not (folder / path).is_file() or (folder / path).read_bytes() != body]
@@ -53,7 +50,7 @@ def check_output_folder(folder: Path) -> None:
         raise PosirError(f"{folder}: contains something other than a leaderboard. Give an empty or new folder as --output.")
 
 
-def check_site(folder: Path) -> None:
+def _check_site(folder: Path) -> None:
     """Raise PosirError if a folder contains no site."""
     if not (folder / INDEX).is_file():
         raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")
@@ -96,12 +93,8 @@ def _compress_file(file: Path, changed: int) -> bytes:  # noqa: ARG001
 
 
 def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server for a site, not yet started; port 0 is any free one.
-
-    Raises:
-        PosirError: There is no site, or the port is taken.
-    """
-    check_site(folder)
+    """Return a server for a site, not yet started; port 0 is any free one."""
+    _check_site(folder)
     try:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))
     except OSError as error:
@@ -113,12 +106,8 @@ PROTECTED = {".gitattributes"}
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files.
-
-    Raises:
-        PosirError: There is no site, or the Hub refuses it.
-    """
-    check_site(folder)
+    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files."""
+    _check_site(folder)
     hub, repository = HuggingFaceHub(), TargetRepository("space", space)
     try:
         with hub.translate_errors(repository):

@@ -187,11 +187,7 @@ class StatisticsFile(BaseModel):
 
 
 def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
-    """Return the counts of each task whose statistics are in a file, the output of `posir stats TASK --format json`.
-
-    Raises:
-        PosirError: A file is something else, or of a task without published results.
-    """
+    """Return the counts of each task whose statistics are in a file, the output of `posir stats TASK --format json`."""
     counts = {}
     for file in files:
         try:

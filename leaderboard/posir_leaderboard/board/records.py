@@ -305,7 +305,6 @@ def _pool_cells(summary: TaskSummary) -> Columns:
 
 
 def _cell_columns(cells: Iterable[ProfileCell], length: str | None = None) -> Columns:
-    """Return the cells, perhaps of one length, as columns, which take less space than objects."""
     rows = [cell.columns() for cell in cells if length in (None, cell.length)]
     return {name: [row.get(name) for row in rows] for name in CELL}
 

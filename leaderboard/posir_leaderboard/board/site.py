@@ -120,7 +120,7 @@ def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Itera
     indices = {name: index for index, name in enumerate(by_model)}
     views = {group.name: list(build_views(group, records)) for group in groups}
     # If a model's files describe it differently, the first description is used.
-    yield "board", build_index([of_model[0].model for of_model in by_model.values()], groups, views)
+    yield "board", _build_index([of_model[0].model for of_model in by_model.values()], groups, views)
     yield "charts", build_specifications()
     averages: dict[str, dict[str, Any]] = {}
     for group in groups:
@@ -139,11 +139,10 @@ def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Itera
 
 
 def _page_of(record: BoardRecord) -> dict[str, Any]:
-    """Return what the model's own page shows of a task or an average."""
     return {"rows": {"length": list(record.rows_by_length), **row_columns(record.rows)}, **record.detail}
 
 
-def build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]) -> dict[str, Any]:
+def _build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]) -> dict[str, Any]:
     """Return what the page needs first: the declared columns, the models and the choices."""
     posir = RelativePositions().axes
     # With the first result that is not published, or else the first.

@@ -245,7 +245,6 @@ def _published_queries(name: str) -> QueryCount | None:
 
 
 def _draw_sparkline(record: BoardRecord, length: str) -> dict[str, Any]:
-    """Return the columns of a sparkline: scores and null band in thousandths, and the end of the window."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return dict.fromkeys(SPARKLINE)
