@@ -98,7 +98,6 @@ class EntryProblem:
 
     file: str
     message: str
-    """Message that says what is wrong, what is allowed and what to do."""
     subset: str | None = None
     field: str | None = None
 
@@ -278,7 +277,7 @@ def _subset_result(file: Path, model: str, revision: str, task: str, scores: Map
 
 
 def read_entry_json(file: Path) -> Any:
-    """Read JSON of a third party."""
+    """Read JSON of a third party: no link, not too large or deep, no repeated key, no huge number, NaN of nAUC only."""
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
     try:

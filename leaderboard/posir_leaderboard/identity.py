@@ -12,14 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, constants
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub import HfApi, constants, errors
 from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
@@ -36,7 +29,7 @@ from posir_tasks.models.registry import plugin_resolvers
 #: What mteb's registry says of a model.
 FIELDS = ("model_type", "n_parameters", "max_tokens", "embed_dim", "open_weights", "license", "reference")
 #: What a request raises that the Hub does not answer.
-UNANSWERED: tuple[type[Exception], ...] = (HfHubHTTPError, *CONNECTION_ERRORS)
+UNANSWERED: tuple[type[Exception], ...] = (errors.HfHubHTTPError, *CONNECTION_ERRORS)
 #: Where the name of a model on the Hub ends, and the method of a variant begins, such as `ORG/MODEL+both_orders`.
 VARIANT = "+"
 
@@ -58,10 +51,6 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
 
     The Hub is asked once for each; its answers are cached, since a commit does not change. While it does not answer, only the
     cache is used.
-
-    Args:
-        models: Names and revisions.
-        cache: Folder of the answers.
     """
     registered = MODEL_REGISTRY.resolve()
     spellings = {name.casefold(): name for name in registered}
@@ -125,11 +114,11 @@ def _ask_hub(name: str, revision: str) -> Identity:
         return Identity(problem)
     try:
         info = HfApi(library_name="posir").model_info(repository, revision=revision, timeout=TIMEOUT)
-    except GatedRepoError:
+    except errors.GatedRepoError:
         return Identity(unchecked="is gated, so its name and revision cannot be looked up without access")
-    except RevisionNotFoundError:
+    except errors.RevisionNotFoundError:
         return Identity(f"exists on the Hub, but not in the revision {sanitized(revision)}")
-    except (RepositoryNotFoundError, HFValidationError):
+    except (errors.RepositoryNotFoundError, errors.HFValidationError):
         return Identity("is neither registered with mteb nor a public model on the Hub")
     except UNANSWERED as error:
         return Identity(unchecked=f"{constants.ENDPOINT} did not answer: {sanitized(summarize_error(error), 200)}")

@@ -28,7 +28,6 @@ from posir_tasks.results import META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
 
-#: Most attempts to send a commit.
 ATTEMPTS = 5
 #: Seconds before the second attempt if the Hub names none; doubled before each further one.
 FIRST_WAIT = 2.0
@@ -90,11 +89,6 @@ class PullRequest:
 
     def __str__(self) -> str:
         return f"pull request #{self.number}, {self.url}"
-
-    @property
-    def revision(self) -> str:
-        """Git reference of its files."""
-        return f"refs/pr/{self.number}"
 
 
 @dataclass(frozen=True)
@@ -226,9 +220,8 @@ def retry_delay(headers: Mapping[str, str]) -> float | None:
         return float(limit[1]) if limit else None
 
 
-#: Name of a dataset repository.
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: Files that are downloaded from one.
+#: Files of a dataset repository that are read.
 FILES = ("results/**/*.json", "reproduced/**/*.json", PINS)
 
 
@@ -299,7 +292,6 @@ class Uploader:
 
     hub: HuggingFaceHub
     direct: bool = False
-    """Whether it commits to the main branch."""
 
     def __str__(self) -> str:
         return "one commit to the main branch" if self.direct else "one commit in one pull request"
@@ -330,7 +322,7 @@ class Uploader:
         same = [
             request
             for request in self.hub.open_pull_requests(commit.repository)
-            if request.title == commit.title and self.hub.contains(commit, request.revision)
+            if request.title == commit.title and self.hub.contains(commit, f"refs/pr/{request.number}")
         ]
         return min(same, key=lambda request: request.number, default=None)
 

@@ -22,6 +22,7 @@ from mteb.results import TaskResult
 
 from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
 from posir_tasks import document_ranks
+from posir_tasks import result_schema as keys
 from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
@@ -33,18 +34,6 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.read_part import CountedWith
-from posir_tasks.result_schema import (
-    DIGEST_KEY,
-    KEYS_KEY,
-    PROFILE_KEY,
-    RANKS_KEY,
-    READ_RANKS_KEY,
-    REVISION_KEY,
-    RUN_KEY,
-    SCHEMA,
-    SCORE_NAMES_KEY,
-    TOLERATED_KEY,
-)
 from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.sources.data import digest_data, digest_queries
@@ -112,23 +101,23 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[EntryProblem]:
-    revision, axes = result.run.get(REVISION_KEY), task.scheme.axes
+    revision, axes = result.run.get(keys.REVISION_KEY), task.scheme.axes
     problem = check_revision(revision, entry.data.get("dataset_revision"), task.metadata.dataset["revision"])
     if problem:  # one of its origin
         return
     if result.profile.axes.to_json() != axes.to_json():
         yield EntryProblem(
-            str(entry.file), f"differ from those of the scheme {axes.scheme}", result.subset, f"{PROFILE_KEY}.axes"
+            str(entry.file), f"differ from those of the scheme {axes.scheme}", result.subset, f"{keys.PROFILE_KEY}.axes"
         )
         return
     try:
         # Then queries are missing whose documents alone say so.
-        stated = result.run.get(TOLERATED_KEY)
+        stated = result.run.get(keys.TOLERATED_KEY)
         with_corpus = isinstance(stated, dict) and bool(stated.get("judgments_of_missing_documents"))
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         message = f"the data cannot be read: {sanitized(str(error), 500)}"
-        yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+        yield EntryProblem(str(entry.file), message, result.subset, f"{keys.RUN_KEY}.{keys.REVISION_KEY}")
         return
     # Scores of impossible counts may take forever to compute.
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
@@ -151,11 +140,14 @@ def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: Posit
             where = "".join(f"[{index}]" for index in first)
             more = f"; {len(places)} cells differ" if len(places) > 1 else ""
             message = f"counts {stated[first]:,} queries, the dataset has {counted[first]:,}{more}"
-            yield f"{PROFILE_KEY}.{name}{where}", message
+            yield f"{keys.PROFILE_KEY}.{name}{where}", message
     cells = np.bincount(task.scheme.cells(facts.evidence).query, minlength=len(facts.evidence))
     by_rank = profile.counts.sum(axis=1)
     if np.any(by_rank < cells.min(initial=1) * profile.totals) or np.any(by_rank > cells.max(initial=1) * profile.totals):
-        yield f"{PROFILE_KEY}.totals", "does not agree with the counts: both count the same queries at each length and rank"
+        yield (
+            f"{keys.PROFILE_KEY}.totals",
+            "does not agree with the counts: both count the same queries at each length and rank",
+        )
 
 
 def _rank_problems(
@@ -167,9 +159,9 @@ def _rank_problems(
     expected = DocumentRanks.from_ranks(task.scheme, evidence, np.zeros(len(evidence), np.int64), estimate, result.subset)
     pairs = list(zip(result.ranks.sets, expected.sets, strict=False))
     if not result.ranks.same_queries(expected):
-        yield RANKS_KEY, "are not those of the dataset's queries and documents"
+        yield keys.RANKS_KEY, "are not those of the dataset's queries and documents"
     elif any(a.subset != b.subset for a, b in pairs):
-        yield RANKS_KEY, f"are not those of the subset '{result.subset}'"
+        yield keys.RANKS_KEY, f"are not those of the subset '{result.subset}'"
     else:
         for stated, computed in pairs:
             yield from _place_problems(stated, computed, evidence)
@@ -178,21 +170,21 @@ def _rank_problems(
 def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Evidence) -> Iterator[tuple[str, str]]:
     """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer cannot be computed here."""
     if len(evidence.tokens) and not np.array_equal(stated.half_octaves, computed.half_octaves):
-        yield READ_RANKS_KEY, "state other lengths of documents than the dataset"
+        yield keys.READ_RANKS_KEY, "state other lengths of documents than the dataset"
     if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
-        yield READ_RANKS_KEY, "state other thirds of documents than the dataset"
+        yield keys.READ_RANKS_KEY, "state other thirds of documents than the dataset"
     if not np.array_equal(stated.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
-        yield KEYS_KEY, "state other titles of articles than the dataset"
+        yield keys.KEYS_KEY, "state other titles of articles than the dataset"
     # Those that are stated cannot be checked without the texts, which may be gigabytes.
     if not stated.document_keys[:, [TEXTS, OPENINGS]].all():
-        yield KEYS_KEY, "lack the digest of the text or the opening of a document; run the task again"
+        yield keys.KEYS_KEY, "lack the digest of the text or the opening of a document; run the task again"
     if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if stated.counted_with is not computed.counted_with:
         ways = f"{computed.counted_with} or tokenizer" if computed.counted_with else "null, as no tokens are counted"
-        yield f"{READ_RANKS_KEY}.counted_with", f"is {stated.counted_with}; must be {ways}"
+        yield f"{keys.READ_RANKS_KEY}.counted_with", f"is {stated.counted_with}; must be {ways}"
     elif not np.array_equal(stated.twelfths, computed.twelfths):
-        yield READ_RANKS_KEY, "state other places of the evidence than the dataset"
+        yield keys.READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
 def _score_problems(
@@ -204,25 +196,33 @@ def _score_problems(
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
     fixed = {"hf_subset": result.subset, "languages": languages, "main_score": low[task.metadata.main_score]}
     # Packed columns are compared as values above: another version of zlib packs the same ones into another text.
-    packed = {key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY)}
+    packed = {
+        key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY)
+    }
     values = result.values.to_json() | packed
     computed = score_result(result.values)
     stated = result.data.corpus
-    added = computed.to_json(result.profile.positions, taken={*low, *others, *fixed, *values, RUN_KEY})
+    added = computed.to_json(result.profile.positions, taken={*low, *others, *fixed, *values, keys.RUN_KEY})
     run = {
-        "schema": SCHEMA,
-        REVISION_KEY: result.run.get(REVISION_KEY),
+        "schema": keys.SCHEMA,
+        keys.REVISION_KEY: result.run.get(keys.REVISION_KEY),
         # The digest of a corpus which was not read may be any.
-        DIGEST_KEY: {"corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits", **facts.digest},
-        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY)),
+        keys.DIGEST_KEY: {"corpus": stated if DIGEST.fullmatch(stated) else "16 hexadecimal digits", **facts.digest},
+        keys.TOLERATED_KEY: expected_tolerated(facts, result.run.get(keys.TOLERATED_KEY)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        SCORE_NAMES_KEY: sorted(added),
+        keys.SCORE_NAMES_KEY: sorted(added),
     }
     rest = {name: value for name, value in scores.items() if name not in low and name not in others}
-    yield from differences({**fixed, **values, RUN_KEY: run, **added}, rest)
-    for name in low:
-        yield from _bound_problems(name, scores.get(name), low[name], high[name])
+    yield from differences({**fixed, **values, keys.RUN_KEY: run, **added}, rest)
+    for name, least in low.items():
+        value: Any = scores.get(name)
+        most = high[name]
+        if not _is_number(value):
+            yield name, f"is {sanitized(value)}; must be a number"
+        elif not least - ROUNDING <= value <= most + ROUNDING or value != round(value, DECIMALS):
+            gives = f"{least:.{DECIMALS}f}" if least == most else f"{least:.{DECIMALS}f} to {most:.{DECIMALS}f}"
+            yield name, f"is {value} in the file; the profile gives {gives}"
     yield from _nauc_problems(scores)
 
 
@@ -252,14 +252,6 @@ def retrieval_bounds(
         return retrieval_scores(RankedQueries(np.concatenate([*ranks, far]), confidence={}), k_values)
 
     return scores(20, 100), scores(11, 21)
-
-
-def _bound_problems(name: str, value: Any, low: float, high: float) -> Iterator[tuple[str, str]]:
-    if not _is_number(value):
-        yield name, f"is {sanitized(value)}; must be a number"
-    elif not low - ROUNDING <= value <= high + ROUNDING or value != round(value, DECIMALS):
-        gives = f"{low:.{DECIMALS}f}" if low == high else f"{low:.{DECIMALS}f} to {high:.{DECIMALS}f}"
-        yield name, f"is {value} in the file; the profile gives {gives}"
 
 
 def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

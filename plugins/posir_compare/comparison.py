@@ -154,7 +154,6 @@ class CommonResults:
 
     a: DocumentRanks
     b: DocumentRanks
-    """Ranks of the two models over all subsets."""
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
     """Notes on subsets that were skipped, such as those on different data, and why queries could not be paired."""
@@ -294,7 +293,6 @@ class ModelComparison:
     """All rows, and notes on what was skipped or not paired."""
 
     rows: tuple[ComparisonRow, ...]
-    """A row for each task, model, length and metric."""
     notes: tuple[str, ...]
     """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)

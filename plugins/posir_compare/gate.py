@@ -31,7 +31,6 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.scores import ALL, Difference, Estimate, Interval
 
-#: What a limit looks like.
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'start_to_end > 5'"
 HEADINGS = ("Verdict", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared")
@@ -44,11 +43,6 @@ class GateVerdict(StrEnum):
     FAILS = "fails"
     UNDECIDED = "cannot be said"
 
-    @property
-    def exit_status(self) -> int:
-        """Exit status of the command."""
-        return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[self]
-
 
 #: Elements of JUnit XML that say why a test case did not pass.
 JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
@@ -59,7 +53,6 @@ class Limit:
     """A limit on the change of a metric, model minus baseline."""
 
     text: str
-    """The text as it was given."""
     metric: Metric
     above: bool
     """Whether changes above the value are too large; else those below."""
@@ -96,7 +89,6 @@ class TestedLimit:
     model: str
     queries: int | None = None
     a: Estimate | None = None
-    """The baseline's score, with its 95 % interval."""
     b: Estimate | None = None
     change: Difference | None = None
     """b - a, with the interval that was tested."""
@@ -132,7 +124,7 @@ class Gate(Presentable):
     @property
     def exit_status(self) -> int:
         """0 if it passes, 1 if it fails, 2 if that cannot be said."""
-        return self.verdict.exit_status
+        return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[self.verdict]
 
     @property
     def title(self) -> str:

@@ -119,7 +119,6 @@ class MitigationOutcome:
     seconds: float
     """Wall time of encoding queries and documents and of searching."""
     time_ratio: float | None
-    """Ratio of that time to the plain model's."""
     cost: str
 
 

@@ -89,7 +89,7 @@ def _tabulate_mmteb() -> TableResult:
     return TableResult(
         title="PosIR and MMTEB retrieval",
         rows=rows,
-        tables=[tables.correlations_table(rows)],
+        tables=[tables.build_table(tables.CORRELATIONS, rows, "PosIR and MMTEB retrieval")],
         sentences=[tables.describe_mmteb(rows)],
         notes=[tables.MMTEB_BRIEF],
         further=[tables.MMTEB_NOTE],
@@ -102,7 +102,7 @@ def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
-        tables=[tables.rows_table(rows)],
+        tables=[tables.build_table(tables.ROWS, rows)],
         sentences=[*tables.describe_published(rows)],
         notes=[tables.ROWS_BRIEF],
         further=[tables.ROWS_NOTE, *([tables.POSQ_NOTE] * bounded)],
@@ -122,7 +122,10 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
-        tables=[*([tables.curves_table(curves)] if curves else []), *([tables.bins_table(buckets)] if buckets else [])],
+        tables=[
+            *([tables.curves_table(curves)] if curves else []),
+            *([tables.build_table(tables.BINS, buckets)] if buckets else []),
+        ],
         sentences=[*tables.describe_curves(curves), *tables.describe_bins(buckets)],
         notes=[tables.CURVES_BRIEF if curves else tables.BINS_NOTE],
         further=[tables.CURVES_NOTE, tables.BINS_NOTE] if curves else [],

@@ -13,7 +13,6 @@ from posir_tasks.gate import read_csv_rows
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
 POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
-#: Source of each probe's curves.
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950, Table 4",
     "segment_similarity_10": "arXiv 2605.26578, Fig. 7",

@@ -86,29 +86,41 @@ MMTEB_NOTE = (
 )
 
 
-def rows_table(rows: Sequence[PublishedRow]) -> Table:
-    """Return a table with a line per model, task and length."""
-    columns: Columns = {
-        "Model": lambda row: row.model,
-        "Length": lambda row: row.length,
-        "Queries": _format_queries,
-        "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
-        "PSI": lambda row: format_psi(row.psi_as_published),
-        "PSI by chance at most": lambda row: _format_range(row.psi_chance_mean_at_most, row.psi_chance_p95_at_most),
-        NOTABLE_BIAS.title: lambda row: describe_notable(row.notable_bias) or MISSING,
-    }
-    return _build_table(columns, rows)
+def _format_queries(row: PublishedRow | PublishedBin) -> str:
+    return MISSING if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
 
 
-def bins_table(rows: Sequence[PublishedBin]) -> Table:
-    """Return a table with a line per model, task and position bucket."""
-    columns: Columns = {
-        "Model": lambda row: row.model,
-        "Position": lambda row: row.position,
-        "Queries": _format_queries,
-        "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
-    }
-    return _build_table(columns, rows)
+def _format_chance(row: PublishedRow) -> str:
+    low, high = row.psi_chance_mean_at_most, row.psi_chance_p95_at_most
+    return MISSING if low is None else f"{format_psi(low)} to {format_psi(high)}"
+
+
+#: A line per model, task and length.
+ROWS: Columns = {
+    "Model": lambda row: row.model,
+    "Length": lambda row: row.length,
+    "Queries": _format_queries,
+    "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
+    "PSI": lambda row: format_psi(row.psi_as_published),
+    "PSI by chance at most": _format_chance,
+    NOTABLE_BIAS.title: lambda row: describe_notable(row.notable_bias) or MISSING,
+}
+#: A line per model, task and position bucket.
+BINS: Columns = {
+    "Model": lambda row: row.model,
+    "Position": lambda row: row.position,
+    "Queries": _format_queries,
+    "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
+}
+#: A line per length.
+CORRELATIONS: Columns = {
+    "Length": lambda row: row.length,
+    "Models": lambda row: str(row.models),
+    "Spearman": lambda row: format_number(row.rho, ".2f"),
+    "p": lambda row: format_p_value(row.p_value),
+    "Spearman as printed": lambda row: format_number(row.printed_rho, ".2f"),
+    "p as printed": lambda row: str(row.printed_p_value),
+}
 
 
 def curves_table(curves: Sequence[PositionCurve]) -> Table:
@@ -124,20 +136,7 @@ def curves_table(curves: Sequence[PositionCurve]) -> Table:
         "Last third": lambda curve: format_percent(curve.thirds[2]),
         "Start to end": lambda curve: format_points(curve.start_to_end_unweighted),
     }
-    return _build_table(columns, curves)
-
-
-def correlations_table(rows: Sequence[MMTEBCorrelation]) -> Table:
-    """Return a table with a line per length."""
-    columns: Columns = {
-        "Length": lambda row: row.length,
-        "Models": lambda row: str(row.models),
-        "Spearman": lambda row: format_number(row.rho, ".2f"),
-        "p": lambda row: format_p_value(row.p_value),
-        "Spearman as printed": lambda row: format_number(row.printed_rho, ".2f"),
-        "p as printed": lambda row: str(row.printed_p_value),
-    }
-    return _build_table(columns, rows, "PosIR and MMTEB retrieval")
+    return build_table(columns, curves)
 
 
 def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
@@ -172,19 +171,12 @@ def training_tables(scores: Sequence[TrainingScore]) -> list[Table]:
     return tables
 
 
-def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
+def build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
+    """Return a table that a terminal shows by task and source, without columns that no row fills."""
     headings = ("Task", *columns, "Source")
     cells = tuple((task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows)
     table = Table(build_columns(headings, set(headings) - set(TEXTS)), cells, split_by="{Task} · {Source}", keys=2)
     return table.without_empty_columns()
-
-
-def _format_range(low: float | None, high: float | None) -> str:
-    return MISSING if low is None else f"{format_psi(low)} to {format_psi(high)}"
-
-
-def _format_queries(row: PublishedRow | PublishedBin) -> str:
-    return MISSING if row.queries is None else str(QueryCount(row.queries, row.queries_exact))
 
 
 def describe_published(rows: Sequence[PublishedRow]) -> Iterator[str]:

@@ -74,12 +74,7 @@ class MultiValueCommand(TyperCommand):
 
 
 def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:
-    """Repeat the name of an option before each of its values: `-t A B` becomes `-t A -t B`.
-
-    Args:
-        args: The arguments of a command.
-        options: Names of the options that accept several values.
-    """
+    """Repeat the name of an option that accepts several values before each of them: `-t A B` becomes `-t A -t B`."""
     expanded: list[str] = []
     option = None
     for arg in args:

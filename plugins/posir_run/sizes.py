@@ -49,7 +49,6 @@ class TextCounts:
     """Additive text counts per length bucket."""
 
     texts: tuple[int, ...]
-    """Number of texts in each bucket."""
     tokens: tuple[int, ...]
     """Total tokens in each bucket; in local data, one per four bytes of UTF-8."""
 
@@ -64,11 +63,6 @@ class TextCounts:
         """Return counts from the numbers of texts and tokens by bucket index; the other buckets are empty."""
         texts, tokens = zip(*(buckets.get(index, (0, 0)) for index in range(len(BUCKETS))), strict=True)
         return cls(texts, tokens)
-
-    @classmethod
-    def all_mean_length(cls, texts: int, tokens: int) -> TextCounts:
-        """Return counts under the assumption that every text has the mean length."""
-        return cls.from_buckets({sum(tokens > bound * texts for bound in BOUNDS): (texts, tokens)})
 
 
 @dataclass(frozen=True)
@@ -133,11 +127,11 @@ def measure_texts(texts: pl.LazyFrame) -> TextCounts:
 def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
     """Return the published mean size of a domain, in English or over the nine other languages: documents and queries.
 
-    Its share is as equal to the others' as integers that add up to the total can be.
+    Its share is as equal to the others' as integers that add up to the total can be; all documents have the mean length.
     """
     index, totals = DOMAINS.index(domain), ENGLISH if language == PIVOT else OTHER_LANGUAGE
     documents, tokens, queries = (total * (index + 1) // len(DOMAINS) - total * index // len(DOMAINS) for total in totals)
-    return TextCounts.all_mean_length(documents, tokens), queries
+    return TextCounts.from_buckets({sum(tokens > bound * documents for bound in BOUNDS): (documents, tokens)}), queries
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,6 @@ class Settings:
     """Settings of the workers; the same for all jobs."""
 
     encode_kwargs: EncodeKwargs
-    """Arguments of `encode`, as in `mteb.evaluate`."""
     verbose: bool = False
     """Whether the workers' logs are shown; otherwise only their warnings are."""
 
@@ -220,7 +219,6 @@ class RayLocation:
     """Ray's id of the machine."""
     address: str
     index: int
-    """Index of the worker on its machine."""
     cpus: float
     gpus: int
     """1 if the worker has a GPU, otherwise 0."""

@@ -144,9 +144,7 @@ class SubsetQueries:
     documents: Collection[str]
     """Ids of the corpus."""
     with_position: int
-    """Judged queries whose evidence has one position."""
     digest: str = ""
-    """A digest of queries, documents and judgments."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules, Missing
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
@@ -20,7 +20,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
-from posir_tasks.results import SubsetResult
+from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.chunks import TextSplitter, name_splitters
 
@@ -57,7 +57,8 @@ class ScoredRuns(Presentable):
     @cached_property
     def results(self) -> tuple[SubsetResult, ...]:
         """The results by position, as `posir.read_results` returns them; none of data without positions."""
-        return tuple(result for run in self.runs for result in run.read_positions())
+        scored = [run for run in self.runs if run.counts.with_position]
+        return tuple(result for run in scored for result in read_results(run.folder) if result.task == run.task)
 
     def sections(self) -> Sequence[DisplaySection]:
         """Return the findings of a report, the scores of all judged queries and what did not fit, and the report's tables."""
@@ -98,10 +99,7 @@ class ScoredRuns(Presentable):
 
 #: What can be scored.
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
-
-
-def _parse_retriever(text: str) -> Retriever:
-    return cast(Retriever, load_function("--retriever", text))
+load_retriever = partial(load_function, "--retriever")
 
 
 def _parse_chunker(text: str) -> TextSplitter:
@@ -113,7 +111,7 @@ def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
     *,
     data: str | Path,
-    retriever: Annotated[Retriever | None, Option(parse=_parse_retriever, metavar="MODULE:FUNCTION")] = None,
+    retriever: Annotated[Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")] = None,
     model: str | None = None,
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=_parse_chunker, metavar="MODULE:FUNCTION")] = None,
     name: str | Iterable[str] | None = None,

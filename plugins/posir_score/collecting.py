@@ -69,13 +69,9 @@ class CollectionSettings:
     """Limits of the requests to a retriever."""
 
     k: int = 100
-    """Documents, or chunks, per query."""
     concurrency: int = 8
-    """Queries that are searched at the same time."""
     retries: int = 3
-    """Further attempts for a query whose search raises or takes too long."""
     timeout: float = 60.0
-    """Seconds that a search may take."""
     backoff: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
 
@@ -266,7 +262,10 @@ def collect_run(
     Returns:
         The run, and its journal in the folder, to be removed when the result is saved.
     """
-    takes_subset = _takes_subset(search)
+    try:
+        takes_subset = "subset" in inspect.signature(search).parameters
+    except (TypeError, ValueError):
+        takes_subset = False
     if len(subsets) > 1 and not takes_subset:
         raise PosirError(
             f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
@@ -291,13 +290,6 @@ def collect_run(
         by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, order).items(), settings.k))
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
     return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
-
-
-def _takes_subset(search: Retriever) -> bool:
-    try:
-        return "subset" in inspect.signature(search).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 def _run_to_end(start: Callable[[], Any]) -> None:
@@ -393,7 +385,7 @@ class QueryWorker:
 
 
 def read_hits(answer: object, k: int) -> list[Hit]:
-    """Return what a retriever returned as hits, at most `k` where they are in order; of a mapping all, in no order."""
+    """Return an answer as hits, at most `k` where they are in order, of a mapping all; raise AnswerError if it is none."""
     is_ordered = not isinstance(answer, Mapping)
     if isinstance(answer, Mapping):
         answer = list(islice(answer.items(), MAX_HITS + 1))

@@ -29,7 +29,6 @@ from posir_tasks.host.retrieval_task import SplitData, SubsetRun
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
-from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.search.dispatch import find_read_part
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset
@@ -186,7 +185,6 @@ class RunScores:
     revision: str
     """The user's name for it, or `unversioned`."""
     digest: str
-    """Digest of the rankings."""
     task: str
     counts: RunCounts
     ndcg_at_10: float
@@ -196,18 +194,11 @@ class RunScores:
     recall_at_100: float
     """Share of the relevant documents among the first 100, in [0, 1]."""
     folder: Path
-    """The folder of the result file."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("counts", "folder")}
         return values | asdict(self.counts)
-
-    def read_positions(self) -> list[SubsetResult]:
-        """Return the results by position, none if no query has a position."""
-        if not self.counts.with_position:
-            return []
-        return [result for result in read_results(self.folder) if result.task == self.task]
 
 
 def prepare_run(

@@ -149,7 +149,6 @@ class Run:
     """The documents that a system retrieved for queries."""
 
     name: str
-    """Name of the system."""
     by_subset: Mapping[str, Rankings]
     """Rankings by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
     duplicates: int = 0

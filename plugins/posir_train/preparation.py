@@ -408,7 +408,6 @@ class PreparedData:
     """The data for training and for measuring: no article is in both."""
 
     dataset: Dataset
-    """The columns of the loss."""
     plan: BatchPlan | None
     """None for objectives without positions."""
     description: str
@@ -416,7 +415,6 @@ class PreparedData:
     articles: frozenset[str]
     """Those that are trained on."""
     notes: tuple[str, ...]
-    """Notes on what was left out, and why."""
     held_out: Examples
 
 

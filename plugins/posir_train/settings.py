@@ -50,7 +50,6 @@ class PositionWeights:
     shares: tuple[float, float, float]
     """Shares by `Position`; they sum to 1."""
     name: str
-    """Name that the user gave them."""
 
     @classmethod
     def parse(cls, text: str) -> PositionWeights:

@@ -51,7 +51,6 @@ class BuildSummary:
     scored: int
     """Results that were not cached by an earlier build."""
     changed_files: int
-    """Files of the site that were written or removed."""
     problems: tuple[EntryProblem, ...]
     """One for each file that is excluded."""
     unranked: tuple[str, ...]
@@ -132,13 +131,8 @@ def score_results(
     """Return the records of result files, a problem for each unusable file, and the number of newly scored files.
 
     If several files claim a model and task, the one that stays is spelled as mteb's registry or the Hub spells its model;
-    if that is none or several, all are excluded, since it is unknown which one is correct.
-
-    Args:
-        files: Result files.
-        cache: Records of earlier builds.
-        identities: Cache of what is known of submitted models, for results of third parties, which must say on which data and
-            when they were made, of which model; None for one's own.
+    if that is none or several, all are excluded, since it is unknown which one is correct. `identities` is the cache of what is
+    known of submitted models, whose results must say on which data and when they were made; None for one's own.
     """
     submitted = identities is not None
     paths = {file: cache.path_for(file, submitted) for file in files}

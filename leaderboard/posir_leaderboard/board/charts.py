@@ -11,18 +11,7 @@ import altair as alt
 import vl_convert
 
 from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
-from posir_tasks.display.charts import (
-    PERCENT,
-    SCORE,
-    SHAPES,
-    LayeredChart,
-    Positions,
-    curve,
-    heat_color,
-    interval_rule,
-    null_band,
-    psi_chance_range,
-)
+from posir_tasks.display import charts
 
 ROWS = alt.NamedData("rows")
 #: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.
@@ -38,7 +27,7 @@ NARROW = 600
 PLACES = [0, 1, 2, 3]
 COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
 FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
-SHAPE = alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(SHAPES[: len(PLACES)])))
+SHAPE = alt.Shape("place:N", legend=None, scale=alt.Scale(domain=PLACES, range=list(charts.SHAPES[: len(PLACES)])))
 #: The scale from `low` to `high`.
 RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), nice=False)
 
@@ -46,7 +35,7 @@ RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), n
 @cache
 def build_specifications() -> dict[str, dict[str, Any]]:
     """Return every specification by name. Compiling them here saves the page the time."""
-    charts: dict[str, LayeredChart] = {
+    drawn: dict[str, charts.LayeredChart] = {
         "scatter": _draw_scatter(),
         "curve": draw_curves(equal_bins=True),
         "steps": draw_curves(equal_bins=False),
@@ -54,10 +43,10 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         "subsets_ndcg": _draw_subsets("ndcg_at_10"),
         "subsets_psi": _draw_subsets("psi"),
     }
-    return {name: _compile(chart) for name, chart in charts.items()}
+    return {name: _compile(chart) for name, chart in drawn.items()}
 
 
-def _compile(chart: LayeredChart) -> dict[str, Any]:
+def _compile(chart: charts.LayeredChart) -> dict[str, Any]:
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
     # A chart has a label, and tables have its numbers; a description of every mark would only take time.
@@ -72,14 +61,15 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
     return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), symbolSize=80, **symbols)
 
 
-def _draw_scatter() -> LayeredChart:
+def _draw_scatter() -> charts.LayeredChart:
     """Return PSI against nDCG@10, as in a report, with a point for each model, whose area is given by the page.
 
     The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI by chance if
     they show the observed PSI, which chance increases.
     """
     base = alt.Chart(ROWS).encode(
-        x=alt.X("score:Q", title=SCORE, scale=RANGE, axis=PERCENT), y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0))
+        x=alt.X("score:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT),
+        y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
@@ -107,27 +97,27 @@ def _draw_scatter() -> LayeredChart:
         color=alt.ExprRef("ink"),
     )
     return alt.layer(
-        psi_chance_range(marked.transform_filter("isValid(datum.psi_chance_high)"), NULL_COLOR),
+        charts.psi_chance_range(marked.transform_filter("isValid(datum.psi_chance_high)"), NULL_COLOR),
         front.encode(order="score:Q"),
-        interval_rule(marked, "score", "x", color),
-        interval_rule(marked, "psi", "y", color),
+        charts.interval_rule(marked, "score", "x", color),
+        charts.interval_rule(marked, "psi", "y", color),
         points,
         names.encode(text="name:N"),
     ).properties(height=440)
 
 
-def draw_curves(*, equal_bins: bool) -> LayeredChart:
+def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
     """Return nDCG@10 over position, a line for each model, with 95 % intervals and, if its fields are given, the null band.
 
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    base, positions = alt.Chart(ROWS), Positions(None, None, equal_bins)
+    base, positions = alt.Chart(ROWS), charts.Positions(None, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
-    lines = curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)
-    return alt.layer(null_band(base, NULL_COLOR, positions, RANGE), *lines).properties(height=320)
+    lines = charts.curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)
+    return alt.layer(charts.null_band(base, NULL_COLOR, positions, RANGE), *lines).properties(height=320)
 
 
-def draw_heat_map() -> LayeredChart:
+def draw_heat_map() -> charts.LayeredChart:
     """Return nDCG@10 by position, a row for each language or other choice of a group; one without a result is hatched."""
     # Sorted by number: those without a result are another set of marks, and would come last.
     base = alt.Chart(ROWS).encode(
@@ -143,23 +133,23 @@ def draw_heat_map() -> LayeredChart:
     cells = (
         base.transform_filter("!datum.missing")
         .mark_rect()
-        .encode(**Positions(None, None, equal_bins=True).extent, color=heat_color(RANGE), tooltip=ROW)
+        .encode(**charts.Positions(None, None, equal_bins=True).extent, color=charts.heat_color(RANGE), tooltip=ROW)
     )
     return alt.layer(cells, missing).properties(height=alt.Step(22))
 
 
-def _draw_subsets(field: str) -> LayeredChart:
+def _draw_subsets(field: str) -> charts.LayeredChart:
     """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
     percent = field == "ndcg_at_10"
     base = alt.Chart(ROWS).encode(
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
-    title, axis = (SCORE, PERCENT) if percent else ("PSI", alt.Axis(tickCount=5))
+    title, axis = (charts.SCORE, charts.PERCENT) if percent else ("PSI", alt.Axis(tickCount=5))
     score = alt.X(f"{field}:Q", title=title, scale=RANGE, axis=axis)
     null = base.mark_rule(strokeWidth=5, color=NULL_COLOR).encode(x="psi_chance:Q", x2="psi_chance_high:Q")
     return alt.layer(
         *([] if percent else [null]),
-        interval_rule(base, field, "x", COLOR),
+        charts.interval_rule(base, field, "x", COLOR),
         base.mark_point(filled=True, size=36, opacity=1).encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
     ).properties(height=alt.Step(20, **{"for": "position"}))

@@ -78,12 +78,9 @@ def compute_pin(task_name: str) -> Pin:
 
 
 def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None) -> list[BoardRecord]:
-    """Return results with a mark where they are not on the data that their task is ranked on.
+    """Return results with a mark where they are not on the data that their task is ranked on, published ones among them.
 
-    Args:
-        records: Of any tasks, published ones among them.
-        pins: The pinned data by task. None for a board of one's own results: then a task is ranked on the data of most of
-            its complete results, those on the Hub's data first.
+    Without pins, as on a board of one's own results, that is the data of most complete results, those on the Hub's data first.
     """
     by_task: dict[str, list[BoardRecord]] = {}
     for record in records:

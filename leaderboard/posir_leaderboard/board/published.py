@@ -36,7 +36,6 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
-#: Note on every published result.
 ASSUMPTIONS = (
     "Intervals of published results assume independent queries, and the largest variance that scores in [0, 1] can have. "
     "Queries on the same document are not independent, so the intervals may still be too narrow for new documents. That is why "

@@ -134,11 +134,9 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
 
 
 def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
-    """Return the differences of averages over tasks.
+    """Return the differences of averages over tasks of the same models.
 
-    Args:
-        tasks: Of the same models, at least one.
-        power: 2 if tasks are independent, so that errors add in quadrature; 1 for the error of fully correlated tasks.
+    `power` is 2 if tasks are independent, so that errors add in quadrature; 1 for the error of fully correlated tasks.
     """
     errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
     return PairedDifferences(

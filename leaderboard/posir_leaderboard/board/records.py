@@ -103,7 +103,6 @@ class BoardModel:
     revision: str
     """Empty for a paper's model."""
     published: bool = False
-    """Whether its results are published in a paper."""
     kind: str = UNKNOWN
     parameters: int | None = None
     """0 for BM25."""
@@ -186,7 +185,6 @@ class BoardRecord:
 
     model: BoardModel
     task: str
-    """Name of the task or benchmark."""
     rows: tuple[BoardRow, ...]
     """All lengths, then each length bucket; empty if the model lacks a task of the average."""
     detail: Mapping[str, Any]
@@ -200,7 +198,6 @@ class BoardRecord:
     mark: str = ""
     """The reason why it is not ranked among the others, such as `other data`; empty if it is. Set when a board is built."""
     members: tuple[BoardRecord, ...] = ()
-    """Results on the tasks of an average."""
 
     @property
     def comparable(self) -> bool:

@@ -47,7 +47,6 @@ SCRIPTS = (
 )  # fmt: skip
 #: Shown in a command if the repository that takes submissions is unknown.
 PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
-#: The picture of link previews.
 PREVIEW = "preview.png"
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
@@ -213,7 +212,6 @@ def cached_chart_library(folder: Path) -> str:
 
 #: Most models in the picture, and most letters of a name.
 MODELS, NAME = 5, 36
-#: The size that link previews are shown at.
 WIDTH, HEIGHT = 1200, 630
 
 
@@ -223,24 +221,18 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
     scored = [record for record in view.rows if record.comparable and score_overall(record) > 0]
     best = sorted(scored, key=score_overall, reverse=True)[:MODELS]
     by_position = bool(best) and all(record.find_detail("panels", ALL) for record in best)
-    values = [value for record in best for value in (_position_points(record) if by_position else _length_points(record))]
+    values: list[dict[str, Any]] = []
+    for record in best:
+        name = shorten_middle(record.model.name.split("/")[-1], NAME)
+        if by_position:
+            scores = record.find_detail("panels", ALL)["ndcg_at_10"]
+            points = ({"middle": (place + 0.5) / len(scores), "score": score} for place, score in enumerate(scores))
+        else:
+            rows = [row for row in record.rows if row.length != ALL] or record.rows[:1]
+            points = ({"length": row.length, "score": row.score and row.score.value} for row in rows)
+        values += [{"model": name, **point} for point in points]
     chart = _draw_picture(values, view.name, by_position=by_position).to_dict()
     return vl_convert.vegalite_to_png(chart, vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
-
-
-def _position_points(record: BoardRecord) -> Iterator[dict[str, Any]]:
-    scores = record.find_detail("panels", ALL)["ndcg_at_10"]
-    for place, score in enumerate(scores):
-        yield {"model": _short_name(record), "middle": (place + 0.5) / len(scores), "score": score}
-
-
-def _length_points(record: BoardRecord) -> Iterator[dict[str, Any]]:
-    for row in [row for row in record.rows if row.length != ALL] or record.rows[:1]:
-        yield {"model": _short_name(record), "length": row.length, "score": row.score and row.score.value}
-
-
-def _short_name(record: BoardRecord) -> str:
-    return shorten_middle(record.model.name.split("/")[-1], NAME)
 
 
 def _draw_picture(values: Sequence[Mapping[str, Any]], name: str, *, by_position: bool) -> alt.Chart:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
-#: Columns of sparklines.
 SPARKLINE = ("curve", "null_band", "window_end")
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
@@ -44,7 +43,6 @@ class TaskChoice:
     task: str
     label: str
     averaged: bool
-    """Whether it is part of the benchmark's average."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +105,10 @@ class View:
     """A table of models, as it is offered to visitors."""
 
     name: str
-    """Name of the task or benchmark."""
     rows: tuple[BoardRecord, ...]
     label: str = ""
     average: bool = False
     averaged: bool = False
-    """Whether it is a task in its group's average."""
     independent: bool = False
     """Whether the tasks of an average have different data; languages have translations of the same queries."""
 
@@ -372,12 +368,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = c
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
     The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
-    intervals are combined. A value that a task lacks is None in the average.
-
-    Args:
-        rows: One model on every task of the benchmark, at one length.
-        name: Name of the benchmark.
-        combine: Whether the tasks are independent.
+    intervals are combined. A value that a task lacks is None in the average. The rows are of one model at one length.
     """
     queries = [row.queries for row in rows if row.queries is not None]
     states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
@@ -411,7 +402,6 @@ def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Es
     return Estimate(mean, (mean - below, mean + above))
 
 
-#: Scores in the cells.
 SCORES: Mapping[str, Callable[[BoardRow], Estimate | None]] = {
     "score": lambda row: row.score,
     "start_to_end": lambda row: row.start_to_end,
@@ -423,11 +413,7 @@ def task_matrix(
 ) -> dict[str, Any] | None:
     """Return models by the tasks with results, at each length; None if there are none. Other results are None.
 
-    Args:
-        dimension: What the tasks differ in, such as `Language`.
-        labels: Label of each task by its name, in order.
-        records: Of any tasks; partial ones, and those on other data, are left out.
-        indices: Index of each model's id in the list of all models.
+    Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
     """
     rows = {(record.model.id, record.task): record.rows_by_length for record in select_comparable(records)}
     known = {task for _, task in rows}

@@ -121,7 +121,7 @@ def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(
 
 def test_without_data_samples_are_synthetic_and_of_mean_length(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    samples = collect_samples([get_task("PosIR-English")], TextCounts.all_mean_length(1_000, 922_000))
+    samples = collect_samples([get_task("PosIR-English")], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
     assert not samples.sampled
     assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
     assert {len(text) for text in samples.documents[1]} == {922 * 4}
