@@ -37,8 +37,6 @@ FIRST_DATE = 1_577_836_800
 #: Seconds by which another computer's clock may be ahead.
 CLOCK_SKEW = 86_400
 DIGEST, COMMIT = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{40}")
-#: How mteb writes a missing revision.
-NO_REVISION = "no_revision"
 #: Names of tasks, subsets, schemes, length buckets and position bins, such as `(0.05, 0.10]`.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9(\[][A-Za-z0-9 ._,()\[\]-]*$", max_length=MAX_NAME)]
 #: Titles of a profile's axes, such as `Q2: 513 to 1,024 tokens`.
@@ -136,11 +134,8 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder, and return a problem for every file that cannot be read.
 
     Results of other tasks, which have no position profile, are skipped. All entries are held in memory, some 0.5 MB each for
-    PosIR's 31 domains; for thousands of them, iterate over `entry_files` and call `read_entry`.
-
-    Args:
-        folder: The output folder of `mteb run`, or any folder above or in it. Symbolic links are refused, so download results
-            from the Hub with `local_dir`.
+    PosIR's 31 domains; for thousands of them, iterate over `entry_files` and call `read_entry`. Symbolic links are refused, so
+    download results from the Hub with `local_dir`.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -162,11 +157,8 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
 def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the files below a folder that lie where mteb puts results, `<org>__<model>/<revision>/`, in order.
 
-    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is reported, not skipped.
-
-    Args:
-        folder: The output folder of `mteb run`.
-        experiments: Whether the results of other settings than a model's own are meant, which are no entries.
+    A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is reported, not skipped. With
+    `experiments`, the results of other settings than a model's own are meant, which are no entries.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
@@ -217,7 +209,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     if origin := model_origin(entry.model):
         message = f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and evaluate it by its name"
         yield EntryProblem(str(entry.file), message, field="name")
-    elif entry.revision.startswith(NO_REVISION):
+    elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
         message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
         yield EntryProblem(str(entry.file), message, field="revision")
     date = entry.data.get("date")

@@ -30,8 +30,6 @@ from posir_tasks.models.registry import plugin_resolvers
 FIELDS = ("model_type", "n_parameters", "max_tokens", "embed_dim", "open_weights", "license", "reference")
 #: What a request raises that the Hub does not answer.
 UNANSWERED: tuple[type[Exception], ...] = (errors.HfHubHTTPError, *CONNECTION_ERRORS)
-#: Where the name of a model on the Hub ends, and the method of a variant begins, such as `ORG/MODEL+both_orders`.
-VARIANT = "+"
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,8 @@ def _find_variant_problem(name: str, base: str) -> str:
 
 
 def _ask_hub(name: str, revision: str) -> Identity:
-    repository, variant, _ = name.partition(VARIANT)
+    # A variant is named after the model on the Hub, such as `ORG/MODEL+both_orders`.
+    repository, variant, _ = name.partition("+")
     if variant and (problem := _find_variant_problem(name, repository)):
         return Identity(problem)
     try:

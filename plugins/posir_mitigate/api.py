@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_significance.decision import ChangeState, MetricChange
 from posir_significance.sentences import format_change, label_change
-from posir_tasks.display.numbers import (
-    MISSING,
-    format_estimate,
-    format_number,
-    format_percent,
-    format_points,
-    format_psi,
-)
+from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points, format_psi
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, DisplaySection, Table

@@ -35,14 +35,10 @@ TRAINING_SOURCES = {
     "built-in-or-learned-11": "published, Yu et al. 2026, Table 11 (arXiv 2605.26578)",
     "bias-learning-4": "published, Bias Learning, Table 4 (OpenReview 4GD7a9Bo9A)",
 }
-#: Largest errors of a curve that was read from a figure, in nDCG@10 and in PSI; less precise readings are not shipped.
-MOST_MEAN_ERROR, MOST_PSI_ERROR = 0.0005, 0.01
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
 #: Names of the macro averages, which are those of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
-#: Value of the column `bucket` in the row that holds a system's PSI.
-PSI_ROW = "psi"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950, Section 4.1).
 SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
 #: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950, Table 1).
@@ -249,7 +245,7 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
             read_rows(name), key=lambda row: (row["task"], row["architecture"], row["model"])
         ):
             rows = {row["bucket"]: row for row in group}
-            printed = rows.pop(PSI_ROW, None)
+            printed = rows.pop("psi", None)
             buckets = {bucket: float(row["ndcg_at_10"]) for bucket, row in rows.items()}
             observed = float(printed["psi"]) if printed else float(psi(list(buckets.values())))
             task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset

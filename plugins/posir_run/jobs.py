@@ -17,7 +17,6 @@ from posir_tasks.models.registry import find_model
 from posir_tasks.sources.repository import LOCAL
 
 if TYPE_CHECKING:
-    from mteb import AbsTask
     from mteb.cache import ResultCache
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
@@ -291,8 +290,13 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     from posir_tasks.tasks.base import PositionTask
 
     try:
-        members = [task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks]
-        requested = [*names, *(task.metadata.name for task in members if _is_available(task))]
+        requested = [*names]
+        for member in (task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks):
+            # The benchmark's tasks without data are named in one warning; it is an error if none has any.
+            if isinstance(member, PositionTask) and member.benchmark is not None:
+                member.benchmark.check_data()
+            if not isinstance(member, PositionTask) or member.has_data():
+                requested.append(member.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
     except KeyError as error:
         raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
@@ -300,17 +304,6 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
     if unsupported:
         raise PosirError(f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb run`.")
     return [task for task in tasks if isinstance(task, PositionTask)]
-
-
-def _is_available(member: AbsTask) -> bool:
-    """Return whether there is data for a task of a benchmark; the benchmark's tasks without data are named in one warning."""
-    from posir_tasks.tasks.base import PositionTask
-
-    if not isinstance(member, PositionTask):
-        return True
-    if member.benchmark is not None:
-        member.benchmark.check_data()
-    return member.has_data()
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:

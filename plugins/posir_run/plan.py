@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 ROUNDS, ROUND_SECONDS = 3, 1.0
 #: Seconds after which no further round is started.
 MAX_SECONDS = 20.0
-#: Bytes per number of an embedding if the model could not be run: single precision.
-DEFAULT_ITEMSIZE = 4
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,8 @@ def _measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, con
         calibration = calibrate(load_model(model), samples, context)
     except Exception as error:  # loading a model runs third-party code, and the machine may be too small for it
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
-        known = meta.embed_dim * DEFAULT_ITEMSIZE if isinstance(meta.embed_dim, int) else None
+        # In single precision.
+        known = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
         return ModelSpeed(str(meta.name), None, problem, known)
     format_ = calibration.format
     return ModelSpeed(str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize)

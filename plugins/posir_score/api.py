@@ -38,8 +38,6 @@ LEGEND = (
 RETRIEVED = 5
 #: Divides a text into a list of texts, such as `splitter.split_text` of LangChain.
 Chunker: TypeAlias = Callable[[str], Any]
-#: Revision of a system if the user names none.
-UNVERSIONED = "unversioned"
 AnyChoice = TypeVar("AnyChoice", Missing, Order)
 
 
@@ -97,7 +95,6 @@ class ScoredRuns(Presentable):
         return self._report.explanation()
 
 
-#: What can be scored.
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 load_retriever = partial(load_function, "--retriever")
 
@@ -221,7 +218,7 @@ def score(
     reads = embedder if embedder is not None else parse_window(window)
     chosen, folder = None if order is None else _choose(Order, "order", order), Path(output)
     return score_runs(
-        given, names, opened, revision or UNVERSIONED, reads, rules, settings, chosen, folder, overwrite=overwrite
+        given, names, opened, revision or "unversioned", reads, rules, settings, chosen, folder, overwrite=overwrite
     )
 
 

@@ -268,16 +268,13 @@ def _retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence
         # Where its text first is as it is; else where it was located.
         start = texts[owner].find(chunk)
         first.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    places = [_place_chunks(owners, chunks, spans) for spans in (first, in_place)]
+    places = []
+    for spans in (first, in_place):
+        # A chunk without a span is in no document.
+        known, located = np.array([span or (0, 0) for span in spans], np.int64), np.array([span is not None for span in spans])
+        sizes = np.where(located, known[:, 1] - known[:, 0], [len(chunk) for chunk in chunks])
+        places.append(ChunkPlaces(np.where(located, owners, NOWHERE), known, sizes))
     return ChunkRun(places[0], places[1], np.concatenate(best))
-
-
-def _place_chunks(owners: Integers, chunks: Sequence[str], spans: Sequence[Span | None]) -> ChunkPlaces:
-    """Return the places of chunks of documents; one without a span is in no document."""
-    known = np.array([span or (0, 0) for span in spans], np.int64)
-    located = np.array([span is not None for span in spans])
-    lengths = np.array([len(chunk) for chunk in chunks], np.int64)
-    return ChunkPlaces(np.where(located, owners, NOWHERE), known, np.where(located, known[:, 1] - known[:, 0], lengths))
 
 
 def _build_score_rows(

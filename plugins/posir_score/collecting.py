@@ -42,8 +42,6 @@ MAX_FAILURES = 10
 MAX_FAILURES_AT_START = 20
 #: Errors of a retriever's code, which another attempt meets again; it may end the process, too.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
-#: Longest wait before another attempt, in seconds.
-MAX_BACKOFF = 8.0
 #: Queries after which a run stops whose scores contradict the order of the hits.
 FIRST_QUERIES = 10
 #: Most hits that are read of an answer whose order says nothing, such as a mapping.
@@ -353,7 +351,7 @@ class QueryWorker:
         reason, settings = "", self._settings
         for attempt in range(settings.retries + 1):
             if attempt:
-                await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), MAX_BACKOFF))
+                await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), 8.0))
             try:
                 async with asyncio.timeout(settings.timeout) as limit:
                     return await self._call(query)

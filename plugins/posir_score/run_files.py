@@ -31,9 +31,6 @@ FIELDS = {
     "score": ("score", "sim", "similarity"),
     "rank": ("rank",),
 }
-#: Digits of a rank are fewer.
-MAX_DIGITS = 19
-#: Columns of a TREC run.
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: What mteb's prediction files state beside the subsets, and how their names end.
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
@@ -197,7 +194,7 @@ class RankingBuilder:
         if problem:
             self._refuse(place, "score", score, problem)
         elif ids[0] is not None and ids[1] is not None:
-            is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < MAX_DIGITS)
+            is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < 19)
             self.hits.setdefault(ids[0], []).append(Hit(ids[1], number, int(rank) if is_rank else None))  # type: ignore[call-overload]
 
     def _refuse(self, place: str, name: str, value: object, rule: str) -> None:

@@ -16,7 +16,6 @@ from posir_tasks.scores import Estimate
 SCORES = {"iou": "IoU", "recall": "Recall", "precision": "Precision", "precision_omega": "Precision Omega"}
 #: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
 PLACES = {"document": "of the document", "chunk": "of a chunk"}
-#: Document of the rows over all.
 ALL_DOCUMENTS = "all"
 
 

@@ -149,7 +149,6 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     return observations.gains[rows], observations.clusters[rows]
 
 
-#: Size of the chart in pixels.
 WIDTH, HEIGHT = 480, 240
 
 
@@ -179,8 +178,6 @@ CRITERION = "position_criterion"
 #: Scores with an interval, which has two keys of its own: `psi_low` and `psi_high`, for example.
 ESTIMATES = ("ndcg_at_10", "start_to_end", "psi")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
-#: Scores of which a higher value is not better.
-LOWER_IS_BETTER = ("start_to_end", "psi")
 #: Folder of the pictures in the trainer's output folder, beside those of its own logs.
 FOLDER = Path("runs") / "position"
 
@@ -228,7 +225,7 @@ class PositionEvaluator(BaseEvaluator):
         if primary_metric not in keys:
             raise PosirError(f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}.")
         self.primary_metric = primary_metric
-        self.greater_is_better = not primary_metric.startswith(LOWER_IS_BETTER)
+        self.greater_is_better = not primary_metric.startswith(("start_to_end", "psi"))
         #: Ranks that evaluated models had, by step of the training; -1 outside of one.
         self.ranks: dict[int, DocumentRanks] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]

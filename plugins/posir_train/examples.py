@@ -42,7 +42,6 @@ SEPARATOR = "\n\n"
 #: Reasons to skip a question.
 TOO_LONG = "answer longer than a third of a window"
 NO_ROOM = "no window with the answer in the third"
-NO_MATCH = "answer not in one passage"
 
 
 @dataclass(frozen=True)
@@ -364,7 +363,7 @@ class MosaicComposer:
         end = min(start + size, len(source.tokens)) - 1
         passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
         if passage is None:
-            return NO_MATCH
+            return "answer not in one passage"
         group = self.groups[document.article]
         others = [text for article, text in self.fillers[group] if article != document.article]
         if len(others) < len(Position) - 1:

@@ -167,7 +167,6 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
     return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
 
 
-BEFORE_FILE = "before.json"
 #: Names of the scores that checkpoints are compared by.
 METRICS = {Select.BALANCED: CRITERION, Select.NDCG: "ndcg_at_10"}
 #: The file that makes a folder a model of sentence-transformers; it is written last.
@@ -209,7 +208,7 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         _write_text(folder.record_file, json.dumps(_record_settings(settings, data), indent=2))
         held_out = write_dataset(prepared.held_out, folder.held_out)
         # What an earlier start of the run measured is read again.
-        measured = folder.work_folder / BEFORE_FILE
+        measured = folder.work_folder / "before.json"
         if measured.exists():
             before = Measurement.from_json(read_json(measured))
         else:

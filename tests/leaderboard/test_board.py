@@ -132,21 +132,10 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
         view = site[f"views/{choice['file']}"]
         names = [site["board"]["models"]["name"][place] for place in view["models"]]
         columns, at = length_columns(site, choice["file"], row["length"]), names.index(row["model"])
-        for name in (
-            "queries",
-            "ndcg_at_10",
-            "ndcg_at_10_low",
-            "ndcg_at_10_high",
-            "ndcg_at_10_as_published",
-            "ndcg_at_10_as_published_high",
-            "score",
-            "start_to_end",
-            "psi_as_published",
-            "psi",
-            "psi_low",
-            "psi_high",
-            "psi_chance_high",
-        ):
+        ends = ("ndcg_at_10", "psi")
+        single = ("queries", "ndcg_at_10_as_published", "ndcg_at_10_as_published_high", "score", "start_to_end")
+        of_psi = ("psi_as_published", "psi_chance_high")
+        for name in (*single, *of_psi, *(f"{key}{end}" for key in ends for end in ("", "_low", "_high"))):
             ranked = "ndcg_at_10" if row["length"] == "all" else "ndcg_at_10_as_published"
             reported_value = row[ranked if name == "score" else name]
             expected = pytest.approx(float(reported_value), abs=5e-7) if reported_value else None
@@ -268,18 +257,13 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
         assert shown.value - 1e-9 <= shown.high <= 1 + 1e-9
 
 
-def test_an_average_of_psi_is_that_of_the_medians_and_the_published_one_that_of_the_observed():
-    template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    rows = [template.with_scores(psi_as_published=0.3, psi=Estimate(0.02, (0.0, 0.2))) for _ in range(4)]
+def test_an_average_of_psi_is_that_of_the_medians_and_lacks_what_a_task_lacks():
+    first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
+    rows = [first.with_scores(psi_as_published=0.3, psi=Estimate(0.02, (0.0, 0.2))) for _ in range(4)]
     shown = average_of(rows)
     assert (shown.psi_as_published, shown.psi.value) == (pytest.approx(0.3), pytest.approx(0.02))
-
-
-def test_an_average_lacks_what_a_task_lacks():
-    first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
     shown = average_of([first, second.with_scores(psi=Estimate(second.psi.value), queries=None)])
-    assert (shown.psi.interval, shown.score_columns().get("psi_low")) == (None, None)
-    assert shown.queries is None
+    assert (shown.psi.interval, shown.score_columns().get("psi_low"), shown.queries) == (None, None, None)
     assert shown.start_to_end.value == pytest.approx((first.start_to_end.value + second.start_to_end.value) / 2)
     assert average_of([first, second.with_scores(psi=None)]).psi is None
 
@@ -530,34 +514,18 @@ def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_ove
 
 
 def test_metadata_of_the_wrong_kind_is_unknown():
-    wrong = {
-        "n_parameters": "many",
-        "max_tokens": -3,
-        "embed_dim": [{}, "x"],
-        "open_weights": "yes",
-        "license": ["mit"],
-        "reference": "javascript:alert(1)",
-        "model_type": "dense",
-    }
+    wrong = {"n_parameters": "many", "max_tokens": -3, "embed_dim": [{}, "x"], "open_weights": "yes", "license": ["mit"]}
+    wrong |= {"reference": "javascript:alert(1)", "model_type": "dense"}
     assert read_board_model("a/b", "r", wrong) == BoardModel("a/b", "r")
     assert read_board_model("a/b", "r", {}).kind == UNKNOWN
 
 
 def test_metadata_is_read():
-    model = read_board_model(
-        "a/b",
-        "r",
-        {
-            "n_parameters": 22713216,
-            "max_tokens": 256.0,
-            "embed_dim": [64, 384],
-            "open_weights": True,
-            "reference": "https://huggingface.co/a/b",
-            "model_type": ["late-interaction"],
-        },
-    )
+    address = "https://huggingface.co/a/b"
+    meta = {"n_parameters": 22713216, "max_tokens": 256.0, "embed_dim": [64, 384], "open_weights": True, "reference": address}
+    model = read_board_model("a/b", "r", meta | {"model_type": ["late-interaction"]})
     assert (model.parameters, model.window, model.dimensions) == (22713216, 256, 384)
-    assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, "https://huggingface.co/a/b")
+    assert (model.kind, model.open_weights, model.reference) == ("Late interaction", True, address)
     assert read_board_model("mteb/baseline-bm25s", "r", {"model_type": ["sparse"], "n_parameters": 0}).kind == BM25
 
 
@@ -715,10 +683,9 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(PosirError, match="something other than a leaderboard"):
-        write_site({"index.html": b""}, tmp_path)
-    with pytest.raises(PosirError, match="a file, not a folder"):
-        write_site({"index.html": b""}, tmp_path / "thesis.tex")
+    for folder, word in ((tmp_path, "other than a leaderboard"), (tmp_path / "thesis.tex", "not a folder")):
+        with pytest.raises(PosirError, match=word):
+            write_site({"index.html": b""}, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

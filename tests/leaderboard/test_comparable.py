@@ -29,32 +29,30 @@ def own_view(records):
     return build_task_view("PosIR-English", mark_records(records, None))
 
 
-def test_a_result_on_other_data_is_not_ranked_among_others():
-    hub, copy, local = on_data(0, "d1"), on_data(1, "d1", "local-1"), on_data(2, "d2", "local-2")
-    view = own_view([hub, copy, local])
-    assert [row.mark for row in view.rows] == ["", "", "local data"], "a copy of the Hub's data is the same data"
-    assert view.columns("all")["rank"][2] is None
-    assert view.columns("all")["paired"][2] == 0
-    alone = own_view([local])
-    assert alone.columns("all")["rank"] == [(1, 1)], "results on the same local data are comparable"
-    two = own_view([local, on_data(3, "d3", "local-3"), on_data(4, "d2", "local-4")])
-    assert [row.mark for row in two.rows] == ["", "local data", ""]
+@pytest.mark.parametrize(
+    ("records", "marks"),
+    [
+        # A copy of the Hub's data is the same data.
+        ([(0, "d1"), (1, "d1", "local-1"), (2, "d2", "local-2")], ["", "", "local data"]),
+        ([(2, "d2", "local-2")], [""]),
+        ([(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")], ["", "local data", ""]),
+        ([(0, "d1"), (1, "d2"), (2, "d2")], ["other data", "", ""]),
+        # Published results, and local or the Hub's data beside them.
+        ([(0, "", ""), (1, "d1", "local-1")], ["the papers' data", ""]),
+        ([(0, "", ""), (2, "d2")], ["", ""]),
+    ],
+)
+def test_a_result_on_other_data_is_not_ranked_among_others(records, marks):
+    view = own_view([on_data(*record, published=record[1] == "") for record in records])
+    assert [row.mark for row in view.rows] == marks
+    columns = view.columns("all")
+    assert [rank is None for rank in columns["rank"]] == [bool(mark) for mark in marks]
+    assert columns["paired"] == [0] * len(marks)
 
 
-def test_results_on_two_commits_of_the_hub_are_not_ranked_together():
-    few, most, also = on_data(0, "d1", date="2026-05-01"), on_data(1, "d2"), on_data(2, "d2")
-    view = own_view([few, most, also])
-    assert [row.mark for row in view.rows] == ["other data", "", ""]
-    assert [rank is None for rank in view.columns("all")["rank"]] == [True, False, False]
-    newest = own_view([few, most])
-    assert [row.mark for row in newest.rows] == ["", "other data"], "of as many results, the newest decides"
-
-
-def test_local_results_are_ranked_and_published_ones_are_not_ranked_among_them():
-    published, local = on_data(0, "", "", published=True), on_data(1, "d1", "local-1")
-    assert [row.mark for row in own_view([published, local]).rows] == ["the papers' data", ""]
-    hub = on_data(2, "d2")
-    assert [row.mark for row in own_view([published, hub]).rows] == ["", ""]
+def test_of_as_many_results_the_newest_decide_which_data_are_ranked():
+    view = own_view([on_data(0, "d1", date="2026-05-01"), on_data(1, "d2")])
+    assert [row.mark for row in view.rows] == ["", "other data"]
 
 
 def test_published_results_have_an_average_beside_own_ones_of_one_task():

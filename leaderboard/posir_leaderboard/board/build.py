@@ -165,12 +165,7 @@ def score_results(
 
 
 def _exclude_duplicates(same: Sequence[Path], right: Sequence[Path]) -> Iterator[EntryProblem]:
-    """Yield a problem for each file that is excluded of those of one model and task.
-
-    Args:
-        same: The files, whose models' names differ in case alone, if at all.
-        right: Those of a name that is spelled as mteb's registry or the Hub has it; if there is one, it stays.
-    """
+    """Yield a problem for each file of one model and task, unless it alone is spelled as the registry or the Hub has it."""
     for file in same:
         if len(right) == 1 and file not in right:
             message = f"is of the same model and task as {right[0]}, whose name is spelled as it is known"

@@ -19,7 +19,6 @@ GIVEN = {
     "null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1, "kinds": [], "sources": [],
 }  # fmt: skip
 NULL_COLOR = alt.ExprRef("null_band")
-#: The tooltip of a mark: its row.
 ROW = alt.value(alt.ExprRef("datum"))
 #: Pixels below which legends have columns.
 NARROW = 600
@@ -43,17 +42,16 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         "subsets_ndcg": _draw_subsets("ndcg_at_10"),
         "subsets_psi": _draw_subsets("psi"),
     }
-    return {name: _compile(chart) for name, chart in drawn.items()}
-
-
-def _compile(chart: charts.LayeredChart) -> dict[str, Any]:
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
-    # A chart has a label, and tables have its numbers; a description of every mark would only take time.
-    silent = chart.properties(width="container", autosize=fit).add_params(*params).configure(aria=False)
-    compiled = vl_convert.vegalite_to_vega(silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
-    # White, which would hide the page's color.
-    return {name: value for name, value in compiled.items() if name != "background"}
+    compiled = {}
+    for name, chart in drawn.items():
+        # A chart has a label, and tables have its numbers; a description of every mark would only take time.
+        silent = chart.properties(width="container", autosize=fit).add_params(*params).configure(aria=False)
+        compiled[name] = vl_convert.vegalite_to_vega(silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+        # White, which would hide the page's color.
+        compiled[name].pop("background", None)
+    return compiled
 
 
 def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:

@@ -101,10 +101,6 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
         raise PosirError(f"Port {port} of {HOST} is not available ({error.strerror}). Give another --port, or 0.") from error
 
 
-#: Files that are never deleted.
-PROTECTED = {".gitattributes"}
-
-
 def push_site(folder: Path, space: str) -> CommitInfo:
     """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files."""
     _check_site(folder)
@@ -113,7 +109,7 @@ def push_site(folder: Path, space: str) -> CommitInfo:
         with hub.translate_errors(repository):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
             files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
-            earlier = set(hub.api.list_repo_files(space, repo_type="space")) - files.keys() - PROTECTED
+            earlier = set(hub.api.list_repo_files(space, repo_type="space")) - files.keys() - {".gitattributes"}
             # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
             added = [CommitOperationAdd(path, file) for path, file in files.items()]
             gone = [CommitOperationDelete(path) for path in sorted(earlier)]

@@ -132,10 +132,7 @@ def average_published(name: str, model: str, lengths: Sequence[str]) -> dict[str
 
 
 def _describe_bins(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str]) -> dict[str, Any]:
-    """Return the titles of the axes and the bins of each length as the columns of a curve.
-
-    Bins have intervals where their numbers of queries are known.
-    """
+    """Return titles and bins of each length as the columns of a curve, with intervals where numbers of queries are known."""
     axes = RelativePositions().axes
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
     panels: list[Columns | None] = []

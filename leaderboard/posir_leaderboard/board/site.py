@@ -45,8 +45,6 @@ SCRIPTS = (
     "core", "state", "sparklines", "filters", "pages", "table", "finding", "answers", "tooltips", "charts", "scores",
     "drawings", "models", "matrix", "downloads", "controls", "main",
 )  # fmt: skip
-#: Shown in a command if the repository that takes submissions is unknown.
-PLACEHOLDER_REPOSITORY = "ORG/RESULTS"
 PREVIEW = "preview.png"
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
@@ -90,7 +88,7 @@ def render_site(
         build=build.hexdigest()[:12],
         scripts=["lib/datatables.js", core, INDEX, *opening, *others],
         version=version("posir"),
-        repository=repository or PLACEHOLDER_REPOSITORY,
+        repository=repository or "ORG/RESULTS",
         preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
         citations=(POSIR, POSQ),
     )

@@ -153,7 +153,9 @@ class View:
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length),
-            "scores": {length: self._scores(length) for length in self.lengths},
+            "scores": {
+                length: [_score(record.rows_by_length.get(length), "score") for record in self.rows] for length in self.lengths
+            },
             # The papers name none.
             "revisions": {revision: number for revision, number in sorted(revisions.items()) if revision},
             "newest": newest and {"model": indices[newest.model.id], "task": newest.task, "date": newest.detail["date"]},
@@ -183,11 +185,6 @@ class View:
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
             "paired": (differences.paired & [interval is not None for interval in ends]).sum(axis=1).tolist(),
         }
-
-    def _scores(self, length: str) -> list[float | None]:
-        scored = [record.rows_by_length.get(length) for record in self.rows]
-        values: list[float | None] = rounded([row.score.value if row and row.score else None for row in scored])
-        return values
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -347,8 +344,6 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
 
 #: Units of scores whose mean over tasks means something.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-#: Scores of one task alone: what its data could show, and how they were sampled.
-OF_ONE_TASK = ("design_effect",)
 
 #: From the errors of k tasks to that of their mean.
 CombineErrors = Callable[[Sequence[float]], float]
@@ -374,7 +369,8 @@ def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = c
     states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
     # States of opposite sign are never summed, and those of the tasks' own tables never contradicted.
     counted = ", ".join(f"{label} in {times}" for label, times in labels.most_common()) + f" of {len(rows)}"
-    keys = [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key not in OF_ONE_TASK]
+    # The design effect is of how one task was sampled.
+    keys = [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key != "design_effect"]
     return BoardRow(
         model=rows[0].model,
         task=name,

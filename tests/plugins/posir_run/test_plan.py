@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from posir_run import plan as calibration
 from posir_run import plan as plan_module
 from posir_run.plan import (
     Duration,
@@ -102,12 +101,12 @@ def test_a_model_without_embeddings_has_no_cache(capsys):
 @pytest.fixture
 def clock(monkeypatch):
     """Let a batch take one second, and one more per eight characters."""
-    monkeypatch.setattr(calibration, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
+    monkeypatch.setattr(plan_module, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
 
 
 @pytest.mark.usefixtures("clock")
 def test_a_round_is_long_enough_to_be_timed(monkeypatch):
-    monkeypatch.setattr(calibration, "ROUND_SECONDS", 7)
+    monkeypatch.setattr(plan_module, "ROUND_SECONDS", 7)
     encoded = []
     speed = measure_speed(encoded.append, ["x" * 8] * 100, len)
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
@@ -116,9 +115,9 @@ def test_a_round_is_long_enough_to_be_timed(monkeypatch):
 
 @pytest.mark.usefixtures("clock")
 def test_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
-    monkeypatch.setattr(calibration, "ROUND_SECONDS", 1_000)
+    monkeypatch.setattr(plan_module, "ROUND_SECONDS", 1_000)
     assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
-    monkeypatch.setattr(calibration, "MAX_SECONDS", -1)
+    monkeypatch.setattr(plan_module, "MAX_SECONDS", -1)
     assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,))
 
 
@@ -128,7 +127,7 @@ def data(tmp_path, monkeypatch):
     write_domain(root, posir_tables())
     write_domain(root, posir_tables(), language="deu-Latn")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
-    monkeypatch.setattr(calibration, "ROUND_SECONDS", 0)
+    monkeypatch.setattr(plan_module, "ROUND_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("data")

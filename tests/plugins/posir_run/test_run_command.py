@@ -1,9 +1,51 @@
-"""`posir run`: what it says while jobs are evaluated."""
+"""`posir run`: its options, and what it says while jobs are evaluated."""
 
+import argparse
+import logging
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_run import worker as warning_log
 from posir_run.jobs import Completed, EvaluationJob, Failed
-from posir_run.run_command import report_outcomes
+from posir_run.run_command import expand_values, report_outcomes
+from posir_run.worker import show_warnings
 from posir_tasks.display.progress import report_progress
 from posir_tasks.models.references import ModelReference
+from posir_tasks.plugin_api import Plugin, Plugins
+
+OPTIONS = {"-t", "--task", "-m"}
+VALUES = st.lists(st.sampled_from(["A", "B c", "d/e"]), min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["-t", "--task", "-m", "--engine", "-v"]), VALUES), max_size=5))
+def test_several_values_are_read_as_argparse_reads_them(given_):
+    args = [arg for option, values in given_ for arg in (option, *values[: {"-v": 0, "--engine": 1}.get(option)])]
+    mteb, ours = argparse.ArgumentParser(), argparse.ArgumentParser()
+    for parser, how in ((mteb, {"nargs": "+", "action": "extend"}), (ours, {"action": "append"})):
+        parser.add_argument("-t", "--task", **how)
+        parser.add_argument("-m", **how)
+        parser.add_argument("--engine")
+        parser.add_argument("-v", action="store_true")
+    assert ours.parse_args(expand_values(args, OPTIONS)) == mteb.parse_args(args)
+
+
+def test_a_value_without_an_option_is_unchanged():
+    assert expand_values(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == ["A", "--engine", "ray", "B", "-t", "C"]
+
+
+def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):
+    refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
+    monkeypatch.setattr(warning_log, "loaded_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir"))))
+    with show_warnings(shown.append) as log:
+        for _ in range(2):
+            logging.getLogger("mteb").warning("%d domains", 2)
+            logging.getLogger("mteb").info("nothing")
+            log.show("from a worker")
+            log.show("2 domains")
+            log.show(refused.warning)
+    logging.getLogger("mteb").warning("later")
+    assert shown == ["2 domains", "from a worker"]
 
 
 def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys):

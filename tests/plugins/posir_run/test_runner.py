@@ -92,18 +92,13 @@ def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
 
 
-def test_results_for_another_revision_of_local_data_are_missing(workload, tmp_path):
+def test_results_for_another_revision_of_local_data_are_missing_and_those_of_the_hub_are_not_replaced(workload, tmp_path):
     cache = ResultCache(tmp_path)
     list(save(workload, cache))
     replace_revision(tmp_path, "local-0123456789abcdef")
     assert len(find_missing_jobs(workload, cache)) == len(DOMAINS)
-
-
-def test_results_of_the_hub_are_not_replaced(workload, tmp_path):
-    cache = ResultCache(tmp_path)
-    list(save(workload, cache))
     replace_revision(tmp_path, "0123456789abcdef0123456789abcdef01234567")
-    with pytest.raises(PosirError, match="holds results of the Hub's data"):
+    with pytest.raises(PosirError, match="results of the Hub's data"):
         find_missing_jobs(workload, cache)
 
 
