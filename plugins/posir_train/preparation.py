@@ -76,7 +76,7 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
         modules = [module for module in loaded if isinstance(module, PoolingModule)]
         if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
             raise PosirError(f"{name}: its pooling cannot be exchanged. Train it without --pooling.")
-        modules[0].pooling_mode = settings.pooling.value
+        modules[0].pooling_mode = settings.pooling
     if settings.query_prompt is not None:
         loaded.prompts["query"] = settings.query_prompt
     folder = Path(name).expanduser()

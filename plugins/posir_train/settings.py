@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
@@ -101,17 +101,11 @@ HELD_OUT = "training/held-out"
 EACH = "each"
 #: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate of 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
+#: The checkpoint that becomes the model: that with the lowest PSI of those whose nDCG@10 is not below the base model's by an
+#: interval without 0, that with the highest nDCG@10, or the last one.
+Select: TypeAlias = Literal["balanced", "ndcg", "last"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
-class Pooling(StrEnum):
-    """Pooling of the tokens' embeddings into one of the text, by sentence-transformers' names."""
-
-    MEAN = "mean"
-    CLS = "cls"
-    LAST_TOKEN = "lasttoken"
-    MAX = "max"
 
 
 class Objective(StrEnum):
@@ -125,17 +119,6 @@ class Objective(StrEnum):
     """PADS with labels 0, as in the published code."""
 
 
-class Select(StrEnum):
-    """The checkpoint that becomes the model."""
-
-    BALANCED = "balanced"
-    """The one with the lowest PSI of those whose nDCG@10 is not below the base model's by an interval without 0."""
-    NDCG = "ndcg"
-    """The one with the highest nDCG@10."""
-    LAST = "last"
-    """The last one."""
-
-
 class TrainingSettings(Section):
     """Everything that a training run is asked for, but for its folder."""
 
@@ -147,7 +130,7 @@ class TrainingSettings(Section):
     """begin, middle, end, uniform, or three weights such as 2,1,1."""
     revision: str | None = None
     """Revision of the model."""
-    pooling: Pooling | None = None
+    pooling: Literal["mean", "cls", "lasttoken", "max"] | None = None
     """Instead of the model's own."""
     window: Annotated[int, Field(ge=8)] | None = None
     """Tokens of a text that the model reads, instead of its own."""
@@ -243,7 +226,7 @@ class TrainingSettings(Section):
     @property
     def chosen(self) -> Select:
         """The checkpoint to choose."""
-        return self.select or (Select.BALANCED if self.positions == "uniform" else Select.LAST)
+        return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
         """Return what the trained model depends on as plain JSON; of paths, which name a user's folders, the last name."""

@@ -46,7 +46,7 @@ from posir_train.preparation import (
     load_base,
     prepare_data,
 )
-from posir_train.settings import Objective, RunFolder, Select, TrainingSettings
+from posir_train.settings import Objective, RunFolder, TrainingSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -168,7 +168,7 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
 
 
 #: Names of the scores that checkpoints are compared by.
-METRICS = {Select.BALANCED: CRITERION, Select.NDCG: "ndcg_at_10"}
+METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
 #: The file that makes a folder a model of sentence-transformers; it is written last.
 MODULES_FILE = "modules.json"
 

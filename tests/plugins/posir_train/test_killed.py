@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from posir_train.examples import read_examples
-from posir_train.settings import RunFolder, Select, TrainingSettings, open_dataset
+from posir_train.settings import RunFolder, TrainingSettings, open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.models import write_tiny_model
 from tests.support.processes import CONTEXT
@@ -43,7 +43,7 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
         learning_rate=1e-3,
         held_out=0.3,
         evaluations=4,
-        select=Select.LAST,
+        select="last",
     )
     sys.addaudithook(audit)
     train(settings, RunFolder(output), read_examples(open_dataset(settings.data)), resume=resume)

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.preparation import PadsLoss, build_pairs, prepare_data
-from posir_train.settings import Objective, Select, TrainingSettings
+from posir_train.settings import Objective, TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
 
 TEXTS = [document.text for document in build_examples().documents]
@@ -29,7 +29,7 @@ def test_settings_are_those_of_the_published_code_unless_set():
     """Batches of one pair, Adam with a constant learning rate of 2e-5, three epochs."""
     settings = TrainingSettings(model="m", data="d", objective="pads")
     assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.warmup) == (1, 2e-5, 3, 0)
-    assert (settings.schedule, settings.chosen) == ("constant", Select.LAST)
+    assert (settings.schedule, settings.chosen) == ("constant", "last")
     assert TrainingSettings(model="m", data="d", objective=Objective.PADS_PUBLISHED, batch_size=4).batch_size == 4
     assert TrainingSettings(model="m", data="d").batch_size == 32
     assert TrainingSettings.model_validate(settings.model_dump()) == settings
