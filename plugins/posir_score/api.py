@@ -26,8 +26,8 @@ from posir_tasks.text.chunks import TextSplitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_report.api import Results
+    from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch
-    from posir_score.scored_chunkers import ScoredChunkers
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
 LEGEND = (
