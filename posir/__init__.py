@@ -4,7 +4,9 @@ Each function returns an immutable object that shows itself in a terminal and a 
 `to_json`. A user's mistake raises `PosirError`. Nothing is imported before it is used.
 """
 
+import re
 from importlib import import_module
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,35 +38,10 @@ if TYPE_CHECKING:
     from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
     from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 
-#: The module that defines each public name; type checkers read the same from the imports above.
+#: The module that defines each public name: the imports above, which type checkers read.
 _MODULES = {
-    "PosirError": "posir_tasks.errors",
-    "PositionCurveCallback": "posir_train.evaluation",
-    "PositionEvaluator": "posir_train.evaluation",
-    "build": "posir_build.api",
-    "compare": "posir_compare.api",
-    "compose": "posir_train.api",
-    "correlate": "posir_probe.api",
-    "doctor": "posir_tasks.command.api",
-    "domain_similarity": "posir_probe.api",
-    "evaluate": "posir_run.api",
-    "inspect": "posir_inspect.api",
-    "mitigate": "posir_mitigate.api",
-    "open_data": "posir_tasks.sources.opening",
-    "power": "posir_significance.api",
-    "probe": "posir_probe.api",
-    "probe_groups": "posir_probe.api",
-    "psi": "posir_psi.api",
-    "published": "posir_published.api",
-    "read_results": "posir_report.api",
-    "rate_translations": "posir_build.api",
-    "rescore": "posir_tasks.command.api",
-    "score": "posir_score.api",
-    "stats": "posir_stats.api",
-    "tasks": "posir_tasks.command.api",
-    "subset_validity": "posir_probe.api",
-    "train": "posir_train.api",
-    "window": "posir_inspect.api",
+    name: module
+    for module, name in re.findall(r"from (\S+) import (\w+) as", (get_data(__name__, "__init__.py") or b"").decode())
 }
 
 __all__ = list(_MODULES)

@@ -29,10 +29,7 @@ def pool(values: Iterable[Addable]) -> Addable:
 
 
 def check_counts(axes: Axes, per_cell: Iterable[Integers], per_length: Iterable[Integers], *columns: int) -> None:
-    """Raise ValueError for counts that are negative or so large that sums overflow, or that do not fit axes.
-
-    Of L length buckets and P position bins, the shapes are (L, P, *columns) per cell and (L, *columns) per length.
-    """
+    """Raise ValueError for counts below 0, too large, or not of shape (L, P, *columns) per cell or (L, *columns) per length."""
     lengths, positions = len(axes.lengths), len(axes.positions)
     for arrays, expected in ((per_cell, (lengths, positions, *columns)), (per_length, (lengths, *columns))):
         for array in arrays:
@@ -47,12 +44,7 @@ def check_counts(axes: Axes, per_cell: Iterable[Integers], per_length: Iterable[
 
 @contextmanager
 def reading_json(data: object, newest: int, what: str) -> Iterator[None]:
-    """Check the schema version of JSON, which messages call `what`, and explain errors while it is read.
-
-    Raises:
-        ProfileError: The JSON is damaged.
-        NewerSchemaError: A newer version of posir wrote it.
-    """
+    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError, NewerSchemaError."""
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
         raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema'.")
     check_schema(data["schema"], newest, f"The {what}")

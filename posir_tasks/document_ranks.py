@@ -242,11 +242,7 @@ class DocumentRanks:
         return PositionProfile(self.axes, counts, totals)
 
     def within_window(self) -> DocumentRanks:
-        """Return the queries whose evidence lies within the model's window.
-
-        Raises:
-            ProfileError: The window is unknown.
-        """
+        """Return the queries whose evidence lies within the model's window; raise ProfileError if that is unknown."""
         if any(len(part.twelfths) != len(part.ranks) for part in self.sets):
             raise ProfileError("The window of a result is unknown, so its queries within the window are, too.")
         sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
@@ -332,11 +328,7 @@ def _pack(part: DocumentSet, names: Iterable[str]) -> dict[str, str]:
 
 
 def _read_set(ranks: Mapping[str, Any], read: Mapping[str, Any], keys: Mapping[str, Any], cells: int, most: int) -> DocumentSet:
-    """Return a set of at most `most` queries from its rows of the three fields.
-
-    Raises:
-        ValueError: The columns do not fit each other or the number of cells.
-    """
+    """Return a set of at most `most` queries from its rows of the three fields; raise ValueError if they do not fit."""
     columns = {name: unpack_column(ranks[name], most) for name in RANK_COLUMNS}
     columns |= {name: unpack_column(read[name], most) for name in READ_COLUMNS}
     queries, documents, counted_with = len(columns["ranks"]), len(columns["document_sizes"]), read["counted_with"]
@@ -429,13 +421,7 @@ def _varint(number: int) -> bytes:
 
 
 def unpack_column(text: str, most: int) -> Integers:
-    """Return the numbers that `pack_column` packed.
-
-    A few characters can stand for millions of numbers, so memory is taken for `most` numbers at most.
-
-    Raises:
-        ValueError: The text is not of that form, or has more than `most` numbers.
-    """
+    """Return at most `most` numbers that `pack_column` packed; raise ValueError if there are more, or it is not that form."""
     if not text.startswith("z"):
         size = int(text)
         if not 0 <= size <= most:

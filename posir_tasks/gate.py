@@ -176,11 +176,7 @@ def read_yaml(file: Path) -> Any:
 
 
 def read_bytes(file: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a file, decompressed where its name ends in `.gz`.
-
-    Raises:
-        GateError: It cannot be read, is damaged, or has more than `max_bytes`, of which no more are decompressed.
-    """
+    """Return a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of more than `max_bytes`."""
     try:
         with open_decompressed(file) as opened:
             content = opened.read(max_bytes + 1)
@@ -260,14 +256,7 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[tuple[int, lis
 
 
 def _count_nodes(node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0) -> int:
-    """Return how many values a YAML node has, with those behind its aliases.
-
-    Args:
-        node: The node; of a mapping, keys are checked for repetitions.
-        counted: Numbers by node; None for a node that is being counted.
-        name: The source, for messages.
-        depth: Nesting of the node.
-    """
+    """Return how many values a YAML node has, with those behind aliases; `counted` has None for one that is being counted."""
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
     if id(node) in counted:

@@ -226,12 +226,7 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
 
 
 def collect_items(hook: str, items: str) -> Iterator[tuple[str, Any]]:
-    """Yield each item that a plugin returns for a hook, with the plugin's name; warn about a plugin that fails.
-
-    Args:
-        hook: The hook.
-        items: What its items are called in the warning, such as `commands`.
-    """
+    """Yield each of the `items` that plugins return for a hook, with the plugin's name; warn about a plugin that fails."""
     for name, caller in loaded_plugins().callers(hook):
         try:
             answers = [item for answer in caller() for item in answer]
@@ -264,10 +259,7 @@ def _declared() -> Iterator[tuple[str, Score]]:
 
 
 def score_result(values: ResultValues) -> ResultScores:
-    """Return every declared score of each group of queries, and of each position bin those declared for bins.
-
-    They are computed when they are asked for.
-    """
+    """Return every declared score of each group, and those for bins of each position bin, computed when asked for."""
     from posir_tasks.scores import ResultScores, ScoreColumns
 
     # Plugins cache by group what several of their scores need.

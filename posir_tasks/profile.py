@@ -34,10 +34,7 @@ def rank_columns(ranks: Integers) -> Integers:
 
 
 def mean_gain(counts: NDArray[np.int64] | NDArray[np.float64], gains: Gains) -> NDArray[np.float64]:
-    """Return the mean gain of each row of counts, NaN where a row counts no query.
-
-    Shapes: counts (..., ranks) and the gain of each rank column (ranks,) give means (...).
-    """
+    """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN without queries."""
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         means: NDArray[np.float64] = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
@@ -104,12 +101,7 @@ class PositionProfile(CellCounts):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
-        """Read a profile.
-
-        Raises:
-            ProfileError: The JSON is damaged.
-            NewerSchemaError: A newer version of posir wrote it.
-        """
+        """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "position profile"):
             counts = np.array([[parse_counts(row) for row in bucket] for bucket in data["counts"]], np.int64)
             totals = np.array([parse_counts(row) for row in data["totals"]], np.int64)

@@ -100,14 +100,7 @@ class Parameter:
 def public(
     *, charts: bool = False, streams: bool = False, undecided_by: tuple[str, ...] = (), settings: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare a public function, whose command follows from it; the function then checks the ranges of its parameters.
-
-    Args:
-        charts: Whether what it returns has charts.
-        streams: Whether it calls its parameter `show` with what is known so far.
-        undecided_by: The parameters that make it a check with exit status 2 for what cannot be decided.
-        settings: `module:class` of the settings that its further keywords are.
-    """
+    """Declare a public function, whose ranges are checked and whose command follows; arguments are those of `Declaration`."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
@@ -169,15 +162,7 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def load_function(option: str, reference: str) -> Callable[..., Any]:
-    """Return a function by `module:function`; modules in the working folder are found.
-
-    Args:
-        option: The option, for messages, such as `--retriever`.
-        reference: Module and function, which may be a method: `module:object.method`.
-
-    Raises:
-        PosirError: There is none, or importing its module fails.
-    """
+    """Return `module:function` or `module:object.method`, also of the working folder; raise PosirError, naming the option."""
     module, colon, name = reference.partition(":")
     if not (module and colon and name):
         raise PosirError(f"{option} {reference}: write module:function, such as pipeline:run for `run` in pipeline.py.")

@@ -153,10 +153,7 @@ def read_results(folder: Path) -> list[SubsetResult]:
 
 
 def unify_names(results: Sequence[SubsetResult]) -> list[SubsetResult]:
-    """Return results with one spelling of each model's name: names that differ in case alone are one name on the Hub.
-
-    The spelling of most results stays, and a warning names the others.
-    """
+    """Return results with the usual spelling of each model's name, which case alone does not change; warn of the others."""
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
@@ -177,11 +174,7 @@ def result_files(folder: Path) -> Iterator[Path]:
 
 
 def load_result(file: Path) -> dict[str, Any]:
-    """Read a result file.
-
-    Raises:
-        ForeignFileError: It is not a task result of mteb.
-    """
+    """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
     try:
         data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
         ResultFile.model_validate(data)

@@ -20,10 +20,7 @@ from posir_tasks.evidence import Evidence, Integers
 
 @dataclass(frozen=True)
 class Axes:
-    """The length buckets and position bins of a scheme, and the titles that reports give them.
-
-    Axes are equal if scheme, lengths and positions are; titles do not make another scheme.
-    """
+    """The length buckets and position bins of a scheme, and their titles, by which they do not differ."""
 
     scheme: str
     """Unique name of the `PositionScheme`; values of different schemes do not add."""

@@ -310,12 +310,7 @@ class ResultScores:
         return self.groups[group]
 
     def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
-        """Return the scores as a result file has them: of groups, of bins, and, for mteb, those of columns beside its own.
-
-        Args:
-            positions: Names of the position bins.
-            taken: Names that mteb's own scores have, which are left out beside them.
-        """
+        """Return the scores as a result file has them: of groups, of bins, and beside mteb's own, whose names are `taken`."""
         beside = {
             key if group == ALL else f"{key}_{group}": value.value if isinstance(value := scores[key], Estimate) else value
             for group, scores in self.groups.items()
@@ -365,12 +360,7 @@ def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
 
 
 def check_value(value: object) -> ScoreValue:
-    """Return a value that can be a score's.
-
-    Raises:
-        TypeError: It has another type.
-        ValueError: It is NaN or infinite, or an interval does not contain its estimate.
-    """
+    """Return a value that can be a score's; raise TypeError, or ValueError if it is not finite or outside its interval."""
     match value:
         case Estimate(value=estimate, interval=interval):
             numbers = [estimate, *(interval or ())]

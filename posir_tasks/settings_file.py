@@ -168,11 +168,7 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """Return the values of settings, those of sections as mappings, from texts such as `seed=7` and `ask.questions=5`.
-
-    Raises:
-        PosirError: One is not of this form, or names a field of what is no section.
-    """
+    """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError for another form."""
     values: dict[str, Any] = {}
     for override in overrides:
         name, separator, text = override.partition("=")

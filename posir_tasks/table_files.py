@@ -13,11 +13,6 @@ import polars as pl
 from posir_tasks.files import open_decompressed, read_decompressed
 
 
-def scan_parquet(file: Path) -> pl.LazyFrame:
-    """Return a Parquet file, to be read when the frame is collected."""
-    return pl.scan_parquet(file, glob=False)
-
-
 def read_tsv(file: Path) -> pl.DataFrame:
     """Read tab-separated values below a line of headings; every value is text."""
     return pl.read_csv(file, separator="\t", infer_schema_length=0, glob=False)

@@ -83,12 +83,7 @@ def read_sources(sources: Iterable[Path], split: str | None = None) -> Iterator[
 def import_passages(
     passages: Iterable[Item], target: Target, *, count_tokens: Callable[[str], int], repair: bool = False
 ) -> ImportedData:
-    """Import what readers yield as one domain of a language, completely or not at all; return it without unsuited questions.
-
-    Raises:
-        PosirError: The target is not allowed.
-        DataError: A file cannot be read, or no question has a usable answer.
-    """
+    """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
     imported.skipped += dict.fromkeys(imported.unsuited.values())

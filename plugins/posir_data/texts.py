@@ -55,11 +55,7 @@ class TextCollection:
 
 
 def read_texts(source: DataReference, *, column: str | None = None, limit: int = 1000) -> TextCollection:
-    """Read at most `limit` documents of any data that `open_data` takes, without those in which positions cannot be compared.
-
-    Raises:
-        PosirError: There is no such source, or no text in it can be used.
-    """
+    """Read at most `limit` documents of any data in which positions can be compared; raise PosirError if there is none."""
     return draw_texts(open_data(source, column=column), limit)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,10 @@ from posir_run.jobs import corpus_name
 from posir_tasks.languages import DOMAINS, PIVOT, Language
 from posir_tasks.read_part import BYTES_PER_TOKEN
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.mini import read_documents
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
-from posir_tasks.table_files import scan_parquet
 from posir_tasks.tasks.posir import PosirTask
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
 OTHER_LANGUAGE = tuple((total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True))
 
 
-#: The texts of a subset, documents and queries, read lazily: frames with the column `text`.
-Texts = tuple[pl.LazyFrame, pl.LazyFrame]
+#: Reads the documents or the queries of a subset: a frame with the column `text`.
+ReadTexts = Callable[[], pl.DataFrame]
 #: Largest number of texts of one kind to sample from.
 SAMPLE_SIZE = 256
 SEED = 42
@@ -89,22 +90,23 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
             documents, _ = published_size(task.corpus_language, subset)
             _, queries = published_size(task.language, subset)
         else:
-            documents = corpora.get(corpus) or measure_texts(texts[0])
-            queries = texts[1].select(pl.len()).collect().item()
+            documents = corpora.get(corpus) or measure_texts(texts[0]())
+            queries = texts[1]().height
         corpora[corpus] = documents
         sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=texts is not None))
     return sizes
 
 
-def _find_local_texts(task: PositionTask, subset: str) -> Texts | None:
-    """Return the texts of a subset, None if they would have to be downloaded; raise DataError if they cannot be read."""
+def _find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
+    """Return readers of documents and queries, which raise DataError if they fail; None if a download would be needed."""
     if isinstance(task, PosirTask):
         repository = open_repository(REPO_ID, REVISION)
         corpus = _find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
         queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
-        return (scan_parquet(corpus), scan_parquet(queries)) if corpus and queries else None
+        read = partial(read_columns, columns={"text": pl.String})
+        return (partial(read, corpus), partial(read, queries)) if corpus and queries else None
     data = task.read_subset(subset)
-    return pl.LazyFrame({"text": data.corpus["text"][:]}), pl.LazyFrame({"text": data.queries["text"][:]})
+    return data.corpus.to_polars, data.queries.to_polars
 
 
 def _find_local_file(repository: Repository, path: str) -> Path | None:
@@ -117,10 +119,10 @@ def _find_local_file(repository: Repository, path: str) -> Path | None:
     return Path(cached) if isinstance(cached, str) else None
 
 
-def measure_texts(texts: pl.LazyFrame) -> TextCounts:
-    """Count texts by length, without holding all of them in memory."""
+def measure_texts(texts: pl.DataFrame) -> TextCounts:
+    """Count texts by length."""
     lengths = texts.select(BUCKET.alias("bucket"), TOKENS.alias("tokens")).group_by("bucket")
-    counted = lengths.agg(pl.len(), pl.col("tokens").sum()).collect(engine="streaming")
+    counted = lengths.agg(pl.len(), pl.col("tokens").sum())
     return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
 
 
@@ -153,17 +155,17 @@ def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> Sample
         (texts or synthetic_texts(tokens // count)) if count else []
         for texts, count, tokens in zip(sampled, counts.texts, counts.tokens, strict=True)
     )
-    asked = [text for _, queries in local for text in queries.select("text").head(SAMPLE_SIZE).collect()["text"]]
+    asked = [text for _, queries in local for text in queries()["text"].head(SAMPLE_SIZE)]
     asked = asked or [question for document in read_documents() for question in document.questions]
     queries = random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked)))
     return Samples(filled, queries, sampled=all(sampled[index] for index, texts in enumerate(filled) if texts))
 
 
-def sample_documents(sources: Iterable[pl.LazyFrame]) -> list[list[str]]:
+def sample_documents(sources: Iterable[ReadTexts]) -> list[list[str]]:
     """Return documents by length bucket, with the same number from each source where possible."""
     pools: list[list[str]] = [[] for _ in BUCKETS]
-    for documents in sources:
-        frame = documents.select("text", BUCKET.alias("bucket")).collect()
+    for read in sources:
+        frame = read().select("text", BUCKET.alias("bucket"))
         for index, pool in enumerate(pools):
             in_bucket = frame.filter(pl.col("bucket") == index)["text"]
             pool.extend(in_bucket.sample(min(SAMPLE_SIZE, len(in_bucket)), seed=SEED))

@@ -83,11 +83,7 @@ def build_parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 def parse_given(parameter: Parameter, value: Any) -> Any:
-    """Return a value as the function takes it; None if nothing was given.
-
-    Raises:
-        PosirError: The text of it cannot be read.
-    """
+    """Return a value as the function takes it, None if nothing was given; raise PosirError if it cannot be read."""
     if value is None or (parameter.repeats and not value):
         return None
     if parameter.option.parse is None:

@@ -47,11 +47,7 @@ class LazyCommand(TyperCommand):
         self.declared = declared
 
     def find(self) -> Any:
-        """Import what was declared.
-
-        Raises:
-            PosirError: It cannot be imported.
-        """
+        """Import what was declared; raise PosirError if that fails."""
         try:
             return resolve_name(self.declared.target)
         except (ImportError, AttributeError) as error:
@@ -92,11 +88,7 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes | {"commands": commands})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that arguments name.
-
-        Raises:
-            PosirError: It has moved.
-        """
+        """Return the command that arguments name; raise PosirError if it has moved."""
         moved = [old for old in (args[0], " ".join(args[:2])) if old in MOVED and old not in self.commands]
         if moved:
             raise PosirError(f"`posir {moved[0]}` is now `{MOVED[moved[0]]}`.")

@@ -80,10 +80,7 @@ def add_frame(
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
-    """Return a scale that gives each label a value, starting over after the last value.
-
-    There are 7 colors, 5 line patterns and 6 shapes, so their combination repeats only after 210 labels.
-    """
+    """Return a scale that gives each label a value, starting over after the last value."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
@@ -226,13 +223,7 @@ def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str
 
 
 def name_lines(ends: Mapping[str, float], positions: Positions, names: Sequence[str]) -> list[alt.Chart]:
-    """Return the names of lines above their right ends, at heights that do not overlap, in dark versions of their colors.
-
-    Args:
-        ends: The last score of each line in [0, 1], by its name, in the order of the colors.
-        positions: The horizontal axis.
-        names: Names of the position bins.
-    """
+    """Return the names of lines above their right ends, in [0, 1], at heights that do not overlap, in dark colors."""
     x = positions.axis
     layers = []
     for place, (name, height) in enumerate(zip(ends, spread_heights(list(ends.values())), strict=True)):

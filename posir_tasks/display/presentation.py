@@ -227,10 +227,7 @@ class SectionPrinter:
 
 
 def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0) -> None:
-    """Print what a function returned on standard output; a terminal shows all explanations only if asked to.
-
-    Sections that a terminal shows already are not printed again.
-    """
+    """Print what a function returned, without the sections that a terminal shows already; explanations only if asked to."""
     match format_:
         case OutputFormat.JSON:
             typer.echo(shown.to_json())

@@ -116,13 +116,7 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def track(description: str, total: float | None = None, *, delay: float = 0.0) -> Iterator[Advance]:
-    """Show a stage while the context is open, which yields a function that counts its steps.
-
-    Args:
-        description: What is being done.
-        total: Number of steps, None if unknown.
-        delay: Seconds before the stage is worth a line in a log.
-    """
+    """Show a stage of `total` steps, in a log after `delay` seconds, and yield a function that counts its steps."""
     chosen = _chosen.get()
     if isinstance(chosen, LineReporter):
         with chosen.show(description, total, delay) as advance:

@@ -157,10 +157,7 @@ def build_columns(headings: Iterable[str], right: Iterable[str] = ()) -> tuple[C
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Return dataclasses or mappings of the same fields as a data frame, not rounded; an estimate has three columns.
-
-    A field that a record lacks is null in its row.
-    """
+    """Return dataclasses or mappings as a data frame, not rounded: an estimate has three columns, a missing field is null."""
     # Polars takes longer to import than a table to print.
     import polars as pl
 
@@ -195,10 +192,7 @@ def _csv_cell(cell: Any) -> Any:
 
 
 def to_json(document: object) -> str:
-    """Return a JSON value, in which dataclasses may occur, as indented text, not rounded.
-
-    An estimate that is a field `x` becomes two, `x` and `x_interval`.
-    """
+    """Return a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes `x` and `x_interval`."""
     return json.dumps(_plain(document), indent=2)
 
 

@@ -35,11 +35,7 @@ REPOSITORY_CODE = "transformers_modules."
 
 
 def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a function of mteb that takes parameters of these names first.
-
-    Raises:
-        PosirError: It does not.
-    """
+    """Return a function of mteb; raise PosirError unless it takes parameters of these names first."""
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
         raise PosirError(f"{function.__qualname__} takes {', '.join(parameters)} instead of {', '.join(names)}")
@@ -47,11 +43,7 @@ def check_parameters(function: Callable[..., Any], *names: str) -> Callable[...,
 
 
 def add_tasks(module: ModuleType) -> None:
-    """Let mteb find the tasks of posir and of plugins; they are created when mteb is asked for a name it does not know.
-
-    Args:
-        module: `mteb.get_tasks`.
-    """
+    """Let `mteb.get_tasks` find the tasks of posir and of plugins, which are created when mteb does not know a name."""
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
     def create_builtin_tasks() -> dict[str, type[Any]]:
@@ -67,11 +59,7 @@ def add_tasks(module: ModuleType) -> None:
 
 
 def add_benchmarks(module: ModuleType) -> None:
-    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked for one.
-
-    Args:
-        module: `mteb.benchmarks.benchmarks`.
-    """
+    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked for one."""
     from posir_tasks.tasks.catalog import build_benchmarks
 
     for benchmark in build_benchmarks():
@@ -81,11 +69,7 @@ def add_benchmarks(module: ModuleType) -> None:
 
 
 def add_model_references(module: ModuleType) -> None:
-    """Let mteb resolve every reference to a model that `posir_tasks.models` knows, such as a name without its organization.
-
-    Args:
-        module: `mteb.models.model_implementations`.
-    """
+    """Let `mteb.models.model_implementations` resolve every reference to a model that `posir_tasks.models` knows."""
     from posir_tasks.models.registry import ModelRegistry
 
     replace_everywhere("MODEL_REGISTRY", module.MODEL_REGISTRY, ModelRegistry(module.MODEL_REGISTRY))
@@ -149,11 +133,7 @@ def say_repository_code(meta: ModelMeta, before: Collection[str]) -> None:
 
 
 def make_saving_safe(module: ModuleType) -> None:
-    """Let mteb save the results of posir's tasks atomically, and keep what other processes save.
-
-    Args:
-        module: `mteb.cache.result_cache`.
-    """
+    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and keep what other processes save."""
     from posir_tasks.host.result_saving import process_saver, tolerate_damage
 
     results, result = module.ResultCache, ("model_name", "model_revision")

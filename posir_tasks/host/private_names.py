@@ -49,11 +49,7 @@ class PrivateName:
         return False
 
     def read(self, instance: object) -> Any:
-        """Return the attribute of this name of an instance.
-
-        Raises:
-            PosirError: The installed version of mteb does not have it.
-        """
+        """Return the attribute of this name of an instance; raise PosirError if the installed mteb does not have it."""
         self.resolve()
         return getattr(instance, self.path.rpartition(".")[2])
 
@@ -128,11 +124,7 @@ def record_failure(patch: str, error: Exception) -> None:
 
 
 def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
-    """Call a function of a patch; if the installed mteb is not as it expects, record that and return what mteb alone has.
-
-    Raises:
-        PosirError: The function raises it, for the user.
-    """
+    """Call a function of a patch; for any error but a PosirError, record it and return what mteb alone has."""
     try:
         return function(*arguments)
     except PosirError:

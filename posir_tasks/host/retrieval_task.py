@@ -79,11 +79,7 @@ class RetrievalTask(AbsTaskRetrieval):
         return self
 
     def evaluate(self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any) -> Mapping[str, ScoresDict]:
-        """Evaluate as mteb's tasks do, after checking that mteb has what the evaluation needs.
-
-        Raises:
-            PosirError: It does not: mteb would compute its own scores.
-        """
+        """Evaluate as mteb's tasks do; raise PosirError if mteb would compute its own scores instead."""
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 

@@ -113,12 +113,7 @@ class ChatClient:
         await asyncio.gather(*(server.client.close() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Return a server's answer. A server that cannot be reached or fails is replaced by another.
-
-        Raises:
-            RejectedError: The server refuses this request.
-            PosirError: No server answers, or the key, the model or the address is refused.
-        """
+        """Return an answer of any server that works; raise RejectedError if this request is refused, else PosirError."""
         tried: list[_Server] = []
         while True:
             server = self._choose(tried)
@@ -167,10 +162,7 @@ class ChatClient:
 
 
 def read_completion(text: str, messages: Messages) -> Completion | None:
-    """Return the completion in a server's answer; None if it is not one of a chat API.
-
-    Tokens that the server does not count are estimated.
-    """
+    """Return the completion in a server's answer, tokens estimated if not counted; None if it is not one of a chat API."""
     try:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
         choice = answer["choices"][0]
@@ -267,11 +259,7 @@ class UnusableAnswerError(Exception):
 
 
 def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
-    """Return the answer that a language model wrote, with or without text around its JSON.
-
-    Raises:
-        UnusableAnswerError: It refused, its answer was cut off, or there is no JSON with the fields of the answer.
-    """
+    """Return the answer in the JSON that a language model wrote; raise UnusableAnswerError if there is none or it refused."""
     problem = "the answer has no JSON"
     for value in _find_values(completion.text):
         if isinstance(value, GateError):

@@ -87,10 +87,7 @@ class Connection:
             self.retries = usual
 
     def open_async_client(self) -> openai.AsyncOpenAI:
-        """Return a client for one event loop, which has to be closed there; it needs the package aiohttp.
-
-        With aiohttp, a request takes half the processor time that it takes with the client's own transport in threads.
-        """
+        """Return a client for one event loop, by aiohttp, which takes half the processor time of threads; close it there."""
         return openai.AsyncOpenAI(**self._options, max_retries=self.retries, http_client=_LimitedAsyncClient())
 
     def explain(self, error: openai.OpenAIError, *, advice: str) -> str:

@@ -37,10 +37,7 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
-    """Use the cache alone if the Hub does not answer, and raise PosirError if that is not enough.
-
-    It says what cannot be done, a clause, and may have a sentence with what the user may have meant.
-    """
+    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with `failure`, a clause."""
     problem = find_hub_problem()
     if problem is None:
         yield

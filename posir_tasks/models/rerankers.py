@@ -78,13 +78,7 @@ class ModelReranker:
 
 
 def build_scorer(model: MTEBModels, questions: Iterable[str], language: str) -> Callable[[Sequence[Pair]], Scores]:
-    """Return a function that scores pairs of these questions with a model, shape (n,).
-
-    An encoder encodes each question once, now, and each text once per call.
-
-    Raises:
-        PosirError: The model neither reranks nor encodes.
-    """
+    """Return a function that scores pairs of these questions with a model, shape (n,); raise PosirError if it cannot."""
     context = build_context(language)
     if isinstance(model, EncoderProtocol):
 

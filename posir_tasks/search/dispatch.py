@@ -145,11 +145,7 @@ def find_window(model: MTEBModels) -> int | None:
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:
-    """Index the corpus and search, or rerank the candidates, as mteb does; return a score by query id and document id.
-
-    Raises:
-        TypeError: The object is not an mteb model.
-    """
+    """Search, or rerank the candidates, as mteb does: scores by query and document id; raise TypeError for no model."""
     context = request.context
     if isinstance(model, SearchProtocol):
         search = model

@@ -186,7 +186,7 @@ def read_valid_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMN
         required = {**columns, **{name: dtype for name, dtype in optional.items() if name in names}}
         present = read_column_types(file, required)
         compatible = [name for name, dtype in present.items() if _is_compatible(dtype, required[name])]
-        frame = _read_table(file, compatible)
+        frame = read_table(file, compatible)
     except ProblemsError as error:
         return pl.DataFrame(), list(error.problems)
     has = f"missing column; the file has {', '.join(names) or 'none'}."
@@ -213,10 +213,11 @@ def _error_context(file: Path) -> Iterator[None]:
         raise ProblemsError([DataProblem(str(file), None, message)]) from error
 
 
-def read_column_types(file: Path, columns: Iterable[str]) -> dict[str, PolarsDataType]:
-    """Return the types of columns that a file has; raise ProblemsError if it is corrupt, or a name is not unique."""
+def read_column_types(file: Path, columns: Iterable[str] | None = None) -> dict[str, PolarsDataType]:
+    """Return the types of columns, or all, that a file has; raise ProblemsError if it is corrupt, or a name is not unique."""
     schema = _read_schema(file)
     with _error_context(file):
+        columns = list(dict.fromkeys(schema.names)) if columns is None else columns
         duplicates = [name for name in columns if schema.names.count(name) > 1]
         raise_problems(DataProblem(str(file), name, "is the name of several columns; keep one of them.") for name in duplicates)
         return dict(_to_polars(schema.empty_table(), [name for name in columns if name in schema.names]).schema)
@@ -229,17 +230,20 @@ def _read_schema(file: Path) -> pa.Schema:
         return schema if schema.names else pa.schema([])
 
 
-def _read_table(file: Path, columns: list[str]) -> pl.DataFrame:
+def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
+    """Return columns of a file as they are; raise ProblemsError if it is corrupt."""
     with _error_context(file):
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
-        # For a corrupt file Arrow's reader raises an error; that of polars may exhaust the memory and kill the process.
+        # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust the memory.
         with pq.ParquetFile(file) as parquet:
             return _to_polars(parquet.read(columns), columns)
 
 
 def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     table = table.select(columns)
+    # At metadata that is not UTF-8, polars panics.
+    table = pa.Table.from_arrays(table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema]))
     table.validate(full=True)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)

@@ -173,13 +173,7 @@ class Dataset(Presentable):
         return self.rows
 
     def with_questions(self, user: str) -> Dataset:
-        """Return the data with those questions only whose evidence has one position, and all documents.
-
-        What is left out is said in a warning when a subset is read; if nothing is left, that is a DataError.
-
-        Args:
-            user: What needs the questions, such as `posir train`, for messages.
-        """
+        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others."""
         subsets = (replace(subset, read=partial(self._read_questions, subset, user)) for subset in self.subsets)
         return replace(self, subsets=tuple(subsets))
 

@@ -327,12 +327,7 @@ class Target:
 
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
-    """Write a domain, and other text files by name, into a new folder, completely or not at all.
-
-    Raises:
-        DataError: The loader would reject the data.
-        PosirError: The folder cannot be written.
-    """
+    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid, PosirError if not writable."""
     tables = build_layout_tables(data)
     corpus, qrels, queries = (CheckedTable(str(folder / file), table) for file, table in zip(FILES, tables, strict=True))
     checked = PosirTables(corpus, queries, replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})), same_language=True)

@@ -40,11 +40,7 @@ SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "
 
 
 def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
-    """Return the span of an answer, and whether it was moved to its only match nearby, if that is asked for.
-
-    Raises:
-        ValueError: The document does not confirm the answer, and it is not or cannot be moved.
-    """
+    """Return the span of an answer, and whether it was moved if asked for; raise ValueError if the document lacks it."""
     try:
         return resolve_span(answer, document), False
     except ValueError:
@@ -54,11 +50,7 @@ def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Spa
 
 
 def resolve_span(answer: StatedAnswer, document: str) -> Span:
-    """Return the span of a stated answer; a text without a start has one if it occurs exactly once in the document.
-
-    Raises:
-        ValueError: The stated answer is incomplete, or does not match the document.
-    """
+    """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is none."""
     text, start, end = answer.text, answer.start, answer.end
     if text is None:
         return _within_document(start, end, document)

@@ -159,11 +159,7 @@ class PositionTask(RetrievalTask):
         """Read one subset; raise DataError if it cannot be read."""
 
     def has_data(self) -> bool:
-        """Return whether the data has any subset of the task.
-
-        Raises:
-            DataError: The data cannot be reached.
-        """
+        """Return whether the data has any subset of the task; raise DataError if it cannot be reached."""
         return True
 
     def explain_missing_data(self) -> str:
@@ -202,12 +198,7 @@ class PositionTask(RetrievalTask):
         return DataState.SAME if same else DataState.CHANGED
 
     def load_data(self, num_proc: int | None = None, *, timer: TimingStack | None = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Make the subsets available; each is read when it is evaluated.
-
-        Raises:
-            DataError: Nothing would be evaluated: there is no data, or it has no such split. In a benchmark, a task without
-                data is skipped.
-        """
+        """Make the subsets available, read when evaluated; raise DataError if there are none, but in a benchmark."""
         # `mteb run` lets exceptions reach Python.
         hide_tracebacks()
         if not self.data_loaded:
@@ -395,12 +386,7 @@ def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[st
 def build_layout_task(
     repository: Repository, *, name: str, language: str, scheme: PositionScheme = POSIR_SCHEME, **fields: Any
 ) -> type[LayoutTask]:
-    """Create the class of a task on data in the PosIR layout; arguments as in `PositionTask.from_folder`.
-
-    Raises:
-        PosirError: The name, the language or a field is not allowed.
-        DataError: The repository has no data in the language, or cannot be reached.
-    """
+    """Create the class of a task on data in the PosIR layout; arguments and errors as of `PositionTask.from_folder`."""
     domains = require_domains(repository, language)
     revision = repository.revision(path for domain in domains for path in domain_files(language, language, domain))
     suffix = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]

@@ -61,10 +61,7 @@ def find_task(name: str) -> type[PositionTask] | None:
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return the task classes of the languages that the papers lack and the data or a plugin has, by name.
-
-    The data is the local folder, or the dataset's listing on the Hub; if that cannot be reached, it has none.
-    """
+    """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of plugins, by name."""
     from posir_tasks.languages import PIVOT, name_languages
     from posir_tasks.tasks.posir import build_posir_task
 
@@ -140,15 +137,7 @@ def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
 
 
 def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks, list[str]]:
-    """Collect the tasks of plugins, in order of the plugins' names; of several tasks with one name, the first is used.
-
-    Args:
-        plugins: The loaded plugins.
-        taken: Names that are in use, and who uses them.
-
-    Returns:
-        The plugin and the class of each task, by the task's name, and a message for each refused task.
-    """
+    """Return plugin and class of each task by name, the first of a name not `taken`, and a message for each refused one."""
     tasks: PluginTasks = {}
     problems = []
     for plugin, caller in plugins.callers("posir_task_classes"):
@@ -201,10 +190,7 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Return the benchmarks, whose tasks are skipped, with one warning, if the data lacks them.
-
-    The tasks must be registered with mteb.
-    """
+    """Return the benchmarks of registered tasks, which are skipped, with one warning, if the data lacks them."""
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 

@@ -90,11 +90,7 @@ def build_metadata(
 
 
 def check_name_and_languages(metadata: TaskMetadata) -> None:
-    """Check the name of a task, which also names its result file, and its language codes.
-
-    Raises:
-        ValueError: The name is not allowed, or mteb does not know a language or script code.
-    """
+    """Check the name of a task and its language codes; raise ValueError for one that is not allowed or not known to mteb."""
     if not TASK_NAME.fullmatch(metadata.name):
         raise ValueError(f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'")
     for code in metadata.bcp47_codes:

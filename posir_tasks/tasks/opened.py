@@ -26,16 +26,7 @@ class OpenedTask(PositionTask):
 
 
 def open_data_task(data: Dataset, base: type[OpenedTask] = OpenedTask) -> PositionTask:
-    """Return a task on data; in this process, mteb also finds it by its name.
-
-    Args:
-        data: Questions with evidence, in one or several languages.
-        base: What reads and evaluates the subsets.
-
-    Raises:
-        PosirError: The language of the data is not known.
-        DataError: The data has no questions.
-    """
+    """Return a task of a class `base` on data, which mteb finds by its name; raise PosirError if its language is unknown."""
     revision = data.find_revision()
     suffix = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
     is_single = len({subset.language for subset in data.subsets}) == 1

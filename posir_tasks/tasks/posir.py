@@ -65,11 +65,7 @@ class PosirTask(PositionTask):
         return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
 
     def has_data(self) -> bool:
-        """Return whether the data has any domain in the task's languages.
-
-        Raises:
-            DataError: The data cannot be reached.
-        """
+        """Return whether the data has any domain in the task's languages; raise DataError if it cannot be reached."""
         return bool(self._present(self._repository()))
 
     def explain_missing_data(self) -> str:
@@ -87,11 +83,7 @@ class PosirTask(PositionTask):
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the domains in the data available, whether or not they are in PosIR's table of domains.
-
-        Raises:
-            DataError: The data has no domain in this language.
-        """
+        """Make the domains in the data available, PosIR's and others; raise DataError if there is none in this language."""
         hide_tracebacks()
         if self.data_loaded:
             return
@@ -132,11 +124,7 @@ class PosirTask(PositionTask):
         return [path for domain in domains for path in domain_files(*codes, domain)]
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one domain.
-
-        Raises:
-            DataError: It is missing or invalid.
-        """
+        """Read one domain; raise DataError if it is missing or invalid."""
         return read_domain(self._repository(), self.language.code, self.corpus_language.code, subset)
 
 

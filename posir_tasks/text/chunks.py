@@ -116,11 +116,7 @@ def _quote(text: str) -> str:
 
 
 def name_splitters(splitters: Sequence[Callable[[str], Any]]) -> list[TextSplitter]:
-    """Return functions with the names that they are defined by, numbered if they are the same; `TextSplitter` has its own.
-
-    Raises:
-        PosirError: One cannot be called.
-    """
+    """Return functions by their names, numbered if they are the same; raise PosirError if one cannot be called."""
     named: dict[str, TextSplitter] = {}
     for split in splitters:
         if not callable(split):

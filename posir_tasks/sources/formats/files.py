@@ -15,6 +15,7 @@ from posir_tasks.display.progress import track_reading
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
+from posir_tasks.sources.checks import read_column_types, read_table
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
@@ -25,7 +26,6 @@ from posir_tasks.sources.formats.passages import (
     StatedAnswer,
     skip_question,
 )
-from posir_tasks.table_files import scan_parquet
 
 #: Bytes of a file in which a zero byte marks it as binary.
 BINARY_BYTES = 8192
@@ -101,14 +101,13 @@ def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Ite
 def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every row of a Parquet file, or why it has none."""
     try:
-        table = scan_parquet(file)
-        schema = table.collect_schema()
+        schema = read_column_types(file)
         field = find_text_column({key: kind == pl.String for key, kind in schema.items()}, options)
         if field is None:
             yield _without_text(name, schema)
             return
-        frame = table.select(*(key for key in _id_columns(options) if key in schema), field).collect()
-    except (OSError, pl.exceptions.PolarsError):
+        frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
+    except DataError:
         yield SkippedText(name, "not Parquet")
         return
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
@@ -363,11 +362,7 @@ class _SquadFile(StrictRecord):
 
 
 def read_squad_json(file: Path) -> Iterator[Item]:
-    """Yield contexts with their questions, or rows with one, as `datasets` exports SQuAD: a list, in `data`, or lines.
-
-    Raises:
-        DataError: The file is not SQuAD-format JSON.
-    """
+    """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines; else raise DataError."""
     with error_context(file, "", _SquadFile.expected):
         content = _load(file)
         data = content.get("data") if isinstance(content, dict) else None
@@ -414,17 +409,13 @@ def _load(file: Path) -> object:
 def has_question_rows(file: Path) -> bool:
     """Return whether a Parquet file has columns of questions and their documents."""
     try:
-        columns = scan_parquet(file).collect_schema()
-    except (OSError, pl.exceptions.PolarsError):
+        columns = read_column_types(file)
+    except DataError:
         return False
-    return is_question_row(dict.fromkeys(columns)) and "question" in columns
+    return is_question_row(columns) and "question" in columns
 
 
 def read_question_rows(file: Path) -> Iterator[Item]:
     """Yield each row's document, with its question; raise DataError if the file is not as expected."""
-    try:
-        rows = scan_parquet(file).collect().iter_rows(named=True)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{file}: cannot be read as Parquet ({summarize_error(error)}).") from error
-    for number, row in enumerate(rows):
+    for number, row in enumerate(read_table(file, list(read_column_types(file))).iter_rows(named=True)):
         yield from read_row(row, str(file), f"row {number}")

@@ -209,11 +209,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
 
 
 def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[StatedAnswer]:
-    """Return every place of a query's evidence in a relevant document; one span and one text are one, stated twice.
-
-    Raises:
-        ValueError: A field has a wrong type, or names a sentence that the document lacks.
-    """
+    """Return every place of a query's evidence in a relevant document, once; raise ValueError if a field is wrong."""
     fields = query.model_extra or {}
     metadata = fields.get("metadata")
     stated = [fields, metadata if isinstance(metadata, Mapping) else {}]

@@ -46,7 +46,7 @@ TEXT = st.builds(
 @given(st.lists(TEXT, max_size=20), st.lists(TEXT, max_size=20))
 def test_texts_are_counted_by_length_and_counts_add(some, others):
     def counts(texts):
-        return measure_texts(pl.LazyFrame({"text": texts}, {"text": pl.String}))
+        return measure_texts(pl.DataFrame({"text": texts}, {"text": pl.String}))
 
     assert counts(some) == count_one_by_one(some)
     assert counts(some) + counts(others) == count_one_by_one(some + others)

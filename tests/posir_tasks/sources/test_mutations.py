@@ -4,11 +4,13 @@ The expected values are computed independently: tables read by pyarrow, rules ap
 pandas.
 """
 
+import random
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
@@ -17,6 +19,8 @@ from hypothesis import strategies as st
 from posir_data.commands import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.formats.files import has_question_rows, read_question_rows, read_text_rows
+from posir_tasks.sources.formats.passages import ReadOptions
 from posir_tasks.sources.posir import SubsetKey, read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
@@ -211,3 +215,23 @@ def test_the_valid_dataset_is_read(tmp_path):
         assert is_valid
         assert len(right) == len(ASKED)
         check(tmp_path, language)
+
+
+def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
+    file, rng, refused = tmp_path / "rows.parquet", random.Random(14), 0
+    asked = [(TEXTS[document], question, answer) for question, document, answer in ASKED.values()]
+    pl.DataFrame(asked, ["context", "question", "answer"], orient="row").write_parquet(file)
+    content = file.read_bytes()
+    for number in range(300):
+        damaged = bytearray(content)
+        for place in rng.sample(range(len(content)), 1 + number % 4):
+            damaged[place] = rng.randrange(256)
+        file.write_bytes(damaged[: len(content) - number % 2 * rng.randrange(len(content))])
+        try:
+            list(read_question_rows(file))
+        except DataError as error:
+            refused += f"{file}: not a readable parquet file" in str(error)
+        list(read_text_rows(file, "rows", ReadOptions("context")))
+        has_question_rows(file)
+    assert refused > 100
+    assert "panicked" not in capfd.readouterr().err
