@@ -44,15 +44,15 @@ _MODULES = {
     for module, name in re.findall(r"from (\S+) import (\w+) as", (get_data(__name__, "__init__.py") or b"").decode())
 }
 
-__all__ = list(_MODULES)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module 'posir' has no attribute '{name}'; it has {', '.join(sorted(_MODULES))}")
+        raise AttributeError(f"module 'posir' has no attribute '{name}'; it has {', '.join(__all__)}")
     value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_MODULES)
+    return __all__
