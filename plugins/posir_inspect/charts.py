@@ -11,24 +11,7 @@ import altair as alt
 from posir_inspect.inspection import Fading, ModelInspection
 from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks
 from posir_significance.sentences import describe_state
-from posir_tasks.display.charts import (
-    COLORS,
-    DASHES,
-    SHAPES,
-    add_frame,
-    build_chart,
-    build_positions,
-    curve,
-    cycle_scale,
-    describe_scores,
-    explain_window,
-    interval_rule,
-    mark_beyond,
-    name_lines,
-    ndcg_axis,
-    number_tooltips,
-    window_shade,
-)
+from posir_tasks.display import charts
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import Axes, RelativePositions
 from posir_tasks.scores import flatten
@@ -40,39 +23,40 @@ def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
     """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
     assert inspection.fading
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
-    window, positions = inspection.window.tokens.high, build_positions(axes)
+    window, positions = inspection.window.tokens.high, charts.build_positions(axes)
     rows = list(chain.from_iterable(_position_rows(fading, axes) for fading in inspection.fading))
-    first = mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
+    first = charts.mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
     names = [WORDINGS[fading.wording] for fading in inspection.fading]
-    color = alt.Color("wording:N", scale=cycle_scale(names, COLORS), legend=None)
-    dash = alt.StrokeDash("wording:N", scale=cycle_scale(names, DASHES), legend=None)
-    shape = alt.Shape("wording:N", scale=cycle_scale(names, SHAPES), legend=None)
+    color = alt.Color("wording:N", scale=charts.cycle_scale(names, charts.COLORS), legend=None)
+    dash = alt.StrokeDash("wording:N", scale=charts.cycle_scale(names, charts.DASHES), legend=None)
+    shape = alt.Shape("wording:N", scale=charts.cycle_scale(names, charts.SHAPES), legend=None)
     tooltip = [
         alt.Tooltip("wording:N"),
-        *number_tooltips({"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "from", "ndcg_at_10_high": "to"}),
+        *charts.number_tooltips({"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "from", "ndcg_at_10_high": "to"}),
     ]
     ends = {str(row["wording"]): float(row["ndcg_at_10"]) for row in rows}
     known = any(row.get("ndcg_at_10_low") is not None for row in rows)
     layers = [
-        *window_shade(build_chart(first), positions),
-        *curve(
-            build_chart(rows),
+        *charts.window_shade(charts.build_chart(first), positions),
+        *charts.curve(
+            charts.build_chart(rows),
             positions,
             color,
             "area" if known else None,
             line={"strokeDash": dash},
             point={"shape": shape, "tooltip": tooltip},
         ),
-        *name_lines(ends, positions, axes.positions),
+        *charts.name_lines(ends, positions, axes.positions),
     ]
     chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
     explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position."
-    explanation += (" Shaded: 95 % intervals." if known else "") + explain_window(first, window)
+    explanation += (" Shaded: 95 % intervals." if known else "") + charts.explain_window(first, window)
     seen = " ".join(
-        describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name]) for name in names
+        charts.describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name])
+        for name in names
     )
     title = describe_state(inspection.fading[-1].decision).removesuffix(".")
-    return add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
+    return charts.add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
 
 
 def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
@@ -101,17 +85,19 @@ def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
         for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
-    base = build_chart(rows).encode(x=alt.X("chunk:O", title="Chunks", sort=[str(row["chunk"]) for row in rows], axis=labels))
-    color = alt.ColorValue(COLORS[0])
-    score = ndcg_axis("ndcg_at_10")
-    points = base.mark_point(size=50, opacity=1, filled=True).encode(
-        y=score, color=color, tooltip=[alt.Tooltip("chunk:N"), *number_tooltips({"ndcg_at_10": "nDCG@10"})]
+    base = charts.build_chart(rows).encode(
+        x=alt.X("chunk:O", title="Chunks", sort=[str(row["chunk"]) for row in rows], axis=labels)
     )
-    chart = alt.layer(interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
+    color = alt.ColorValue(charts.COLORS[0])
+    score = charts.ndcg_axis("ndcg_at_10")
+    points = base.mark_point(size=50, opacity=1, filled=True).encode(
+        y=score, color=color, tooltip=[alt.Tooltip("chunk:N"), *charts.number_tooltips({"ndcg_at_10": "nDCG@10"})]
+    )
+    chart = alt.layer(charts.interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
     explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
     scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
-    return add_frame(chart, title_chunks(chunks), inspection.model, explanation, _cite(inspection), seen)
+    return charts.add_frame(chart, title_chunks(chunks), inspection.model, explanation, _cite(inspection), seen)
 
 
 def _cite(inspection: ModelInspection) -> str:

@@ -13,31 +13,8 @@ import numpy as np
 from mteb.types import EncodeKwargs, PromptType
 
 from posir_data.texts import TextCollection
-from posir_inspect.questions import (
-    WITHOUT_MODEL,
-    PseudoQuestionTask,
-    QuestionSet,
-    WordBaseline,
-    Wording,
-    ask_questions,
-    build_question_task,
-    cut_excerpts,
-    measure_unread_baseline,
-    measure_word_baseline,
-)
-from posir_inspect.splitting import (
-    ChunkComparison,
-    ChunkSearch,
-    Costs,
-    Division,
-    SplitterDivision,
-    TokenDivision,
-    WholeTextSearch,
-    advise_chunks,
-    choose_sizes,
-    compare_divisions,
-    count_fitting,
-)
+from posir_inspect import questions as asking
+from posir_inspect import splitting
 from posir_inspect.window import UnreadShare, WindowReading, measure_unread, measure_window
 from posir_significance.analysis import estimate_bins
 from posir_significance.decision import Decision, decide_result
@@ -77,7 +54,7 @@ EXCERPTS = (2048, 1024, 512)
 class Fading:
     """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
-    wording: Wording
+    wording: asking.Wording
     by_position: tuple[Estimate | None, ...]
     """nDCG@10 in every tenth of the texts."""
     not_read_by_position: tuple[float, ...]
@@ -86,7 +63,7 @@ class Fading:
     """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
     ndcg_at_10_not_read: float | None
     """The same of the questions about sentences that it does not read."""
-    not_read_without_model: WordBaseline | None
+    not_read_without_model: asking.WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
     groups: Mapping[str, tuple[int, Decision]]
     """Number of questions and the decision on them: `all`, then by the title of the length bucket."""
@@ -109,9 +86,9 @@ class OtherWords:
     """Questions about whole texts."""
     unwritten: int
     """Sentences that have a question in their rarest words and none in other words."""
-    words_alone: WordBaseline | None
+    words_alone: asking.WordBaseline | None
     """nDCG@10 of BM25 in whole texts; None if there are no questions."""
-    chunks: ChunkComparison | None = None
+    chunks: splitting.ChunkComparison | None = None
     """None if it is not known yet, or there are no questions."""
 
 
@@ -150,7 +127,7 @@ class ModelInspection:
     """None if it is not known yet."""
     fading_texts: int = 0
     """Texts that the questions were about, among which they were searched."""
-    chunks: ChunkComparison | None = None
+    chunks: splitting.ChunkComparison | None = None
     """The result by questions in their rarest words; None if it is not known yet, or there are no questions."""
     chunk_texts: int = 0
     """Texts in which chunk sizes were compared."""
@@ -190,10 +167,7 @@ def inspect_model(
 ) -> ModelInspection:
     """Inspect a model on texts.
 
-    Args:
-        setup: Model and texts.
-        output_folder: Where to save the result for whole texts, as `mteb run` does; None to save nothing.
-        show: Called with what is known when there is a further answer.
+    `show` is called with what is known when there is a further answer; `output_folder` gets the result for whole texts.
 
     Raises:
         PosirError: The model cannot encode the texts, or refuses some of them for their length.
@@ -222,7 +196,7 @@ def inspect_model(
         unread=unread,
     )
     show(known)
-    run = InspectionRun(setup, ask_questions(collection, tokens), window.reading)
+    run = InspectionRun(setup, asking.ask_questions(collection, tokens), window.reading)
     if not run.questions.questions:
         return replace(known, fading=())
     if setup.budget is not None and setup.budget < run.least:
@@ -242,7 +216,7 @@ def inspect_model(
 class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
-    def __init__(self, setup: Setup, questions: QuestionSet, reading: ReadingLength) -> None:
+    def __init__(self, setup: Setup, questions: asking.QuestionSet, reading: ReadingLength) -> None:
         # Tokens of texts are counted without special ones.
         self.setup, self.questions, self.read = setup, questions, reading.read_part()
         self.model, self.window = setup.encoder.model, self.read.tokens
@@ -250,23 +224,23 @@ class InspectionRun:
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
         sample, refuses = questions.first(MIN_TEXTS), bool(reading.refusal)
         self.splitters = [
-            SplitterDivision(splitter, sample, setup.counter, self.window, refuses=refuses) for splitter in setup.splitters
+            splitting.SplitterDivision(splitter, sample, setup.counter, self.window, refuses=refuses)
+            for splitter in setup.splitters
         ]
         self.divisions = self._choose_divisions(max(questions.tokens.values()))
         self.costs = self._count_costs(questions, self.divisions)
         self.least_chunks = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)[1]
         limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
         self.budget = self.costs.total if setup.budget is None else min(setup.budget, limit)
-        self.wordings = list(WITHOUT_MODEL) if setup.budget is None else [Wording.RAREST_WORDS]
+        self.wordings = list(asking.WITHOUT_MODEL) if setup.budget is None else [asking.Wording.RAREST_WORDS]
 
-    def _count_costs(self, questions: QuestionSet, divisions: Sequence[Division]) -> Costs:
+    def _count_costs(self, questions: asking.QuestionSet, divisions: Sequence[splitting.Division]) -> splitting.Costs:
         in_other_words = self.setup.writer is not None
-        return Costs.count(questions, divisions, self.window, self.setup.counter, in_other_words=in_other_words)
+        return splitting.Costs.count(questions, divisions, self.window, self.setup.counter, in_other_words=in_other_words)
 
-    def _choose_divisions(self, longest: int) -> Sequence[Division]:
-        """Return the splitters, or else the sizes of chunks that divide a text of so many tokens."""
-        sizes = choose_sizes(self.model, self.setup.encoder.context, self.window)
-        return self.splitters or [TokenDivision(size) for size in sizes if size < longest]
+    def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
+        sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
+        return self.splitters or [splitting.TokenDivision(size) for size in sizes if size < longest]
 
     @property
     def least(self) -> int:
@@ -279,7 +253,7 @@ class InspectionRun:
         if self.setup.budget is None:
             return len(self.questions.documents)
         costs = list(map(sum, zip(self.costs.whole, self.costs.questions, strict=True)))
-        fitting = count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
+        fitting = splitting.count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
         return max(MIN_SEARCHED, fitting)
 
     def count_encoded(self) -> int:
@@ -290,7 +264,7 @@ class InspectionRun:
     def estimate_work(self) -> WorkEstimate:
         """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
         texts = list(self.questions.documents.values())[: min(TIMED_TEXTS, self.most_texts)]
-        task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
+        task = self._build_task(self.questions.first(1), asking.Wording.RAREST_WORDS)
         context = EncodingContext(task.metadata, SPLIT, "default", self.options)
         encoder = ModelEncoder(self.model, context, self.memory)
         started = time.perf_counter()
@@ -303,7 +277,7 @@ class InspectionRun:
         """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
         texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
-        model = WholeTextSearch(self.model, self.read, self.memory)
+        model = splitting.WholeTextSearch(self.model, self.read, self.memory)
         with track("Searching whole texts") as advance:
             while True:
                 search = self._search(None, model, self.questions.first(texts), self.wordings)
@@ -315,7 +289,7 @@ class InspectionRun:
         other_words = None
         if self.setup.writer:
             other_words, written = self._ask_in_other_words(self.setup.writer, model, texts)
-            searches |= {Wording.OTHER_WORDS: written} if written else {}
+            searches |= {asking.Wording.OTHER_WORDS: written} if written else {}
         if output_folder is not None:
             tasks = [search.tasks[wording] for wording, search in searches.items()]
             # As `mteb run` does, for `posir report`.
@@ -328,18 +302,22 @@ class InspectionRun:
                 show_progress_bar=False,
             )
         # Questions in their rarest words last: verdicts are by them.
-        order = [wording for wording in (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS) if wording in searches]
+        order = [
+            wording
+            for wording in (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
+            if wording in searches
+        ]
         fading = tuple(summarize_fading(searches[wording], wording, known.window.read_part) for wording in order)
         return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
 
     def _ask_in_other_words(
-        self, writer: QuestionWriter, model: WholeTextSearch, texts: int
-    ) -> tuple[OtherWords, ChunkSearch | None]:
+        self, writer: QuestionWriter, model: splitting.WholeTextSearch, texts: int
+    ) -> tuple[OtherWords, splitting.ChunkSearch | None]:
         """Search with questions in other words about the first texts; None if there are none."""
         questions = self.questions.first(texts).write_in_other_words(writer)
-        asked = len(questions.asked_in(Wording.OTHER_WORDS))
-        search = self._search(None, model, questions, [Wording.OTHER_WORDS]) if asked else None
-        baseline = measure_word_baseline(search.tasks[Wording.OTHER_WORDS]) if search else None
+        asked = len(questions.asked_in(asking.Wording.OTHER_WORDS))
+        search = self._search(None, model, questions, [asking.Wording.OTHER_WORDS]) if asked else None
+        baseline = asking.measure_word_baseline(search.tasks[asking.Wording.OTHER_WORDS]) if search else None
         by_itself = writer.name == self.model.mteb_model_meta.name
         return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
 
@@ -349,17 +327,17 @@ class InspectionRun:
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
         if self.setup.budget is not None:
             left = self.budget - self.costs.count_whole(texts)
-            fitting = count_fitting(self.costs.chunks[:texts], left)
+            fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
             if fitting >= min(texts, MIN_TEXTS):
                 questions = questions.first(fitting)
             else:
                 questions, excerpt = self._cut(texts, left)
                 divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
-        wordings = [Wording.RAREST_WORDS]
+        wordings = [asking.Wording.RAREST_WORDS]
         if self.setup.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.setup.writer)
-            wordings += [Wording.OTHER_WORDS] if questions.asked_in(Wording.OTHER_WORDS) else []
-        whole = WholeTextSearch(self.model, self.read, self.memory)
+            wordings += [asking.Wording.OTHER_WORDS] if questions.asked_in(asking.Wording.OTHER_WORDS) else []
+        whole = splitting.WholeTextSearch(self.model, self.read, self.memory)
         searches = []
         with track("Searching chunks", 1 + len(divisions)) as advance:
             for division in (None, *divisions):
@@ -368,7 +346,8 @@ class InspectionRun:
                 advance()
         named = portable_name(self.model.mteb_model_meta)
         rarest, *others = (
-            advise_chunks(compare_divisions(searches, wording, questions, self.window), named) for wording in wordings
+            splitting.advise_chunks(splitting.compare_divisions(searches, wording, questions, self.window), named)
+            for wording in wordings
         )
         return replace(
             known,
@@ -378,12 +357,12 @@ class InspectionRun:
             other_words=replace(other_words, chunks=others[0]) if other_words and others else other_words,
         )
 
-    def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
+    def _cut(self, texts: int, budget: float) -> tuple[asking.QuestionSet, int]:
         """Return excerpts of enough texts to compare, as long as the budget allows, with their own questions and length."""
         wanted = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
             questions, costs = self._find_excerpts(length, wanted)
-            fitting = count_fitting(costs, budget)
+            fitting = splitting.count_fitting(costs, budget)
             if fitting == wanted:
                 break
         if fitting < MIN_SEARCHED:
@@ -391,44 +370,48 @@ class InspectionRun:
             return self._find_excerpts(length, MIN_SEARCHED)[0], length
         return questions.first(fitting), length
 
-    def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, list[int]]:
+    def _find_excerpts(self, length: int, texts: int) -> tuple[asking.QuestionSet, list[int]]:
         """Return excerpts of the first texts with their questions, and the tokens to encode for each."""
-        collection = cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
-        questions = ask_questions(collection, self.setup.counter.count_all([text.text for text in collection.texts]))
+        collection = asking.cut_excerpts(self.setup.collection, self.setup.counter, length, texts)
+        questions = asking.ask_questions(collection, self.setup.counter.count_all([text.text for text in collection.texts]))
         divisions = self._choose_divisions(min(length, max(questions.tokens.values())))
         costs = self._count_costs(questions, divisions)
         return questions, list(map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True)))
 
     def _search(
-        self, division: Division | None, model: MaximumSearch, questions: QuestionSet, wordings: Sequence[Wording]
-    ) -> ChunkSearch:
+        self,
+        division: splitting.Division | None,
+        model: MaximumSearch,
+        questions: asking.QuestionSet,
+        wordings: Sequence[asking.Wording],
+    ) -> splitting.ChunkSearch:
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
         values = {wording: ResultValues.from_json(evaluate(task, model, self.options)) for wording, task in tasks.items()}
-        return ChunkSearch(division, model.document_vectors, values, tasks)
+        return splitting.ChunkSearch(division, model.document_vectors, values, tasks)
 
-    def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
-        return build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
+    def _build_task(self, questions: asking.QuestionSet, wording: asking.Wording) -> asking.PseudoQuestionTask:
+        return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
 
 
-def is_narrow(search: ChunkSearch) -> bool:
+def is_narrow(search: splitting.ChunkSearch) -> bool:
     """Return whether the bias is known to its margin either way.
 
     The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
     (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
     """
-    decision = decide_result(search.values[Wording.RAREST_WORDS])[0]
+    decision = decide_result(search.values[asking.Wording.RAREST_WORDS])[0]
     interval = decision.interval(decision.bias_within_read)
     return interval is not None and interval[1] - interval[0] <= 2 * decision.margin
 
 
-def evaluate(task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
+def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
     """Return the scores of a search, as in a result file."""
     task.load_data()
     (scores,) = task.evaluate(model, SPLIT, encode_kwargs=options).values()
     return scores
 
 
-def summarize_fading(search: ChunkSearch, wording: Wording, read: ReadPart) -> Fading:
+def summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
     """Return what the search of whole texts says of one wording, of a model that reads a part, special tokens included."""
     values = search.values[wording]
     observations, profile = Observations.from_ranks(values.ranks, values.read), values.profile
@@ -449,6 +432,6 @@ def summarize_fading(search: ChunkSearch, wording: Wording, read: ReadPart) -> F
         not_read_by_position=shares,
         ndcg_at_10_read=float(observations.gains[~unread].mean()) if known and not unread.all() else None,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
-        not_read_without_model=measure_unread_baseline(search.tasks[wording], values.read),
+        not_read_without_model=asking.measure_unread_baseline(search.tasks[wording], values.read),
         groups={ALL: (profile.queries, decisions[0])} | {title: (count, group) for title, count, group in lengths if count},
     )

@@ -27,7 +27,7 @@ from mteb.timing import TimingStack
 from posir_data.texts import TextCollection
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.evidence import TWELFTHS, Evidence, Integers
+from posir_tasks.evidence import TWELFTHS, Integers
 from posir_tasks.language_models.other_words import MAX_WORDS, MIN_WORDS, QuestionWriter, WritingRequest, count_texts, normalize
 from posir_tasks.languages import PIVOT, suggest_codes
 from posir_tasks.models.references import legible_name
@@ -118,35 +118,16 @@ class QuestionSet:
 
     def build_data(self, wording: Wording) -> PositionData:
         """Return the questions that have a wording as data of a position task."""
-        questions = self.asked_in(wording)
-        documents = [question.document for question in questions]
-        spans = np.array([question.sentence for question in questions], np.int64).reshape(-1, 2)
-        return PositionData(
-            corpus=Dataset.from_dict({"id": list(self.documents), "text": list(self.documents.values())}),
-            queries=Dataset.from_dict(
-                {"id": [question.id for question in questions], "text": [question.wordings[wording] for question in questions]}
-            ),
-            evidence=Evidence(
-                query_ids=[question.id for question in questions],
-                document_ids=documents,
-                starts=spans[:, 0],
-                ends=spans[:, 1],
-                characters=np.array([len(self.documents[name]) for name in documents], np.int64),
-                tokens=np.array([self.tokens[name] for name in documents], np.int64),
-            ),
-            revision="pseudo-questions",
-        )
+        asked = self.asked_in(wording)
+        questions = {question.id: (question.wordings[wording], question.document, question.sentence) for question in asked}
+        return PositionData.from_questions(self.documents, questions, tokens=self.tokens, revision="pseudo-questions")
 
 
 def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
     """Make pseudo-questions, one in each tenth of every text that has a suitable sentence there.
 
     A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of several sentences with their
-    midpoint in the same tenth of a text, one is drawn at random, with a fixed seed.
-
-    Args:
-        collection: The texts.
-        tokens: Length of each text in tokens.
+    midpoint in the same tenth of a text, one is drawn at random, with a fixed seed. `tokens` are the lengths of the texts.
     """
     names = [f"d{number}" for number in range(len(collection.texts))]
     documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
@@ -223,9 +204,7 @@ class WordBaseline:
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
     """Search for the texts of unread sentences in what is read of all texts; None if all is read, or it is unknown what.
 
-    Args:
-        task: The questions in one wording.
-        part: The part that the model reads; a character's place in tokens is its share of the text.
+    A character's place in tokens is taken to be its share of the text.
     """
     data = task.data
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)

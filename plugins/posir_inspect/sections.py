@@ -45,9 +45,7 @@ WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words", 
 def build_sections(inspection: ModelInspection, *, full: bool = False) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns.
 
-    Args:
-        inspection: What is known.
-        full: Whether PSI, its values by chance and p-values are shown, too.
+    With `full`, PSI, its values by chance and p-values are shown, too.
     """
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
     extent = f"{inspection.window.tokens.high:,} of {inspection.median_tokens:,.0f} tokens (median text)"

@@ -97,12 +97,7 @@ class SplitterDivision:
     ) -> None:
         """Try a splitter on some texts.
 
-        Args:
-            splitter: The splitter.
-            sample: The texts.
-            tokenizer: Counts the tokens of chunks.
-            window: Tokens of a text that the model reads; None if it reads every text to its end.
-            refuses: Whether the model refuses longer texts.
+        The model reads `window` tokens of a text, None for all, and `refuses` longer ones or not.
 
         Raises:
             PosirError: The splitter does not divide them, or the model refuses a chunk for its length.

@@ -198,7 +198,6 @@ class WindowReading(Presentable):
         return {**row, "sentence": self.sentence, "measured_on": tried | lengths}
 
     def _describe_unread(self) -> Iterator[str]:
-        """Yield what is not read, and whether what is read is enough."""
         reading, english = self.reading, f"{self.characters_of_english:,} characters of English text"
         places = {
             Part.FIRST: f"What follows about the first {english}",

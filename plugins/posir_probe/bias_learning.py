@@ -133,7 +133,6 @@ class Perturbation(Probe):
         )
 
     def _average(self, place: int) -> Compute:
-        """Return the mean over sizes at one place."""
         shape = len(self.sizes), len(self.places)
         return lambda values: values.reshape(*values.shape[:-1], *shape)[..., place].mean(axis=-1)
 

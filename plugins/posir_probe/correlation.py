@@ -238,7 +238,6 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
 
 
 def _format_rho(rho: Estimate | None) -> tuple[str, str]:
-    """Return a correlation and its interval as two cells of a table."""
     return format_number(rho.value if rho else None, ".2f"), format_interval(rho, lambda value: format_number(value, ".2f"))
 
 
@@ -260,7 +259,6 @@ def estimate_rho(x: Floats, y: Floats, families: Sequence[str] | None = None) ->
 
 
 def _is_undefined(x: Floats, y: Floats) -> bool:
-    """Return whether there are too few models for a correlation, or all have the same value."""
     return len(x) < FEWEST or len(set(x)) == 1 or len(set(y)) == 1
 
 

@@ -12,20 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from mteb.types import PromptType
 
+from posir_probe import probe as base
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import search
-from posir_probe.probe import (
-    SCORE,
-    Form,
-    Probe,
-    ProbePlan,
-    SignedFinding,
-    Summary,
-    mean_over,
-    plan_cosines,
-    start_to_end,
-    value_range,
-)
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.interventions import move_evidence
@@ -44,14 +33,14 @@ def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[
     ]
 
 
-class EvidenceMoving(Probe):
+class EvidenceMoving(base.Probe):
     """Cosine of a question and its document, with the evidence moved to each of several places."""
 
     name = "evidence_moving"
     title = "Evidence moved through its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = ("Past a model's window all places are equal: the similarity to the rest of the document, not 0.",)
-    finding = SignedFinding(
+    finding = base.SignedFinding(
         "Moving the evidence from start to end takes {} off the similarity of question and document",
         "Moving the evidence from start to end adds {} to the similarity of question and document",
         "whether moving the evidence from start to end changes the similarity of question and document",
@@ -61,7 +50,7 @@ class EvidenceMoving(Probe):
     needs_questions = True
     value_title = "Cosine of the question and its document"
     place_title = "Place of the evidence, from the start of its document to the end"
-    form = Form.PLACES
+    form = base.Form.PLACES
     shows_window = True
 
     positions = tuple(str(place + 1) for place in range(PLACES))
@@ -69,18 +58,24 @@ class EvidenceMoving(Probe):
     place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
     #: As in Table 13.
     summaries = {
-        "start_to_end": Summary("Similarity, evidence first minus last", start_to_end),
-        "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
-        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER),
-        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER),
+        "start_to_end": base.Summary("Similarity, evidence first minus last", base.start_to_end),
+        "range_x1000": base.Summary(
+            "Range over the places, x 1,000", lambda values: 1000 * base.value_range(values), Unit.NUMBER
+        ),
+        "peak": base.Summary(
+            f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER
+        ),
+        "lowest": base.Summary(
+            f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER
+        ),
     }
 
-    def plan(self, data: ProbeData) -> ProbePlan:
+    def plan(self, data: ProbeData) -> base.ProbePlan:
         """Encode every question, and its document with the evidence at every place."""
         questions, skipped = select_with_evidence(data)
         asked, names = [question.text for question in questions], [question.document for question in questions]
         moved = move_to_places(data, questions)
-        return plan_cosines(self.positions, names, asked, moved, skipped, PromptType.query)
+        return base.plan_cosines(self.positions, names, asked, moved, skipped, PromptType.query)
 
 
 class EvidenceMovingRetrieval(EvidenceMoving):
@@ -93,7 +88,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     title = "Retrieval with the evidence moved"
     source = "arXiv 2404.04163, section 4.2"
     notes = ("All documents of the data are searched, sampled or not.",)
-    finding = SignedFinding(
+    finding = base.SignedFinding(
         "Moving the evidence from start to end costs {} points of nDCG@10",
         "Moving the evidence from start to end gains {} points of nDCG@10",
         "whether moving the evidence from start to end changes nDCG@10",
@@ -101,20 +96,20 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     is_variant = True
     predicts_retrieval = True
     needs_all = True
-    value_title = SCORE
+    value_title = base.SCORE
     unit = Unit.PERCENT
 
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
-        "start_to_end": Summary(
-            "nDCG@10, evidence first minus last", lambda values: start_to_end(values[..., 1:]), Unit.POINTS
+        "start_to_end": base.Summary(
+            "nDCG@10, evidence first minus last", lambda values: base.start_to_end(values[..., 1:]), Unit.POINTS
         ),
-        "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
-        "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
-        "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
+        "range": base.Summary("Range over the places", lambda values: base.value_range(values[..., 1:]), Unit.POINTS),
+        "mean": base.Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
+        "unchanged": base.Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
 
-    def plan(self, data: ProbeData) -> ProbePlan:
+    def plan(self, data: ProbeData) -> base.ProbePlan:
         """Search the corpus once for each place; only a question's own document is changed."""
         questions, skipped = select_with_evidence(data)
         searched = {**data.documents, **data.distractors}
@@ -125,4 +120,4 @@ class EvidenceMovingRetrieval(EvidenceMoving):
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, np.concatenate(scores, axis=1), skipped)
 
-        return ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])
+        return base.ProbePlan(summarize, [*searched.values(), *moved], [question.text for question in questions])

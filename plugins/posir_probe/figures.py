@@ -70,7 +70,6 @@ def _frame(results: Sequence[ProbeResult], probe: Probe) -> alt.VConcatChart:
 
 
 def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
-    """Yield the axes of a figure, and what its marks are."""
     axes = (probe.value_title or probe.title, probe.place_title)
     for direction, axis in zip(
         ("Vertical", "Horizontal"), axes if probe.form is not Form.CATEGORIES else axes[::-1], strict=True
@@ -96,7 +95,6 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
 
 
 def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
-    """Return the number of points in each cell of a plane, a panel for each series and model."""
     width, height = probe.cell_size
     titles = {panel: probe.split(f"{panel}{SEPARATOR}")[0] for panel, _, _ in probe.cells}
     rows = [
@@ -127,7 +125,6 @@ def _facet(chart: alt.Chart | alt.LayerChart | alt.FacetChart, panels: Iterable[
 
 
 def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart | alt.LayerChart:
-    """Return the values of all models and the published ones, a panel for each series."""
     rows = [row for label, result in zip(labels, results, strict=True) for row in _model_rows(label, result, probe)]
     for row in rows:
         named = f"{row['model']}: {row['line']}" if len(results) > 1 else row["line"]
@@ -188,13 +185,11 @@ def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd:
 
 
 def _only(chart: alt.Chart, kind: str, condition: str = "true") -> alt.Chart:
-    """Return a chart of the rows of one kind."""
     filtered: alt.Chart = chart.transform_filter(f"datum.kind === '{kind}' && {condition}")
     return filtered
 
 
 def _count(rows: Sequence[Row], kind: str) -> int:
-    """Return the number of rows of a kind."""
     return sum(row["kind"] == kind for row in rows)
 
 
@@ -326,7 +321,6 @@ def _window_rows(label: str, result: ProbeResult, *, several: bool) -> Iterator[
 
 
 def _window_layers(base: alt.Chart, rows: Sequence[Row]) -> list[alt.Chart]:
-    """Return the marks of windows, if there are any."""
     windows = [row["x"] for row in rows if row["kind"] == WINDOW_ROW]
     if not windows:
         return []
@@ -339,7 +333,6 @@ def _window_layers(base: alt.Chart, rows: Sequence[Row]) -> list[alt.Chart]:
 def _draw_categories(
     rows: list[Row], keys: Sequence[str], order: Sequence[str], probe: Probe, color: alt.Color
 ) -> tuple[list[alt.Chart], int]:
-    """Return the layers of dots with intervals, a block for each category in order, and their height."""
     present = {row["position"] for row in rows}
     names = [name for name in order if name in present]
     lanes = [*keys, *([PUBLISHED] if _count(rows, PUBLISHED_ROW) else [])]

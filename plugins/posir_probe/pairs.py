@@ -42,31 +42,14 @@ from typing import NamedTuple
 import numpy as np
 from mteb.types import PromptType
 
+from posir_probe import probe as base
 from posir_probe.controls import order_blind
 from posir_probe.data import Needle, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import (
-    CONTROL,
-    Form,
-    Probe,
-    ProbePlan,
-    SignedFinding,
-    Summary,
-    ignore_rounding,
-    mean_over,
-)
 from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, ModelEncoder, encode_distinct
 from posir_tasks.interventions import move_evidence
-from posir_tasks.language_models.other_words import (
-    MAX_WORDS,
-    MIN_WORDS,
-    EmbedderWriter,
-    WritingRequest,
-    build_vocabulary,
-    normalize,
-    open_writer,
-)
+from posir_tasks.language_models import other_words
 from posir_tasks.languages import detect_language
 from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import find_sentences
@@ -109,7 +92,7 @@ def score_pairs(embeddings: Embeddings, queries: Sequence[str], texts: Sequence[
     asked = embeddings.select(queries, PromptType.query).astype(np.float64)
     documents = embeddings.select(texts).astype(np.float64)
     by_query = (documents[0::2] - documents[1::2]).reshape(len(queries), -1, documents.shape[-1])
-    return ignore_rounding(np.einsum("nd,nkd->nk", asked, by_query))
+    return base.ignore_rounding(np.einsum("nd,nkd->nk", asked, by_query))
 
 
 class ControlledPair(NamedTuple):
@@ -187,16 +170,15 @@ def find_names(text: str) -> list[str]:
     return [text[run[0].start() : run[-1].end()] for run in runs if len(run) > 1]
 
 
-def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
-    """Return the summaries of values by kind of pair, of the model and of the order-blind embedder."""
-    named = [*((kind, label) for kind in KINDS), *((f"order_blind_{kind}", f"{CONTROL}: {{}}") for kind in KINDS)]
+def _summarize_kinds(label: str, unit: Unit) -> dict[str, base.Summary]:
+    named = [*((kind, label) for kind in KINDS), *((f"order_blind_{kind}", f"{base.CONTROL}: {{}}") for kind in KINDS)]
     return {
-        name.replace(" ", "_"): Summary(title.format(FAVORED[KINDS[place % len(KINDS)]]), at(place), unit)
+        name.replace(" ", "_"): base.Summary(title.format(FAVORED[KINDS[place % len(KINDS)]]), at(place), unit)
         for place, (name, title) in enumerate(named)
     }
 
 
-class ControlledPairs(Probe):
+class ControlledPairs(base.Probe):
     """The score of the first document of each pair minus that of the second, for the model and an order-blind embedder."""
 
     name = "controlled_pairs"
@@ -207,9 +189,9 @@ class ControlledPairs(Probe):
         "asked about, the question's own form of a name. Only position is 0 for an order-blind embedder; of the other kinds, "
         "its value on the same pairs is the part that words alone explain. Differences below 1e-6 count as ties.",
     )
-    positions = tuple(f"{series} · {kind}" for series, kind in product(("model", CONTROL), KINDS))
+    positions = tuple(f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
-    finding = SignedFinding(
+    finding = base.SignedFinding(
         "The document with the evidence first scores {} higher than the same with the evidence last",
         "The document with the evidence last scores {} higher than the same with the evidence first",
         "whether the document with the evidence first or last scores higher",
@@ -218,12 +200,12 @@ class ControlledPairs(Probe):
     needs_questions = True
     value_title = "Cosine with the question: favored document minus the other"
     place_title = "Favored document"
-    form = Form.CATEGORIES
-    series = {"model": ("", ""), CONTROL: ("", CONTROL)}
+    form = base.Form.CATEGORIES
+    series = {"model": ("", ""), base.CONTROL: ("", base.CONTROL)}
     place_names = FAVORED
     statistic = "mean"
 
-    def plan(self, data: ProbeData) -> ProbePlan:
+    def plan(self, data: ProbeData) -> base.ProbePlan:
         """Encode the questions and both documents of their pairs."""
         questions, skipped = select_with_evidence(data)
         texts = {question.document: data.documents[question.document] for question in questions}
@@ -246,7 +228,7 @@ class ControlledPairs(Probe):
             names, by_position = [name for name, _ in measured], values.reshape(len(measured), len(self.positions))
             return ProbeSums.from_means(self.positions, names, by_position, +skipped, statistic=self.statistic)
 
-        return ProbePlan(summarize, documents, queries)
+        return base.ProbePlan(summarize, documents, queries)
 
 
 class ControlledPairsEffect(ControlledPairs):
@@ -255,7 +237,7 @@ class ControlledPairsEffect(ControlledPairs):
     name = "controlled_pairs_effect"
     title = "Pairs of documents, in standard deviations"
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
-    finding = SignedFinding(
+    finding = base.SignedFinding(
         "Evidence first against evidence last makes {} standard deviations of the score",
         "Evidence last against evidence first makes {} standard deviations of the score",
         "whether evidence first or evidence last scores higher, in standard deviations of the score,",
@@ -284,7 +266,7 @@ def build_documents(needle: Needle) -> list[str]:
     return documents
 
 
-class NeedleDistractors(Probe):
+class NeedleDistractors(base.Probe):
     """Score of the document with the needle minus that of the document with a near-miss in its place."""
 
     name = "needle_distractors"
@@ -300,17 +282,18 @@ class NeedleDistractors(Probe):
         f"{series} · {100 * place:.0f} %" for series, place in product(("without distractors", "with distractors"), PLACES)
     )
     summaries = {
-        "start_to_end": Summary("Needle first minus last, distractors", lambda values: values[..., 5] - values[..., 9]),
-        "start_to_end_without": Summary(
+        "start_to_end": base.Summary("Needle first minus last, distractors", lambda values: values[..., 5] - values[..., 9]),
+        "start_to_end_without": base.Summary(
             "Needle first minus last, no distractors", lambda values: values[..., 0] - values[..., 4]
         ),
-        "mean": Summary("Mean over places, distractors", mean_over(5, None)),
-        "mean_without": Summary("Mean over places, no distractors", mean_over(None, 5)),
-        "cost_of_distractors": Summary(
-            "Mean without minus with distractors", lambda values: mean_over(None, 5)(values) - mean_over(5, None)(values)
+        "mean": base.Summary("Mean over places, distractors", base.mean_over(5, None)),
+        "mean_without": base.Summary("Mean over places, no distractors", base.mean_over(None, 5)),
+        "cost_of_distractors": base.Summary(
+            "Mean without minus with distractors",
+            lambda values: base.mean_over(None, 5)(values) - base.mean_over(5, None)(values),
         ),
     }
-    finding = SignedFinding(
+    finding = base.SignedFinding(
         "A needle among near-misses stands out by {} more at the start of its document than at the end",
         "A needle among near-misses stands out by {} more at the end of its document than at the start",
         "whether a needle among near-misses stands out more at the start or at the end of its document",
@@ -320,12 +303,12 @@ class NeedleDistractors(Probe):
     needs_needles = True
     value_title = "Cosine of the question and the document with its needle, minus that with a near-miss in its place"
     place_title = "Place of the needle, from the start of its document to the end"
-    form = Form.PLACES
+    form = base.Form.PLACES
     series = {"with distractors": ("", "among other near-misses"), "without distractors": ("", "alone")}
     place_shares = {f"{100 * place:.0f} %": place for place in PLACES}
     shows_window = True
 
-    def plan(self, data: ProbeData) -> ProbePlan:
+    def plan(self, data: ProbeData) -> base.ProbePlan:
         """Encode the questions, and the documents with needle or near-miss at every place."""
         texts = [text for needle in data.needles for text in build_documents(needle)]
         names, queries = [needle.document for needle in data.needles], [needle.question for needle in data.needles]
@@ -335,7 +318,7 @@ class NeedleDistractors(Probe):
             values = score_pairs(embeddings, queries, texts) if names else np.empty((0, len(self.positions)))
             return ProbeSums.from_means(self.positions, names, values, skipped)
 
-        return ProbePlan(summarize, texts, queries)
+        return base.ProbePlan(summarize, texts, queries)
 
 
 @dataclass(frozen=True)
@@ -355,7 +338,9 @@ class NeedleWriter:
     def write(self, data: ProbeData) -> ProbeData:
         """Return data with a needle in each document that has a suitable sentence and question."""
         texts = list(data.documents.values())
-        embedder = EmbedderWriter(self.name, self.encoder, build_vocabulary([*texts, *data.distractors.values()]))
+        embedder = other_words.EmbedderWriter(
+            self.name, self.encoder, other_words.build_vocabulary([*texts, *data.distractors.values()])
+        )
         languages = {name: detect_language(text)[0] for name, text in data.documents.items() if text.strip()}
         sentences = {
             name: [span.of(data.documents[name]) for span in find_sentences(data.documents[name], language)]
@@ -366,13 +351,13 @@ class NeedleWriter:
             return data
         pool: dict[str, str] = {}
         for sentence in filter(_is_suitable, chain.from_iterable(sentences.values())):
-            pool.setdefault(normalize(sentence), sentence)
+            pool.setdefault(other_words.normalize(sentence), sentence)
         near = _find_near_misses(embedder, pool, drawn)
         requests = [
-            WritingRequest(needle.sentence, (data.documents[needle.document], *misses), languages[needle.document])
+            other_words.WritingRequest(needle.sentence, (data.documents[needle.document], *misses), languages[needle.document])
             for needle, misses in zip(drawn, near, strict=True)
         ]
-        questions = (open_writer(self.llm, texts) if self.llm else embedder).write(requests)
+        questions = (other_words.open_writer(self.llm, texts) if self.llm else embedder).write(requests)
         needles = tuple(
             replace(needle, question=question, near_misses=misses)
             for needle, question, misses in zip(drawn, questions, near, strict=True)
@@ -382,8 +367,7 @@ class NeedleWriter:
 
 
 def _is_suitable(sentence: str) -> bool:
-    """Return whether a sentence has the words of a needle or a near-miss."""
-    return MIN_WORDS <= len(find_terms(sentence)) <= MAX_WORDS
+    return other_words.MIN_WORDS <= len(find_terms(sentence)) <= other_words.MAX_WORDS
 
 
 def _draw_needle(name: str, sentences: Sequence[str]) -> Needle | None:
@@ -395,7 +379,9 @@ def _draw_needle(name: str, sentences: Sequence[str]) -> Needle | None:
     return Needle(name, sentences[row], (*sentences[:row], *sentences[row + 1 :]))
 
 
-def _find_near_misses(embedder: EmbedderWriter, pool: Mapping[str, str], needles: Sequence[Needle]) -> list[tuple[str, ...]]:
+def _find_near_misses(
+    embedder: other_words.EmbedderWriter, pool: Mapping[str, str], needles: Sequence[Needle]
+) -> list[tuple[str, ...]]:
     """Return the sentences of a pool that are the most similar to each needle and in no document with it, best first."""
     if not pool:
         return [()] * len(needles)
@@ -405,7 +391,7 @@ def _find_near_misses(embedder: EmbedderWriter, pool: Mapping[str, str], needles
     for start in range(0, len(needles), BLOCK):
         cosines = targets[start : start + BLOCK] @ vectors.T
         for needle, order in zip(needles[start : start + BLOCK], np.argsort(-cosines, axis=1, kind="stable"), strict=True):
-            own = {normalize(sentence) for sentence in (needle.sentence, *needle.rest)}
+            own = {other_words.normalize(sentence) for sentence in (needle.sentence, *needle.rest)}
             others = (sentences[row] for row in order if keys[row] not in own)
             near.append(tuple(islice(others, NEAR_MISSES)))
     return near

@@ -126,7 +126,6 @@ def _pearson_p_value(sums: Floats) -> Floats:
 
 @_undefined_is_nan
 def _share(sums: Floats) -> Floats:
-    """Return each position's share of the counts of all positions."""
     shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
     return shares
 

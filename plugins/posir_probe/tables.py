@@ -132,7 +132,6 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str], keys: int = 1) -> Table:
-    """Return a table without the columns that no row fills."""
     filled = [at for at, _ in enumerate(headings) if any(row[at] for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
     return Table(build_columns([headings[at] for at in filled], right), cells, keys=keys)

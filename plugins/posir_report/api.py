@@ -8,25 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from posir_report import tables
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
-from posir_report.tables import (
-    RECALL_COLUMNS,
-    bin_columns,
-    bin_table,
-    build_legend,
-    build_recall_rows,
-    choose_columns,
-    describe_cut_rankings,
-    describe_findings,
-    describe_recall,
-    document_notes,
-    length_table,
-    level_note,
-    not_read_notes_by_task,
-    overview_table,
-    pooled_scores,
-    select_columns,
-)
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
@@ -99,35 +82,38 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     @property
     def _columns(self) -> list[ScoreInfo]:
-        return choose_columns(self.keys, full=self.full)
+        return tables.choose_columns(self.keys, full=self.full)
 
     def sections(self) -> list[DisplaySection]:
         """Return the answers, an overview of the models that have several tasks, then every length."""
-        overview, lengths = overview_table(self.rows, self._columns), length_table(self.rows, self._columns, curves=True)
-        tables = (overview, lengths) if overview.rows else (lengths,)
-        return [*to_paragraphs(describe_findings(self.rows)), DisplaySection(tables=tables, draw=self._draw_chosen)]
+        overview, lengths = (
+            tables.overview_table(self.rows, self._columns),
+            tables.length_table(self.rows, self._columns, curves=True),
+        )
+        shown = (overview, lengths) if overview.rows else (lengths,)
+        return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
         rows = progress(self.rows, "Scoring results")
-        return [select_columns(row, self._columns) if self.keys else row.columns() for row in rows]
+        return [tables.select_columns(row, self._columns) if self.keys else row.columns() for row in rows]
 
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task."""
         rows, summaries = iter(self.rows), progress(self.summaries, "Scoring results")
-        return [pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
+        return [tables.pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
         brief = NOTE if self.keys or self.full else BRIEF
-        return [" ".join(filter(None, (brief, level_note(self.rows))))] if self.subset_results else []
+        return [" ".join(filter(None, (brief, tables.level_note(self.rows))))] if self.subset_results else []
 
     def explanation(self) -> Iterator[str]:
         """Yield notes on what is not read and on these documents, and what every column means."""
         if self.subset_results:
-            yield from not_read_notes_by_task(self.summaries)
-            yield from document_notes(model_labels(self.summaries), self.summaries)
-            yield from (f"{NOTE} {build_legend(self._columns)}", CURVE_NOTE)
+            yield from tables.not_read_notes_by_task(self.summaries)
+            yield from tables.document_notes(model_labels(self.summaries), self.summaries)
+            yield from (f"{NOTE} {tables.build_legend(self._columns)}", CURVE_NOTE)
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
@@ -147,23 +133,23 @@ class Results(Presentable, Sequence[SubsetResult]):
         return TableResult(
             title=self.title,
             rows=[row.columns() for row in rows],
-            tables=[bin_table(rows, bin_columns())],
+            tables=[tables.bin_table(rows, tables.bin_columns())],
             values=self.document(),
-            sentences=tuple(describe_findings(self.rows)),
+            sentences=tuple(tables.describe_findings(self.rows)),
             notes=[NOTE],
-            further=[build_legend(bin_columns())],
+            further=[tables.build_legend(tables.bin_columns())],
         )
 
     def recall(self) -> TableResult:
         """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin of them."""
-        rows = [row for summary in self.summaries for row in build_recall_rows(summary)]
+        rows = [row for summary in self.summaries for row in tables.build_recall_rows(summary)]
         return TableResult(
             title=self.title,
             rows=[row.columns() for row in rows],
-            tables=[bin_table(rows, RECALL_COLUMNS)],
-            sentences=tuple(describe_recall(self.summaries)),
-            notes=["Recall x 100, without intervals.", *describe_cut_rankings(self.summaries)],
-            further=[build_legend(RECALL_COLUMNS)],
+            tables=[tables.bin_table(rows, tables.RECALL_COLUMNS)],
+            sentences=tuple(tables.describe_recall(self.summaries)),
+            notes=["Recall x 100, without intervals.", *tables.describe_cut_rankings(self.summaries)],
+            further=[tables.build_legend(tables.RECALL_COLUMNS)],
         )
 
     def plot(self, task: str | None = None) -> alt.VConcatChart:
@@ -218,5 +204,5 @@ def read_results(
         >>> results.to_polars().select("model", "length", "queries").row(0)
         ('mteb/baseline-bm25s', 'all', 120)
     """
-    choose_columns(tuple(columns))
+    tables.choose_columns(tuple(columns))
     return Results(tuple(result_files.read_results(Path(path))), tuple(columns), full, Margins.parse(margins))

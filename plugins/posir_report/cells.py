@@ -56,7 +56,6 @@ def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
 
 
 def _iterate_buckets(summary: TaskSummary, *, merged: bool) -> Iterator[list[ProfileCell]]:
-    """Yield the cells of each length bucket; with `merged`, sparse bins are."""
     axes, analysis = summary.profile.axes, analyze(summary.ranks)
     groups = [group.observations for group in analysis.lengths or [analysis.overall]]
     for title, observations, counts in zip(axes.length_titles, groups, summary.profile.counts, strict=True):
@@ -78,9 +77,7 @@ def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
 def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
     """Return the share of the evidence of a cell, in [0, 1], that ends beyond the model's window; None if it is unknown.
 
-    Args:
-        values: The values that the cell is of.
-        cell: Of any bins, merged ones included, of one length bucket or of all.
+    The cell is of any bins, merged ones included, of one length bucket or of all.
     """
     profile, read = values.profile, values.read_profile
     if read is None or not cell.queries:

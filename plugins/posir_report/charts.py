@@ -23,43 +23,7 @@ from posir_report.summary import (
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
 from posir_significance.sentences import describe_decision
 from posir_tasks.cells import CellCounts
-from posir_tasks.display.charts import (
-    COLORS,
-    DASHES,
-    FAINT,
-    INK,
-    LENGTH,
-    MAX_LABELS,
-    MEAN_TITLES,
-    MODEL,
-    MOSTLY,
-    NULL,
-    PERCENT,
-    POSITION,
-    QUERIES,
-    SCORE,
-    SHAPES,
-    LayeredChart,
-    add_frame,
-    build_chart,
-    build_positions,
-    cell_tooltips,
-    curve,
-    cycle_scale,
-    describe_scores,
-    explain_window,
-    facet_panels,
-    heat_color,
-    interval_rule,
-    mark_beyond,
-    model_tooltips,
-    name_lines,
-    null_band,
-    percent_tooltips,
-    psi_chance_range,
-    window_shade,
-    with_percentages,
-)
+from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.display.progress import progress
@@ -89,30 +53,30 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and the model's window."""
     shown = {cell.length for cell in cells}
     panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
-    positions, window = build_positions(summary.profile.axes), _find_window_bin(summary)
-    values = mark_beyond(
+    positions, window = charts.build_positions(summary.profile.axes), summary.values.read.tokens
+    values = charts.mark_beyond(
         [{**cell.columns(), "panel": panels[cell.length], "beyond_share": find_beyond(summary.values, cell)} for cell in cells],
         window,
     )
-    base = with_percentages(build_chart(values))
-    fill = _hollow_if_few(alt.value(COLORS[0]))
+    base = charts.with_percentages(charts.build_chart(values))
+    fill = _hollow_if_few(alt.value(charts.COLORS[0]))
     layers = [
-        *window_shade(base, positions),
-        null_band(base, NULL, positions),
-        *curve(
+        *charts.window_shade(base, positions),
+        charts.null_band(base, charts.NULL, positions),
+        *charts.curve(
             base,
             positions,
-            alt.ColorValue(COLORS[0]),
+            alt.ColorValue(charts.COLORS[0]),
             "rule",
-            point={"fill": fill, "tooltip": [LENGTH, *cell_tooltips()]},
+            point={"fill": fill, "tooltip": [charts.LENGTH, *charts.cell_tooltips()]},
         ),
     ]
     width, height = (370, 190) if len(panels) > 1 else (720, 300)
-    chart = facet_panels(layers, panels.values(), width, height)
+    chart = charts.facet_panels(layers, panels.values(), width, height)
     overall = build_rows(summary)[0]
-    explanation = _explain_curves(summary, cells, overall, explain_window(values, window))
-    seen = " ".join(describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
-    return add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
+    explanation = _explain_curves(summary, cells, overall, charts.explain_window(values, window))
+    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
+    return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
 
 
 def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall: ReportRow, window: str) -> str:
@@ -133,11 +97,6 @@ def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall:
     return " ".join([*bias, explanation + window])
 
 
-def _find_window_bin(summary: TaskSummary) -> int | None:
-    """Return the tokens of a text that a model reads, if they are known."""
-    return summary.values.read.tokens
-
-
 def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None]:
     return [cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells if cell.length == length]
 
@@ -146,7 +105,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
     narrow = len(axes.positions) > HORIZONTAL
-    base = with_percentages(build_chart([{**cell.columns(), "row": rows[cell.length]} for cell in cells])).encode(
+    base = charts.with_percentages(charts.build_chart([{**cell.columns(), "row": rows[cell.length]} for cell in cells])).encode(
         x=alt.X(
             "position:O",
             sort=list(axes.positions),
@@ -166,17 +125,17 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         f"{FEW} queries, so the score is uncertain. Dash: no queries."
     )
     seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
-    return add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
+    return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
 def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
     """Return squares, smaller for few queries, with score and number of queries; a dash for no queries."""
-    ink = alt.when(f"datum.ndcg_at_10 >= {DARK}").then(alt.value("white")).otherwise(alt.value(INK))
-    color, scored = heat_color(alt.Scale(domain=[0, 1], scheme="blues")), base.transform_filter("datum.queries > 0")
+    ink = alt.when(f"datum.ndcg_at_10 >= {DARK}").then(alt.value("white")).otherwise(alt.value(charts.INK))
+    color, scored = charts.heat_color(alt.Scale(domain=[0, 1], scheme="blues")), base.transform_filter("datum.queries > 0")
     squares = [
         scored.transform_filter(condition)
         .mark_rect(width={"band": band}, height={"band": band})
-        .encode(color=color, tooltip=[LENGTH, *cell_tooltips()])
+        .encode(color=color, tooltip=[charts.LENGTH, *charts.cell_tooltips()])
         for condition, band in (("!datum.few", 0.97), ("datum.few", 0.74))
     ]
     return [
@@ -185,7 +144,7 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
         scored.mark_text(fontSize=11, dy=9).encode(text=alt.Text("queries:Q", format=","), color=ink),
-        base.transform_filter("datum.queries == 0").mark_text(text="–", color=FAINT),
+        base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
 
 
@@ -193,16 +152,11 @@ def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     """Return nDCG@10 over position, all lengths together, of the models on one task in one scheme."""
     names, rows = model_labels(summaries), [build_rows(summary)[0] for summary in summaries]
     chart, explanation, seen = compare_curves(summaries, names)
-    return add_frame(chart, title_models(names, rows), summaries[0].task, explanation, cite(summaries), seen)
+    return charts.add_frame(chart, title_models(names, rows), summaries[0].task, explanation, cite(summaries), seen)
 
 
-def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[LayeredChart, str, str]:
-    """Return the curves of models on one task over each other, what their marks are, and their scores in words.
-
-    Args:
-        summaries: Of one task and scheme.
-        names: A name for each.
-    """
+def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[charts.LayeredChart, str, str]:
+    """Return the curves of models on one task over each other, what their marks are, and their scores in words."""
     labels = [f"{name} · {summary.profile.queries:,} queries" for name, summary in zip(names, summaries, strict=True)]
     curves = pool_curve_cells(summaries)
     values = [
@@ -211,27 +165,27 @@ def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tu
         for cell in cells
     ]
     known, ends = any(value.get("ndcg_at_10_low") is not None for value in values), _list_ends(names, curves)
-    legible, named = known and len(summaries) <= MAX_INTERVALS, len(ends) == len(names) <= MAX_LABELS
+    legible, named = known and len(summaries) <= MAX_INTERVALS, len(ends) == len(names) <= charts.MAX_LABELS
     legend = None if named else legend_of_models(labels)
-    color = alt.Color("label:N", scale=cycle_scale(labels, COLORS), legend=legend)
-    fill = {"field": "label", "type": "nominal", "scale": cycle_scale(labels, COLORS), "legend": legend}
-    positions = build_positions(summaries[0].profile.axes)
+    color = alt.Color("label:N", scale=charts.cycle_scale(labels, charts.COLORS), legend=legend)
+    fill = {"field": "label", "type": "nominal", "scale": charts.cycle_scale(labels, charts.COLORS), "legend": legend}
+    positions = charts.build_positions(summaries[0].profile.axes)
     windows = find_window_ends(summaries, curves) if positions.equal_bins else []
     layers = [
         *_draw_window_ends(windows),
-        *curve(
-            with_percentages(build_chart(values)),
+        *charts.curve(
+            charts.with_percentages(charts.build_chart(values)),
             positions,
             color,
             "area" if legible else None,
-            line={"strokeDash": alt.StrokeDash("label:N", scale=cycle_scale(labels, DASHES), legend=legend)},
+            line={"strokeDash": alt.StrokeDash("label:N", scale=charts.cycle_scale(labels, charts.DASHES), legend=legend)},
             point={
-                "shape": alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), legend=legend),
+                "shape": alt.Shape("label:N", scale=charts.cycle_scale(labels, charts.SHAPES), legend=legend),
                 "fill": _hollow_if_few(fill),
-                "tooltip": [MODEL, POSITION, QUERIES, *percent_tooltips(MEAN_TITLES)],
+                "tooltip": [charts.MODEL, charts.POSITION, charts.QUERIES, *charts.percent_tooltips(charts.MEAN_TITLES)],
             },
         ),
-        *(name_lines(ends, positions, summaries[0].profile.positions) if named else []),
+        *(charts.name_lines(ends, positions, summaries[0].profile.positions) if named else []),
     ]
     explanation = "All lengths together. Lines: mean of the queries with evidence at that position."
     explanation += FEW_NOTE if any(cell.few for cell in chain(*curves)) else ""
@@ -240,7 +194,9 @@ def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tu
         explanation += " Shaded: 95 % intervals." if legible else " Intervals are in the chart of each model."
     if windows:
         explanation += " Dotted: from there on, most of the evidence is beyond the tokens that a model reads."
-    seen = " ".join(describe_scores(name, _list_scores(cells, ALL_LENGTHS)) for name, cells in zip(names, curves, strict=True))
+    seen = " ".join(
+        charts.describe_scores(name, _list_scores(cells, ALL_LENGTHS)) for name, cells in zip(names, curves, strict=True)
+    )
     return alt.layer(*layers).properties(width=740, height=HEIGHT), explanation, seen
 
 
@@ -259,8 +215,8 @@ def find_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence
     ends: dict[int, float] = {}
     for summary, cells in zip(summaries, curves, strict=True):
         shares = ((cell.start, find_beyond(summary.values, cell)) for cell in cells)
-        start = next((start for start, share in shares if share is not None and share > MOSTLY), None)
-        window = _find_window_bin(summary)
+        start = next((start for start, share in shares if share is not None and share > charts.MOSTLY), None)
+        window = summary.values.read.tokens
         if start is not None and window is not None:
             ends.setdefault(window, start)
     return [{"x": start, "window": f"beyond {window:,} tokens"} for window, start in sorted(ends.items())]
@@ -270,11 +226,11 @@ def _draw_window_ends(windows: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
     """Return a dotted line where each window ends, named below; the names of several are at different heights."""
     layers = []
     for place, window in enumerate(windows):
-        base = build_chart([window]).encode(x=alt.X("x:Q"))
+        base = charts.build_chart([window]).encode(x=alt.X("x:Q"))
         left = window["x"] <= HALF
         layers += [
-            base.mark_rule(strokeDash=[2, 3], color=FAINT),
-            base.mark_text(align="left" if left else "right", dx=4 if left else -4, fontSize=11, color=INK).encode(
+            base.mark_rule(strokeDash=[2, 3], color=charts.FAINT),
+            base.mark_text(align="left" if left else "right", dx=4 if left else -4, fontSize=11, color=charts.INK).encode(
                 y=alt.value(HEIGHT - 10 - 14 * place), text="window:N"
             ),
         ]
@@ -306,19 +262,20 @@ def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
     center = sum(x_scale.to_dict()["domain"]) / 2
     named = can_name_points(values, x_scale, y_scale)
     points = [{**value, "in_right_half": value["ndcg_at_10"] > center} for value in values]
-    base = with_percentages(build_chart(points)).encode(
-        x=alt.X("ndcg_at_10:Q", title=SCORE, scale=x_scale, axis=PERCENT), y=alt.Y("psi_shown:Q", title="PSI", scale=y_scale)
+    base = charts.with_percentages(charts.build_chart(points)).encode(
+        x=alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=x_scale, axis=charts.PERCENT),
+        y=alt.Y("psi_shown:Q", title="PSI", scale=y_scale),
     )
     layers = _draw_points(base, labels, x_scale, y_scale, named=named)
     if any(value.get("psi_chance_high") is not None for value in values):
-        layers.insert(0, psi_chance_range(base.transform_filter("isValid(datum.psi_chance_high)"), NULL))
-    chart = facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
+        layers.insert(0, charts.psi_chance_range(base.transform_filter("isValid(datum.psi_chance_high)"), charts.NULL))
+    chart = charts.facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
     seen = " ".join(
         f"{row.task}, {name}: nDCG@10 {format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)}, PSI "
         f"{format_psi(row.best_psi)}."
         for name, row in zip(names, rows, strict=True)
     )
-    return add_frame(chart, title_sensitivity(names, rows), CAPTION, explain_points(values), cite(summaries), seen)
+    return charts.add_frame(chart, title_sensitivity(names, rows), CAPTION, explain_points(values), cite(summaries), seen)
 
 
 def _draw_points(
@@ -326,27 +283,29 @@ def _draw_points(
 ) -> list[alt.Chart]:
     """Return intervals and points of models, with their names beside them or in a legend."""
     legend = None if named else legend_of_models(labels)
-    color = alt.Color("label:N", scale=cycle_scale(labels, COLORS), legend=legend)
+    color = alt.Color("label:N", scale=charts.cycle_scale(labels, charts.COLORS), legend=legend)
     tooltips = [
-        MODEL,
+        charts.MODEL,
         alt.Tooltip("task:N", title="Task"),
-        *model_tooltips(),
+        *charts.model_tooltips(),
         alt.Tooltip("bias:N", title="Bias"),
     ]
     points = base.mark_point(size=70, opacity=1, filled=True, stroke="white", strokeWidth=0.6).encode(
-        color=color, shape=alt.Shape("label:N", scale=cycle_scale(labels, SHAPES), legend=legend), tooltip=tooltips
+        color=color,
+        shape=alt.Shape("label:N", scale=charts.cycle_scale(labels, charts.SHAPES), legend=legend),
+        tooltip=tooltips,
     )
     sides: list[tuple[str, Literal["left", "right"], int]] = [
         ("datum.in_right_half", "right", -8),
         ("!datum.in_right_half", "left", 8),
     ]
     texts = [
-        base.transform_filter(side).mark_text(align=align, dx=dx, dy=-9, fontSize=11, color=INK).encode(text="short:N")
+        base.transform_filter(side).mark_text(align=align, dx=dx, dy=-9, fontSize=11, color=charts.INK).encode(text="short:N")
         for side, align, dx in sides
     ]
     intervals = [
-        interval_rule(base, "ndcg_at_10", "x", color, x_scale),
-        interval_rule(base, "psi", "y", color, y_scale),
+        charts.interval_rule(base, "ndcg_at_10", "x", color, x_scale),
+        charts.interval_rule(base, "psi", "y", color, y_scale),
     ]
     return [*intervals, points, *(texts if named else [])]
 
@@ -370,7 +329,7 @@ def explain_points(values: Sequence[Mapping[str, Any]]) -> str:
 
 def can_name_points(values: Sequence[Mapping[str, Any]], x_scale: alt.Scale, y_scale: alt.Scale) -> bool:
     """Return whether few enough models have points so far from each other that their names do not overlap."""
-    if len({value["label"] for value in values}) > MAX_LABELS:
+    if len({value["label"] for value in values}) > charts.MAX_LABELS:
         return False
     (_, high), (left, right) = y_scale.to_dict()["domain"], x_scale.to_dict()["domain"]
     return all(
@@ -383,7 +342,6 @@ def can_name_points(values: Sequence[Mapping[str, Any]], x_scale: alt.Scale, y_s
 
 
 def _hollow_if_few(fill: Any) -> Any:
-    """Return the fill of points: white for few queries, otherwise as given."""
     return alt.when("datum.few").then(alt.value("white")).otherwise(fill)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from posir_report import tables
 from posir_report.cells import FEW
 from posir_report.summary import (
     ReportRow,
@@ -17,29 +18,8 @@ from posir_report.summary import (
     partial_suffix,
     task_and_scheme,
 )
-from posir_report.tables import (
-    added_columns,
-    build_legend,
-    default_columns,
-    describe_findings,
-    document_notes,
-    format_cell,
-    known_columns,
-    length_table,
-    level_note,
-    not_read_notes,
-    summary_table,
-)
 from posir_significance.sentences import label_state
-from posir_tasks.display.numbers import (
-    MISSING,
-    format_count,
-    format_interval,
-    format_percent,
-    format_points,
-    format_psi,
-    format_score,
-)
+from posir_tasks.display import numbers
 from posir_tasks.display.tables import Column, Table, to_latex
 from posir_tasks.scores import ScoreInfo, Unit
 
@@ -59,17 +39,17 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     for figure in figures:
         of_task = [summary for summary in ordered if summary.task == figure.task]
         if figure.model is None:
-            compared.append((figure, list(not_read_notes(model_labels(of_task), of_task))))
+            compared.append((figure, list(tables.not_read_notes(model_labels(of_task), of_task))))
     return render_page(
         __package__,
         "report.html",
-        summary=summary_table(rows, known_columns()),
+        summary=tables.summary_table(rows, tables.known_columns()),
         compared=compared,
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
-        added=added_columns(),
-        findings=list(describe_findings(rows)),
+        added=tables.added_columns(),
+        findings=list(tables.describe_findings(rows)),
         models=len({summary.model for summary in summaries}),
-        levels=level_note(rows),
+        levels=tables.level_note(rows),
         few=FEW,
         sources=ordered,
     )
@@ -78,15 +58,14 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
 def _task_section(
     task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
 ) -> dict[str, Any]:
-    """Return the section of a task for the template: its name, each model's table and figures, and notes on the intervals."""
     summaries = [summary for summary, _ in scored]
     labels, models = model_labels(summaries), []
     for label, (summary, rows) in zip(labels, scored, strict=True):
-        (table,) = length_table(rows, default_columns()).parts()
+        (table,) = tables.length_table(rows, tables.default_columns()).parts()
         own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
         name = label + partial_suffix(len(summary.subsets), len(summary.missing))
         models.append({"name": name, "table": table, "figures": own})
-    return {"name": task, "models": models, "notes": list(document_notes(labels, summaries))}
+    return {"name": task, "models": models, "notes": list(tables.document_notes(labels, summaries))}
 
 
 #: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.
@@ -102,8 +81,10 @@ def render_latex(summaries: Iterable[TaskSummary]) -> str:
     """Return a table for each task and scheme, for the packages booktabs and adjustbox."""
     ordered = sorted(summaries, key=task_and_scheme)
     scored = ((summary, build_rows(summary)) for summary in ordered)
-    tables = [_render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: task_and_scheme(row[0]))]
-    return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
+    rendered = [
+        _render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: task_and_scheme(row[0]))
+    ]
+    return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *rendered])
 
 
 def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow]]) -> str:
@@ -114,7 +95,7 @@ def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow
     revisions = ", ".join(sorted({summary.data_revision for summary in summaries}))
     by = "length of the relevant document" if by_length else "position of the evidence"
     labels = model_labels(summaries, NAME_WIDTH)
-    added = added_columns()
+    added = tables.added_columns()
     table = Table(
         (
             Column("Model"),
@@ -125,7 +106,7 @@ def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow
         ),
         tuple(_build_row(*labeled, by_length, added) for labeled in zip(labels, summaries, rows, strict=True)),
         title=f"{task}, data revision {revisions}: nDCG@10 (x 100) by {by}, below it the number of queries; and PSI.",
-        notes=(NOTE, *not_read_notes(labels, summaries), *([build_legend(added)] if added else [])),
+        notes=(NOTE, *tables.not_read_notes(labels, summaries), *([tables.build_legend(added)] if added else [])),
     )
     return to_latex(table, label=f"tab:{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}")
 
@@ -138,31 +119,33 @@ def _build_row(
     name = label + partial_suffix(len(summary.subsets), len(summary.missing))
     legend = (name, "95 % interval; estimated PSI", "queries; PSI by chance")
     cells = [legend, *map(_ndcg_lines, scored), *_answer_lines(rows[0]), *map(_psi_lines, rows)]
-    cells += [(format_cell(rows[0], column), "", "") for column in added]
+    cells += [(tables.format_cell(rows[0], column), "", "") for column in added]
     intervals = any(interval for _, interval, _ in cells[1:])
     return tuple("\n".join(cell if intervals else (cell[0], cell[2])) for cell in cells)
 
 
 def _ndcg_lines(row: ReportRow) -> tuple[str, str, str]:
     ndcg = row.ndcg_at_10
-    interval = format_interval(ndcg, format_percent)
-    return format_percent(ndcg.value if ndcg else None), interval, format_count(row.queries)
+    interval = numbers.format_interval(ndcg, numbers.format_percent)
+    return numbers.format_percent(ndcg.value if ndcg else None), interval, numbers.format_count(row.queries)
 
 
 def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
-    """Return start to end, the share that is not read with its difference, and the bias with its state."""
     decision = row.decision
     if decision is None:
-        return [(MISSING, "", "")] * 3
+        return [(numbers.MISSING, "", "")] * 3
     lines = [
         (contrast, decision.interval(contrast))
         for contrast in (decision.start_to_end, decision.not_read_difference, decision.bias_within_read)
     ]
     start_to_end, not_read, bias = (
-        (format_points(contrast.value if contrast else None), f"[{', '.join(map(format_points, ends))}]" if ends else "")
+        (
+            numbers.format_points(contrast.value if contrast else None),
+            f"[{', '.join(map(numbers.format_points, ends))}]" if ends else "",
+        )
         for contrast, ends in lines
     )
-    share = f"{format_percent(decision.not_read)} %" if decision.not_read is not None else MISSING
+    share = f"{numbers.format_percent(decision.not_read)} %" if decision.not_read is not None else numbers.MISSING
     return [
         (*start_to_end, ""),
         (share, " ".join(filter(None, not_read)) if decision.not_read else "", ""),
@@ -171,5 +154,5 @@ def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
 
 
 def _psi_lines(row: ReportRow) -> tuple[str, str, str]:
-    estimate = format_score(Unit.INDEX, row.psi) if row.psi else ""
-    return format_psi(row.psi_as_published), estimate, format_score(Unit.INDEX, row.scores.get("psi_chance"))
+    estimate = numbers.format_score(Unit.INDEX, row.psi) if row.psi else ""
+    return numbers.format_psi(row.psi_as_published), estimate, numbers.format_score(Unit.INDEX, row.scores.get("psi_chance"))

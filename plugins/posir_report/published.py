@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from posir_published.rows import (
-    NOTABLE_BIAS,
-    START_TO_END_UNWEIGHTED,
-    PublishedRow,
-    describe_notable,
-    find_curve,
-    published_bins,
-    published_rows,
-)
+from posir_published import rows as data
 from posir_report.cells import build_cells
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, order_value
 from posir_tasks.display.numbers import MISSING, draw_sparkline
@@ -34,7 +26,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     published = [
         replace(row_from_published(row), model=f"{row.model} (published)")
         for task in tasks
-        for row in published_rows(task)
+        for row in data.published_rows(task)
         if row.length in lengths[task]
     ]
     if not published:
@@ -54,7 +46,7 @@ def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
     """
     rows: list[ReportRow] = []
     for task in dict.fromkeys(summary.task for summary in summaries):
-        published = published_bins(task)
+        published = data.published_bins(task)
         lengths = {row.length for row in published}
         own = [row for summary in summaries if summary.task == task for row in _build_own_bins(summary)]
         rows += [row for row in own if row.length in lengths]
@@ -75,7 +67,6 @@ def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:
 
 
 def _build_own_bins(summary: TaskSummary) -> list[ReportRow]:
-    """Return the bins of a result over all lengths, then those of each length bucket."""
     axes = summary.profile.axes
     rows, names = build_bin_rows(summary), dict(zip(axes.length_titles, axes.lengths, strict=True))
     for cell in build_cells(summary) if len(axes.lengths) > 1 else ():
@@ -84,21 +75,21 @@ def _build_own_bins(summary: TaskSummary) -> list[ReportRow]:
     return rows
 
 
-def row_from_published(published: PublishedRow) -> ReportRow:
+def row_from_published(published: data.PublishedRow) -> ReportRow:
     """Return a published row as a row of a report; what the papers do not give is missing.
 
     In a length bucket the papers give the unweighted mean of the bins, which is not the mean over queries.
     """
     average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
-    curve = find_curve(published.task, published.model, published.length)
+    curve = data.find_curve(published.task, published.model, published.length)
     mean, p95 = published.psi_chance_mean_at_most, published.psi_chance_p95_at_most
     scores: dict[str, ScoreValue] = {
         "queries": published.queries,
         average: Estimate(published.ndcg_at_10),
         "psi_as_published": published.psi_as_published,
         "psi_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
-        START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
-        NOTABLE_BIAS.key: describe_notable(published.notable_bias),
+        data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
+        data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
     }
     drawn = draw_sparkline(curve.ndcg_at_10) if curve else MISSING
     return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores, curve=drawn)

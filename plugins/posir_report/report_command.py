@@ -7,19 +7,10 @@ from typing import Annotated
 
 import typer
 
+from posir_report import tables
 from posir_report.api import CURVE_NOTE, NOTE, Results, read_results
 from posir_report.page import render_latex
 from posir_report.published import merge_published, merge_published_bins
-from posir_report.tables import (
-    bin_columns,
-    bin_table,
-    build_legend,
-    choose_columns,
-    describe_findings,
-    known_columns,
-    length_table,
-    with_published_scores,
-)
 from posir_tasks.command.options import Explain, format_option, with_progress
 from posir_tasks.display.presentation import TableResult, present, write_charts
 from posir_tasks.display.tables import OutputFormat, Table, build_columns, to_latex
@@ -59,15 +50,15 @@ def report(
     if columns == "help":
         present(TableResult(tables=[column_table()], rows=()), OutputFormat.TEXT)
         return
-    chosen_columns = choose_columns([key.strip() for key in columns.split(",") if key.strip()], full=full)
+    chosen_columns = tables.choose_columns([key.strip() for key in columns.split(",") if key.strip()], full=full)
     keys = [column.key for column in chosen_columns] if columns else ()
     shown = read_results(results, columns=keys, full=full, margins=margin or ())
     write_charts(shown, png, html)
     if chosen is OutputFormat.LATEX and not columns:
         typer.echo(render_latex(shown.summaries))
     elif chosen is OutputFormat.LATEX:
-        table = length_table(shown.rows, chosen_columns)
-        typer.echo(to_latex(replace(table, notes=(NOTE, build_legend(chosen_columns))), label="tab:posir"))
+        table = tables.length_table(shown.rows, chosen_columns)
+        typer.echo(to_latex(replace(table, notes=(NOTE, tables.build_legend(chosen_columns))), label="tab:posir"))
     elif recall:
         present(shown.recall(), chosen, explain=explain)
     elif bins and published:
@@ -101,28 +92,28 @@ def check_options(format_: OutputFormat, *, bins: bool, recall: bool, published:
 def tabulate_with_published(shown: Results, columns: Sequence[ScoreInfo], *, curves: bool) -> TableResult:
     """Return a row per length, the published results among them, with curves over position if wanted."""
     merged = merge_published(shown.rows)
-    scores = with_published_scores(columns, merged)
+    scores = tables.with_published_scores(columns, merged)
     return TableResult(
         title=shown.title,
         rows=[row.columns() for row in merged],
-        tables=[length_table(merged, scores, curves=curves)],
-        sentences=tuple(describe_findings(shown.rows)),
+        tables=[tables.length_table(merged, scores, curves=curves)],
+        sentences=tuple(tables.describe_findings(shown.rows)),
         notes=[NOTE],
-        further=[build_legend(scores), *([CURVE_NOTE] if curves else [])],
+        further=[tables.build_legend(scores), *([CURVE_NOTE] if curves else [])],
     )
 
 
 def tabulate_bins_with_published(shown: Results) -> TableResult:
     """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
     rows = merge_published_bins(shown.summaries)
-    columns = [column for column in bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
+    columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
     return TableResult(
         title=shown.title,
         rows=[row.columns() for row in rows],
-        tables=[bin_table(rows, columns)],
-        sentences=tuple(describe_findings(shown.rows)),
+        tables=[tables.bin_table(rows, columns)],
+        sentences=tuple(tables.describe_findings(shown.rows)),
         notes=[NOTE],
-        further=[build_legend(columns)],
+        further=[tables.build_legend(columns)],
     )
 
 
@@ -132,6 +123,6 @@ def column_table() -> Table:
         build_columns(("Key", "Title", "Shown by default", "Description", "Source")),
         tuple(
             (column.key, column.title, "yes" if column.column else "", column.description, column.citation)
-            for column in known_columns()
+            for column in tables.known_columns()
         ),
     )

@@ -82,9 +82,7 @@ EQUAL_BINS, MERGED_BINS = 20, 5
 def is_sparse(axes: Axes, queries: Integers) -> bool:
     """Return whether the twenty equal bins of a curve are merged into five: one has fewer than MIN_QUERIES queries.
 
-    Args:
-        axes: Axes of the profile.
-        queries: Number of queries in each bin, shape (P,).
+    `queries` are those of each bin, shape (P,).
     """
     return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
 
@@ -92,9 +90,7 @@ def is_sparse(axes: Axes, queries: Integers) -> bool:
 def draw_curve(axes: Axes, counts: Integers) -> str:
     """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries.
 
-    Args:
-        axes: Axes of the profile.
-        counts: Queries by bin and rank column, shape (P, 12).
+    `counts` are queries by bin and rank column, shape (P, 12).
     """
     if is_sparse(axes, counts.sum(axis=1)):
         counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
@@ -249,10 +245,6 @@ class ReportRow:
 
 def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
     """Pool the subsets of each model and task, ordered by model, revision and task, with tasks named apart by their data.
-
-    Args:
-        results: Of any models and tasks.
-        margins: The smallest differences that matter.
 
     Raises:
         PosirError: A subset would count twice.

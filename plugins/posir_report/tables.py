@@ -244,8 +244,7 @@ def title_sensitivity(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
 def title_lengths(rows: Sequence[ReportRow]) -> str:
     """Return nDCG@10 of the shortest and the longest documents as the title of a chart, or the state.
 
-    Args:
-        rows: Of a model on a task: all lengths first.
+    The row of all lengths is the first.
     """
     scored = [row for row in rows[1:] if row.ndcg_at_10]
     if scored[1:] == []:
@@ -293,12 +292,7 @@ SUMMARY_KEYS = ANSWER[1:]
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
-    """Return everything known of a model on a task for JSON, not rounded: decisions, all pooled scores, the position profile.
-
-    Args:
-        summary: The model on the task.
-        rows: Its rows, whose decisions the JSON has, too.
-    """
+    """Return everything known of a model on a task for JSON, not rounded: decisions, pooled scores, the position profile."""
     declared = summary.scores.declared
     return {
         "model": summary.model,
@@ -366,7 +360,6 @@ def _build_table(
     *,
     curves: bool = False,
 ) -> Table:
-    """Return a table with a line for each row: what it is about, by heading, its curve, and columns of its scores."""
     if curves:
         names = {**names, "Over position": [row.curve for row in rows]}
     lines = zip(*names.values(), strict=True)

@@ -8,18 +8,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from posir_psi.scores import psi
+from posir_significance import position_effect
 from posir_significance.correction import count_informative
 from posir_significance.effect_test import NULL_DRAWS, EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import TAILS, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import (
-    SEED,
-    ClusterSums,
-    PositionEffect,
-    estimate_effect,
-    pseudoinverse,
-    refine_covariance,
-)
 from posir_significance.regression import PositionContrasts
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import TWELFTHS
@@ -86,18 +79,20 @@ class GroupAnalysis:
         return estimate_chance_band(self.observations)
 
     @cached_property
-    def _effect_and_test(self) -> tuple[PositionEffect | None, EffectTest | None]:
-        observations, effect = self.observations, estimate_effect(self.observations)
+    def _effect_and_test(self) -> tuple[position_effect.PositionEffect | None, EffectTest | None]:
+        observations, effect = self.observations, position_effect.estimate_effect(self.observations)
         if not effect or not observations.gains.any():
             return effect, None
         test = run_effect_test(effect, observations.bins, observations=observations)
         counts = effect.weights * len(observations.position)
         # Gains vary in each bin, up to a constant, like Bernoulli trials, of which one more is counted.
         means = (np.clip(effect.level + test.expected, 0, 1) * counts + 0.5) / (counts + 1)
-        return refine_covariance(observations, effect, means * (1 - means), test.expected, [test.expected]), test
+        return position_effect.refine_covariance(
+            observations, effect, means * (1 - means), test.expected, [test.expected]
+        ), test
 
     @property
-    def effect(self) -> PositionEffect | None:
+    def effect(self) -> position_effect.PositionEffect | None:
         """The effect of each bin, with its covariance for new documents."""
         return self._effect_and_test[0]
 
@@ -113,7 +108,7 @@ class GroupAnalysis:
             return self.test.p_value if self.test and self.observations.not_read == 0 else None
         within = self.observations.select_read()
         twelfths = replace(within, query=np.arange(len(within.gains)), position=within.twelfths, bins=TWELFTHS)
-        effect = estimate_effect(twelfths) if within.gains.any() else None
+        effect = position_effect.estimate_effect(twelfths) if within.gains.any() else None
         return run_effect_test(effect, TWELFTHS, observations=twelfths).p_value if effect else None
 
     @cached_property
@@ -125,7 +120,7 @@ class GroupAnalysis:
         effects, centers = draw_true_effects(effect, self.observations.bins)
         explained = effect.level_slope @ effect.covariance @ effect.level_slope
         error = max(mean.standard_error**2 - float(explained), 0.0) ** 0.5
-        levels = effect.level + error * np.random.default_rng(SEED + 1).standard_normal(len(effects))
+        levels = effect.level + error * np.random.default_rng(position_effect.SEED + 1).standard_normal(len(effects))
         levels += (effects - effect.effects) @ effect.level_slope
         drawn = psi(np.clip(levels[:, None] + effects, SMALLEST_SCORE, 1))
         return drawn, psi(np.clip(effect.level + centers, SMALLEST_SCORE, 1))
@@ -215,7 +210,7 @@ class ChanceScores:
     """Number of all bins."""
     level: float
     """Mean gain."""
-    clusters: ClusterSums
+    clusters: position_effect.ClusterSums
     """Contribution of each cluster to the scores of the bins."""
 
     @classmethod
@@ -231,7 +226,7 @@ class ChanceScores:
         deviations = (gains - level) / counts[column]
         rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(np.float64)
         scores = np.bincount(column, gains) / counts
-        return cls(scores, filled, observations.bins, level, ClusterSums.from_clusters(rows.reshape(-1, size)))
+        return cls(scores, filled, observations.bins, level, position_effect.ClusterSums.from_clusters(rows.reshape(-1, size)))
 
     @property
     def band(self) -> Floats:
@@ -264,19 +259,14 @@ def estimate_chance_band(observations: Observations) -> Floats:
     return chance.band if chance else np.full((2, observations.bins), np.nan)
 
 
-def _largest_psi_not_excluded(effect: PositionEffect, position: PositionContrasts, *, every: bool) -> float:
+def _largest_psi_not_excluded(effect: position_effect.PositionEffect, position: PositionContrasts, *, every: bool) -> float:
     """Return the largest PSI of simple curves over the bins that 95 % intervals of the effect do not exclude.
 
     The curves are the first and the last bin or two. Each is fitted with the shrunk covariance of the effects, and its size
-    taken at the ends of its interval. Start to end fixes a line, too, and middle to ends a parabola; these two are by clusters,
-    and wider where few clusters vary.
-
-    Args:
-        effect: The effect of position on B bins.
-        position: Start to end, and middle to ends.
-        every: Whether lines, parabolas and each single bin count.
+    taken at the ends of its interval. Start to end fixes a line, too, and middle to ends a parabola; these two are by
+    clusters, and wider where few clusters vary. With `every`, lines, parabolas and each single bin count, too.
     """
-    size, precision = len(effect.filled), pseudoinverse(effect.covariance)[0]
+    size, precision = len(effect.filled), position_effect.pseudoinverse(effect.covariance)[0]
     line = bin_midpoints(effect.bins)[effect.filled]
     parabola, index = (line - 0.5) ** 2, np.arange(size)
     shapes = [index < 1, index >= size - 1, index < 2, index >= size - 2, *((line, parabola, *np.eye(size)) if every else ())]

@@ -166,10 +166,7 @@ def detectable_effect(effect: PositionEffect, bins: int, power: float = POWER) -
 def standardized_effect(bins: int, power: float, degrees: float = np.inf) -> float:
     """Return the trend, in standard errors, that is found at p < 0.05 with a probability of at least 0.5.
 
-    Args:
-        bins: Number of non-empty position bins.
-        power: Probability of p < 0.05, at least 0.5.
-        degrees: Degrees of freedom: about the number of documents. With few, the critical value is larger as Student's t is.
+    `degrees` is about the number of documents: with few, the critical value is larger, as Student's t is.
     """
     critical = np.interp(bins, CALIBRATED_BINS, CRITICAL_VALUES) * stdtrit(degrees, TAILS[1]) / Z
     return float(critical + ndtri(power))

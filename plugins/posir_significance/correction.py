@@ -31,10 +31,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     The correction controls the family-wise error rate under any dependence. The tests of a family are dependent: length
     buckets are parts of `all`, and pairs share models. The method of Benjamini and Hochberg, which SciPy has, controls the
-    false discovery rate instead, which suits screening but not a table whose rows are read one by one.
-
-    Args:
-        p_values: In [0, 1].
+    false discovery rate instead, which suits screening but not a table whose rows are read one by one. Values are in [0, 1].
 
     Returns:
         As many, each at least as large as given and at most 1.
@@ -50,10 +47,6 @@ def count_informative(observations: Observations, held_fixed: Stratum) -> int:
     """Return how many documents (articles, where known) can move the test of the position effect.
 
     A document can if both gains and position bins differ within its stratum: equal gains say nothing about position.
-
-    Args:
-        observations: Gains of queries, or differences of two models' gains.
-        held_fixed: The kind of strata.
     """
     strata = observations.documents if held_fixed is Stratum.DOCUMENT else observations.subsets_and_lengths
     _, stratum = np.unique(strata[observations.query], return_inverse=True)
@@ -62,7 +55,6 @@ def count_informative(observations: Observations, held_fixed: Stratum) -> int:
 
 
 def _vary(values: Floats, groups: Integers) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return for each group whether its values differ."""
     low, high = np.full(len(groups), np.inf), np.full(len(groups), -np.inf)
     np.minimum.at(low, groups, values)
     np.maximum.at(high, groups, values)

@@ -245,10 +245,7 @@ class Change:
 def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, level: float = LEVEL) -> Decision:
     """Return the decision on a group of questions.
 
-    Args:
-        group: Its analysis.
-        margin: The smallest bias that matters, in nDCG@10, in (0, 1).
-        level: Level of the intervals of contrasts: above 0.95 for rows that are read together.
+    `margin` is in nDCG@10, in (0, 1); `level` is above 0.95 for rows that are read together.
     """
     position = group.position
     return Decision(
@@ -299,11 +296,7 @@ def decide_state(
 ) -> tuple[State, Reason | None, int | None]:
     """Return the state that follows from the interval of a bias, the reason if it cannot be said, and the documents needed.
 
-    Args:
-        bias: First minus last third; None if they are not compared.
-        margin: In nDCG@10, in (0, 1).
-        documents: Independent documents of the group.
-        level: Level of the interval.
+    `bias` is None if thirds are not compared; `margin` is in nDCG@10, in (0, 1).
     """
     if bias is None or bias.interval_at is None:
         return State.CANNOT_BE_SAID, Reason.NOT_COMPARED, None
@@ -322,23 +315,13 @@ def documents_needed(bias: Contrast, margin: float, documents: int) -> int | Non
 
     With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
     a probability of 0.90.
-
-    Args:
-        bias: The difference.
-        margin: The margin.
-        documents: Independent documents that it was estimated from.
     """
     times = (ERRORS_IN_MARGIN * bias.standard_error / margin) ** 2
     return round_documents(times * documents) if times > 1 else None
 
 
 def require_documents(contrast: Contrast, documents: int) -> int | None:
-    """Return how many documents there must be for either side to have enough for any state; None if both sides have.
-
-    Args:
-        contrast: The comparison of the two sides.
-        documents: Independent documents that it was estimated from.
-    """
+    """Return how many documents there must be for either side to have enough for any state; None if both sides have."""
     fewest = fewest_documents(contrast.held_fixed)
     return None if contrast.documents >= fewest else ceil(fewest * documents / max(contrast.documents, 1))
 
@@ -353,12 +336,7 @@ def compare_groups(
 ) -> Change:
     """Return the change from system A to system B over the same group of questions.
 
-    Args:
-        a: Analysis of the first system.
-        b: Analysis of the second system.
-        paired: Whether both have the same questions in the same order.
-        margins: The smallest differences that matter.
-        level: Level of each interval: above `CHANGE_LEVEL` for rows that are read together.
+    `paired`: both have the same questions in the same order. `level` is above `CHANGE_LEVEL` for rows that are read together.
     """
     if paired:
         first, second = a.observations, b.observations
@@ -388,10 +366,7 @@ def compare_groups(
 def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS) -> Change:
     """Return the change in nDCG@10 over questions whose evidence has no position; start to end and PSI cannot be said.
 
-    Args:
-        differences: nDCG@10 of B - A by question, shape (n,).
-        clusters: Document of each question, shape (n,).
-        margins: The smallest differences that matter.
+    `differences` are B - A by question, `clusters` their documents; shape (n,).
     """
     documents = len(np.unique(clusters))
     ndcg = estimate_difference(differences, clusters)
@@ -417,13 +392,8 @@ def decide_change(
 ) -> MetricChange:
     """Return the change of a metric.
 
-    Args:
-        difference: B - A.
-        margin: Smallest difference that matters.
-        documents: Independent documents.
-        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if that is open.
-        level: Level of the interval.
-        few: Fewest documents for any state, if there are fewer on either side; `FEWEST_DOCUMENTS` are needed in any case.
+    `sign` is 1 if B is better where the difference, B - A, is positive, -1 if where it is negative, 0 if that is open. `few`
+    is the fewest documents for any state, if there are fewer on either side; `FEWEST_DOCUMENTS` are needed in any case.
     """
     if difference is None or difference.interval_at is None:
         return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.NOT_COMPARED, margin, difference)
@@ -471,12 +441,8 @@ def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool]) -> Differ
 
     Every quantile of one is subtracted from every quantile of the other, so that b - a is exactly the opposite of a - b. The
     posterior of a model without any position effect does not contain its PSI of 0. Where a model's interval starts at 0, the
-    end of the difference that is far if that model has a PSI of 0 therefore takes the lower half of its draws for 0.
-
-    Args:
-        a: Draws of the true PSI of a, in [0, 1], shape (draws,).
-        b: Those of b.
-        may_be_zero: Whether the intervals of the PSI of a and of b start at 0.
+    end of the difference that is far if that model has a PSI of 0 therefore takes the lower half of its draws for 0. `a` and
+    `b` are draws in [0, 1], shape (draws,); `may_be_zero` says whether their intervals start at 0.
     """
     quantiles = [np.quantile(draws, QUANTILES) for draws in (a, b)]
     lowered = [np.where(zero & (QUANTILES < 0.5), 0.0, values) for zero, values in zip(may_be_zero, quantiles, strict=True)]

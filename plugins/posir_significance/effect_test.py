@@ -22,15 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
+from posir_significance import position_effect
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import (
-    MAX_CLUSTERS,
-    SEED,
-    PositionEffect,
-    fewest_documents,
-    permute_gains,
-    pseudoinverse,
-)
 from posir_tasks.schemes import bin_midpoints
 
 #: Prior standard deviations of the effect of position over the bins, in nDCG@10. The prior probability of each is
@@ -63,32 +56,27 @@ class EffectTest:
     """Posterior mean of the true effect on each of the B non-empty bins, shape (B,)."""
 
 
-def run_effect_test(effect: PositionEffect, bins: int, observations: Observations | None = None) -> EffectTest:
+def run_effect_test(effect: position_effect.PositionEffect, bins: int, observations: Observations | None = None) -> EffectTest:
     """Test whether position has any effect.
 
     The p-value counts the observed evidence among those of the null distribution and so is never 0 (Phipson & Smyth 2010,
-    arXiv 1603.05766). Draws stop early where it will not be small (Besag & Clifford 1991, Biometrika 78, 301-304). Beyond
-    all draws, it is extrapolated from their tail, so that it can stay significant when many rows are corrected.
-
-    Args:
-        effect: The effect on B non-empty bins.
-        bins: Number of all bins.
-        observations: What the effect was estimated from, if these are gains. Where every one of up to `MAX_CLUSTERS` is a
-            cluster of its own, they are permuted, which is exact.
+    arXiv 1603.05766). Draws stop early where it will not be small (Besag & Clifford 1991, Biometrika 78, 301-304). Beyond all
+    draws, it is extrapolated from their tail, so that it can stay significant when many rows are corrected. Where every one of
+    up to `MAX_CLUSTERS` observations is a cluster of its own, gains are permuted, which is exact.
     """
-    models = EffectModels.from_precision(pseudoinverse(effect.null_covariance)[0], bins, effect.filled)
-    enough = effect.count >= fewest_documents(effect.stratum)
+    models = EffectModels.from_precision(position_effect.pseudoinverse(effect.null_covariance)[0], bins, effect.filled)
+    enough = effect.count >= position_effect.fewest_documents(effect.stratum)
     p_value = _draw_p_value(effect, models, observations) if enough else None
     return EffectTest(p_value, models.expected(effect.effects))
 
 
-def _draw_p_value(effect: PositionEffect, models: EffectModels, observations: Observations | None) -> float:
+def _draw_p_value(effect: position_effect.PositionEffect, models: EffectModels, observations: Observations | None) -> float:
     evidence, null_evidence = float(models.log_evidence(effect.effects[None])[0]), np.empty(0)
-    rng, p_value = np.random.default_rng(SEED), 1.0
-    few = observations is not None and len(observations.gains) <= MAX_CLUSTERS
+    rng, p_value = np.random.default_rng(position_effect.SEED), 1.0
+    few = observations is not None and len(observations.gains) <= position_effect.MAX_CLUSTERS
     for end in (FIRST_DRAWS, NULL_DRAWS):
         start = len(null_evidence)
-        permuted = permute_gains(observations, effect, end - start, rng) if few and observations else None
+        permuted = position_effect.permute_gains(observations, effect, end - start, rng) if few and observations else None
         null = effect.null_clusters.draw(NULL_DRAWS)[start:end] if permuted is None else permuted
         null_evidence = np.append(null_evidence, models.log_evidence(null))
         p_value = find_p_value(evidence, null_evidence)
@@ -103,10 +91,6 @@ def find_p_value(evidence: float, null_evidence: Floats) -> float:
     Below 1 / (draws + 1), an exponential distribution is fitted to the tail of the null distribution (a generalized Pareto
     distribution of shape 0; Knijnenburg et al. 2009, Bioinformatics 25, i161-i168). Twice the fitted scale keeps the level
     for the heavier tails of few queries, too (docs/statistics.md).
-
-    Args:
-        evidence: Of the observed effects.
-        null_evidence: Of the draws of the null distribution, shape (draws,).
     """
     draws = len(null_evidence)
     counted = (1 + int((null_evidence >= evidence - ROUNDING).sum())) / (draws + 1)
@@ -121,15 +105,15 @@ def find_p_value(evidence: float, null_evidence: Floats) -> float:
     return float(np.clip(extrapolated, SMALLEST_P_VALUE, counted))
 
 
-def draw_true_effects(effect: PositionEffect, bins: int) -> tuple[Floats, Floats]:
+def draw_true_effects(effect: position_effect.PositionEffect, bins: int) -> tuple[Floats, Floats]:
     """Draw true effects of the position bins from the posterior of the mixture; their weighted means are 0.
 
     Returns:
         The effects, and the posterior mean under each draw's Gaussian process (the draw itself under a one-parameter shape);
         shape (draws, bins) each.
     """
-    models = EffectModels.from_precision(pseudoinverse(effect.covariance)[0], bins, effect.filled, ends=True)
-    drawn, means = models.draw(effect.effects, POSTERIOR_DRAWS, np.random.default_rng(SEED))
+    models = EffectModels.from_precision(position_effect.pseudoinverse(effect.covariance)[0], bins, effect.filled, ends=True)
+    drawn, means = models.draw(effect.effects, POSTERIOR_DRAWS, np.random.default_rng(position_effect.SEED))
     return drawn - (drawn @ effect.weights)[:, None], means - (means @ effect.weights)[:, None]
 
 
@@ -202,11 +186,8 @@ class EffectModels:
     def from_precision(cls, precision: Floats, bins: int, filled: Integers, ends: bool = False) -> EffectModels:
         """Prepare the models.
 
-        Args:
-            precision: W, shape (B, B), with W 1 = 0.
-            bins: Number of all bins, P.
-            filled: The B bins with observed effects.
-            ends: Whether bins at the ends are a kind of their own. It covers the PSI of such curves, but costs the test power.
+        `precision` is W, shape (B, B), of the B filled bins. With `ends`, bins at the ends are a kind of their own: that
+        covers the PSI of such curves, but costs the test power.
         """
         shapes, shape_prior = _list_shapes(bins, ends)
         shapes = shapes[:, filled]

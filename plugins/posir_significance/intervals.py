@@ -62,11 +62,8 @@ def estimate_mean(
 def estimate_difference(differences: Floats, clusters: Integers) -> Difference | None:
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
-    A t interval with the standard error and the degrees of freedom of `estimate_mean`.
-
-    Args:
-        differences: In nDCG@10 of each query, in [-1, 1], shape (n,).
-        clusters: As in `estimate_mean`.
+    A t interval with the standard error and the degrees of freedom of `estimate_mean`. The differences of queries are in [-1,
+    1], shape (n,).
     """
     estimate = _linearize(differences, clusters, None, None) if len(differences) else None
     return (
@@ -89,11 +86,7 @@ def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
 def student_difference(value: float, error: float, degrees: float, limit: float = 1.0) -> Difference:
     """Return a difference with the interval and p-value of Student's t test.
 
-    Args:
-        value: The difference. Least squares within few documents can leave [-limit, limit]; value and interval then end there.
-        error: Its standard error, positive.
-        degrees: Degrees of freedom of the error.
-        limit: Largest possible difference.
+    Least squares within few documents can leave [-limit, limit]; value and interval then end there.
     """
     interval_at = partial(_student_interval, value, error, degrees, limit)
     p_value = float(2 * stdtr(degrees, -abs(value) / error))
@@ -146,12 +139,8 @@ def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval
     """Return Wilson's score interval of a mean in [0, 1]: the true means that a test does not reject.
 
     Wilson 1927, Journal of the American Statistical Association 22, 209-212. It stays within [0, 1] and has a positive width
-    even where all queries score the same.
-
-    Args:
-        mean: In [0, 1].
-        trials: Effective number of Bernoulli trials, above 0.
-        quantile: Two-sided 95 % quantile of the standardized mean.
+    even where all queries score the same. `quantile` is the two-sided one of the standardized mean, `trials` the effective
+    number of Bernoulli trials, above 0.
     """
     square = quantile**2 / trials
     center = (mean + square / 2) / (1 + square)

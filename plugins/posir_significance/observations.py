@@ -82,11 +82,7 @@ class Observations:
         return numbers
 
     def select(self, queries: NDArray[np.bool_]) -> Observations:
-        """Return the observations of these queries alone.
-
-        Args:
-            queries: Mask of shape (n,).
-        """
+        """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
         rows, members = np.cumsum(queries) - 1, queries[self.query]
         selected = {name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))}
         return replace(self, **selected, query=rows[self.query[members]], position=self.position[members])

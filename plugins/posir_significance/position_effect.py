@@ -83,13 +83,11 @@ class PositionEffect:
 def estimate_effect(observations: Observations) -> PositionEffect | None:
     """Estimate the effect of position; None unless two bins that share a stratum have queries.
 
-    With n_s and b_s the counts and sums of gains of stratum s by bin, N_s and S_s its totals: A = sum diag(n_s) - n_s n_s'/N_s,
-    b = sum b_s - n_s S_s/N_s, effects A+ b. b is a sum over clusters of documents, which are independent: its covariance is
-    that of the clusters' contributions, shrunk toward C = sum v_s (diag(n_s) - n_s n_s'/N_s), the covariance under permutation
-    within strata with v_s the variance of gains in the stratum.
-
-    Args:
-        observations: Gains of a model in [0, 1], or differences of two models' gains in [-1, 1].
+    With n_s and b_s the counts and sums of gains of stratum s by bin, N_s and S_s its totals: A = sum diag(n_s) - n_s
+    n_s'/N_s, b = sum b_s - n_s S_s/N_s, effects A+ b. b is a sum over clusters of documents, which are independent: its
+    covariance is that of the clusters' contributions, shrunk toward C = sum v_s (diag(n_s) - n_s n_s'/N_s), the covariance
+    under permutation within strata with v_s the variance of gains in the stratum. Gains are in [0, 1], or differences of two
+    models' gains in [-1, 1].
     """
     filled = np.flatnonzero(np.bincount(observations.position, minlength=observations.bins))
     if len(filled) < 2:
@@ -113,19 +111,14 @@ def refine_covariance(
 ) -> PositionEffect:
     """Return the effect with its covariance for new clusters where position does have an effect.
 
-    Three things differ from the null. Clusters contribute what is left after the expected effects, which is corrected for their
-    leverage (as in the jackknife: Bell & McCaffrey 2002, Survey Methodology 28, 169-181). Gains near 0 or 1 vary less, so they
-    vary less in some bins than in others. And position matters more in some clusters than in others: as in a regression
-    with random slopes, a shape x adds t sum A_c x x' A_c over clusters c, where A_c is the cluster's part of A and t the
-    variance of slopes. It is chosen so that x' Cov(b) x is the sum of squared x'u_c (cluster-robust: Arellano 1987, Oxford
-    Bulletin of Economics and Statistics 49, 431-434), u_c the cluster's contribution, or 0.
-
-    Args:
-        observations: What the effect was estimated from.
-        effect: The effect on B non-empty bins.
-        variances: Variances of the gains of each bin, up to a constant, above 0, shape (B,).
-        expected: Expected effects, shape (B,).
-        shapes: Effects whose size may differ between clusters, shape (B,) each; the linear trend is added to them.
+    Three things differ from the null. Clusters contribute what is left after the expected effects, which is corrected for
+    their leverage (as in the jackknife: Bell & McCaffrey 2002, Survey Methodology 28, 169-181). Gains near 0 or 1 vary less,
+    so they vary less in some bins than in others. And position matters more in some clusters than in others: as in a
+    regression with random slopes, a shape x adds t sum A_c x x' A_c over clusters c, where A_c is the cluster's part of A and
+    t the variance of slopes. It is chosen so that x' Cov(b) x is the sum of squared x'u_c (cluster-robust: Arellano 1987,
+    Oxford Bulletin of Economics and Statistics 49, 431-434), u_c the cluster's contribution, or 0. Of the B bins, shape (B,)
+    each: `variances` of the gains, up to a constant, above 0; `expected` effects; and `shapes`, effects whose size may differ
+    between clusters, to which the linear trend is added.
     """
     rows = _list_rows(observations, effect.filled)
     strata = _within(rows, rows.documents if effect.stratum is Stratum.DOCUMENT else rows.lengths)
@@ -233,8 +226,7 @@ class _Strata:
     def contributions(self, values: Floats) -> Floats:
         """Return what each cluster adds to b if the memberships have these values, shape (C, B).
 
-        Args:
-            values: Gains, residuals, or the values of a curve in the memberships' bins, shape (m,).
+        Values are gains, residuals, or those of a curve in the memberships' bins, shape (m,).
         """
         rows, stratum = self.rows, self.stratum
         centered = values - (np.bincount(stratum, weights=values) / self.sizes)[stratum]
@@ -271,9 +263,7 @@ class _Strata:
         """Return the covariance of b, shape (B, B): C with equal weights, and more of it in bins with larger ones.
 
         A gain in bin p varies with v_s w_p; the sum of squares within strata that this expects is scaled to the observed one.
-
-        Args:
-            weights: w, above 0, shape (B,).
+        The weights w are above 0, shape (B,).
         """
         sizes = self.sizes
         variances = self.squares / np.maximum(sizes - 1, 1)

@@ -74,8 +74,7 @@ class GroupContrasts:
     def contrast(self, *weights: float) -> Contrast | None:
         """Estimate a difference; None if no stratum has questions on both sides, or only one cluster has.
 
-        Args:
-            weights: Weights of the groups; 1, -1 is the first minus the second group.
+        Weights are of the groups: 1, -1 is the first minus the second one.
         """
         chosen = np.array(weights, np.float64)
         estimate = self._by_document.contrast(chosen, self.limit) if self._by_document else None
@@ -227,12 +226,7 @@ class Regression:
         return root, np.clip(shares, 0, MAX_LEVERAGE), axes
 
     def contrast(self, weights: Floats, limit: float = 1.0) -> Contrast | None:
-        """Estimate a weighted sum of the coefficients; None if it is not compared within strata, or only within one cluster.
-
-        Args:
-            weights: Shape (p,).
-            limit: Largest possible value.
-        """
+        """Estimate a weighted sum of the coefficients; None if it is not compared within strata, or only within one cluster."""
         outside = weights - self.inverse @ self.information.sum(axis=0) @ weights
         if len(self.scores) < 2 or np.abs(outside).max() > TOLERANCE**0.5:
             return None

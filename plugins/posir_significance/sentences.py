@@ -16,14 +16,7 @@ from posir_significance.decision import (
 from posir_significance.intervals import LEVEL
 from posir_significance.position_effect import fewest_documents
 from posir_significance.regression import Contrast
-from posir_tasks.display.numbers import (
-    MISSING,
-    format_number,
-    format_p_value,
-    format_percent,
-    format_points,
-    format_psi_difference,
-)
+from posir_tasks.display import numbers
 from posir_tasks.display.wording import pluralize
 from posir_tasks.read_part import Part, ReadKind
 from posir_tasks.scores import Interval
@@ -60,7 +53,7 @@ def describe_not_read(decision: Decision) -> str:
     if not share:
         return f"It reads {read.phrase}{', and all of the evidence lies in them' if share == 0 else ''}."
     place = "beyond" if read.part is Part.FIRST else "outside"
-    unread = f"It reads {read.phrase}; {format_percent(share)} % of the evidence lies {place}"
+    unread = f"It reads {read.phrase}; {numbers.format_percent(share)} % of the evidence lies {place}"
     difference, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
     if difference is None or interval is None:
         return f"{unread}."
@@ -101,7 +94,6 @@ def describe_state(decision: Decision) -> str:
 
 
 def _describe_open(decision: Decision, unread: bool) -> str:
-    """Return that a bias cannot be said, why, and what would tell."""
     lost = decision.interval(decision.not_read_difference)
     question = f"Whether it is {'also ' if lost and lost[0] > 0 else ''}biased{' within what it reads' if unread else ''}"
     name, value = ("", decision.bias_within_read) if unread else ("start to end ", decision.start_to_end)
@@ -133,7 +125,7 @@ def describe_shape(decision: Decision) -> str:
     p_value = decision.p_value_within_read
     if p_value is None or p_value >= SHAPE_ALPHA:
         return ""
-    opening = f"Position matters in another way (p {format_p_value(p_value)})"
+    opening = f"Position matters in another way (p {numbers.format_p_value(p_value)})"
     middle = decision.find_group().position.middle_to_ends_within_read
     interval = decision.interval(middle)
     if middle and interval and not interval[0] <= 0 <= interval[1]:
@@ -196,26 +188,12 @@ def format_change(metric: MetricChange, change: Change) -> str:
 def format_difference(metric: MetricChange, change: Change) -> str:
     """Return the difference of a metric with its interval at the level of all three; empty where it is undefined."""
     difference, interval = metric.difference, metric_interval(metric, change)
-    number = format_psi_difference if metric is change.psi else format_points
+    number = numbers.format_psi_difference if metric is change.psi else numbers.format_points
     return f"{number(difference.value)} [{number(interval[0])}, {number(interval[1])}]" if difference and interval else ""
 
 
-def describe_change(change: Change, a: str, b: str) -> str:
-    """Return for each metric whether system b is better than a, worse, or equivalent, as sentences with their intervals."""
-    metrics = (("nDCG@10", change.ndcg_at_10), ("start to end", change.start_to_end), ("PSI", change.psi))
-    return " ".join(describe_metric_change(name, metric, change, a, b) for name, metric in metrics)
-
-
 def describe_metric_change(name: str, metric: MetricChange, change: Change, a: str, b: str) -> str:
-    """Return the change of one metric as a sentence.
-
-    Args:
-        name: The metric.
-        metric: Its change.
-        change: That it is part of.
-        a: Name of the first system.
-        b: Name of the second system.
-    """
+    """Return the change of one metric as a sentence."""
     points = format_difference(metric, change)
     match metric.state:
         case ChangeState.BETTER | ChangeState.WORSE:
@@ -256,12 +234,12 @@ def format_level(level: float) -> str:
 def format_contrast(decision: Decision, contrast: Contrast | None) -> str:
     """Return a contrast of a decision in points with its interval, for a cell: `+4.2 [+1.0, +7.4]`."""
     interval = decision.interval(contrast)
-    return _format_points(contrast, interval, LEVEL) if contrast and interval else MISSING
+    return _format_points(contrast, interval, LEVEL) if contrast and interval else numbers.MISSING
 
 
 def _format_points(contrast: Contrast, interval: Interval, level: float) -> str:
-    ends = ", ".join(map(format_points, interval))
-    return f"{format_points(contrast.value)} [{ends}]{_name_level(level)}"
+    ends = ", ".join(map(numbers.format_points, interval))
+    return f"{numbers.format_points(contrast.value)} [{ends}]{_name_level(level)}"
 
 
 def _name_level(level: float) -> str:
@@ -270,24 +248,23 @@ def _name_level(level: float) -> str:
 
 def _describe_gap(contrast: Contrast, interval: Interval, level: float, words: str) -> str:
     """Return a difference whose interval excludes 0 without its sign: `8.1 points lower than in the first [4.0, 12.2]`."""
-    low, high = (format_percent(end) for end in sorted(map(abs, interval)))
-    return f"{format_percent(abs(contrast.value))} points {words} [{low}, {high}]{_name_level(level)}"
+    low, high = (numbers.format_percent(end) for end in sorted(map(abs, interval)))
+    return f"{numbers.format_percent(abs(contrast.value))} points {words} [{low}, {high}]{_name_level(level)}"
 
 
 def _describe_needed(documents: int, needed: int | None) -> str:
-    """Return how many times as many documents would tell."""
     times = needed / max(documents, 1) if needed else 0.0
     if times < 1.05:
         return "More documents would tell."
-    number = format_number(times, ".1f" if times < 9.95 else ",.0f").removesuffix(".0")
+    number = numbers.format_number(times, ".1f" if times < 9.95 else ",.0f").removesuffix(".0")
     return f"About {number} times as many documents would tell."
 
 
 def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
     """Yield the answer in five parts, a title and a sentence each: how well, start to end, not read, the state, what to do."""
     ndcg = decision.ndcg_at_10
-    ends = f" [{', '.join(map(format_percent, ndcg.interval))}]" if ndcg and ndcg.interval else ""
-    yield "How well", f"nDCG@10 {format_percent(ndcg.value if ndcg else None)}{ends}."
+    ends = f" [{', '.join(map(numbers.format_percent, ndcg.interval))}]" if ndcg and ndcg.interval else ""
+    yield "How well", f"nDCG@10 {numbers.format_percent(ndcg.value if ndcg else None)}{ends}."
     yield "Start to end", describe_start_to_end(decision)
     unread = describe_not_read(decision) or (
         "It reads all of a text." if decision.read.kind is ReadKind.ALL else "What it reads of a text is unknown."

@@ -24,7 +24,7 @@ from posir_significance.decision import (
 from posir_significance.observations import Observations
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
-from posir_significance.sentences import advise, describe_change, describe_decision, iterate_answer, label_state
+from posir_significance.sentences import advise, describe_decision, describe_metric_change, iterate_answer, label_state
 from posir_tasks.errors import PosirError
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 
@@ -209,9 +209,10 @@ def test_a_change_is_better_worse_or_equivalent_and_the_opposite_the_other_way_r
     assert back.start_to_end.difference.interval_at(CHANGE_LEVEL) == pytest.approx((-high, -low))
     same = compare_groups(flat, flat, paired=True)
     assert same.ndcg_at_10.state is ChangeState.EQUIVALENT
-    text = describe_change(change, "A", "B")
-    assert "B is better than A in start to end: -" in text
-    assert "A and B are equivalent within 2 points in nDCG@10" in describe_change(same, "A", "B")
+    text = describe_metric_change("start to end", change.start_to_end, change, "A", "B")
+    assert text.startswith("B is better than A in start to end: -")
+    text = describe_metric_change("nDCG@10", same.ndcg_at_10, same, "A", "B")
+    assert text.startswith("A and B are equivalent within 2 points in nDCG@10")
 
 
 def test_a_change_of_sign_is_not_called_better():
@@ -233,4 +234,5 @@ def test_few_documents_say_nothing_of_a_change():
     change = compare_groups(a, b, paired=True)
     assert {change.ndcg_at_10.reason, change.start_to_end.reason} == {Reason.FEW_DOCUMENTS}
     assert {change.ndcg_at_10.documents_needed, change.start_to_end.documents_needed} == {10}
-    assert "6 documents are too few, at least 10 are needed. It changes by" in describe_change(change, "A", "B")
+    text = describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
+    assert "6 documents are too few, at least 10 are needed" in text
