@@ -152,6 +152,7 @@ GATES = {"posir_tasks.gate"}
 OWN_DATA = {
     "posir_tasks.embeddings.cache",
     "posir_published.rows",
+    "posir_significance.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
     "posir_tasks.models.folder",
 }
