@@ -131,10 +131,7 @@ def remove_stale_parts(folder: Path, prefix: str = ".") -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes, on any machine; the lock of a process ends with it.
-
-    If locking fails (no locks there, or a stopped process holds one), warn and continue: the results took hours to compute.
-    """
+    """Lock a folder against other processes, on any machine, while this one lives; where locking fails, warn and continue."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:

@@ -74,10 +74,7 @@ def share_data(left: SubsetData, right: SubsetData) -> bool:
 
 
 def identify_data(data: SubsetData) -> str:
-    """Return a text that is equal for results on the same subsets with the same data.
-
-    A result whose content is unknown is only equal to others of the same revision whose content is unknown, too.
-    """
+    """Return a text that is equal for results with the same content, or of the same revision if that is unknown."""
     subsets = [f"{name}:{data[name].corpus}:{data[name].queries}" for name in sorted(data) if data[name].corpus]
     unknown = [f"{name}@{data[name].revision}" for name in sorted(data) if not data[name].corpus]
     return digest(*subsets, *unknown).hex()

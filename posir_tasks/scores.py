@@ -141,12 +141,7 @@ class ResultValues:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
-        """Read what `to_json` returned; other fields are ignored.
-
-        Raises:
-            ProfileError: A field is missing or damaged, or two of them disagree.
-            NewerSchemaError: A newer version of posir wrote it.
-        """
+        """Read what `to_json` returned; raise ProfileError if it is damaged or contradictory, NewerSchemaError if newer."""
         profile = PositionProfile.from_json(data.get(PROFILE_KEY, {}))
         ranks = DocumentRanks.from_json(data, profile.axes, profile.queries)
         if ranks.profile != profile:

@@ -95,13 +95,7 @@ def not_dense(name: object) -> PosirError:
 
 
 def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32) -> ModelEncoder:
-    """Load a model by whatever other commands accept: a registered name, a local folder, or an endpoint.
-
-    It encodes `batch_size` texts at a time.
-
-    Raises:
-        PosirError: There is no such model, or it is not a dense encoder.
-    """
+    """Load any model by its reference, to encode `batch_size` texts at a time; raise PosirError if it is no dense encoder."""
     # The bar of transformers is shown even if the output is piped.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(name, revision)

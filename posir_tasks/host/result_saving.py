@@ -288,10 +288,7 @@ def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
 
 
 def _select_subsets(saved: TaskResult, states: States, keep: Collection[DataState], revision: str) -> TaskResult:
-    """Return a saved result with the subsets whose data has one of these states.
-
-    If its data or that of `revision` is local, it gets this revision: then the states decide, not mteb.
-    """
+    """Return a saved result with the subsets whose data has one of these states; of local data, under this revision."""
     scores = {
         split: [dict(subset) for subset in subsets if states[subset["hf_subset"]] in keep]
         for split, subsets in saved.scores.items()

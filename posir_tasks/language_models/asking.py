@@ -222,10 +222,7 @@ def open_language_model(reference: str, cache: str, attempts: int) -> LanguageMo
 async def map_in_flight(
     function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], in_flight: int, stop: threading.Event
 ) -> list[Result]:
-    """Return the results of a function in the order of the items; several are in flight at a time.
-
-    After an error, or once `stop` is set, no further item is begun, and those begun are finished: what they cost is not lost.
-    """
+    """Return results in the order of the items, several in flight; after an error or `stop`, only those begun are finished."""
     pending, results, errors = enumerate(items), dict[int, Result](), list[Exception]()
 
     async def work() -> None:
@@ -245,10 +242,7 @@ async def map_in_flight(
 
 
 def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
-    """Return the result of a coroutine, which is run in an event loop in another thread.
-
-    At Ctrl-C, `stop` is set and the coroutine is waited for. A second Ctrl-C ends the program at once.
-    """
+    """Return the result of a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the program."""
     future: Future[Result] = Future()
 
     def run() -> None:

@@ -205,10 +205,7 @@ class LanguageModelWriter:
 
 
 def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:
-    """Return the content words of a question that share a stem with one of a sentence, sorted.
-
-    Words that are common in the texts, and words of letters alone of fewer than three, are no content words.
-    """
+    """Return the content words of a question, neither common nor very short, that share a stem with a sentence, sorted."""
     content = [
         {word for word in find_terms(text) if word not in common and (len(word) >= SHORT_STEM or not word.isalpha())}
         for text in (question, sentence)

@@ -48,10 +48,7 @@ def share_prompts(encode: Callable[..., Any], other: Callable[..., Any]) -> Call
 
 
 def replace_query_prompt(model: Any, text: str) -> bool:
-    """Let a loaded model put a text before each query in place of its own prompt, for all tasks; documents keep theirs.
-
-    Return whether the model's class is known to do so; if not, nothing is changed.
-    """
+    """Let a loaded model put a text before each query in place of its own prompt; return False if its class cannot."""
     if any(getattr(inner, QUERY_PROMPT, None) == text for inner in [model, *vars(model).values()]):
         return True
     encode = getattr(getattr(model, "encode", None), "__func__", None)

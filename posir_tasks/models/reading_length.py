@@ -289,10 +289,7 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
 
 
 def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError) -> ReadingLength:
-    """Measure how long the texts are that a model accepts; raise the model's error if it refuses short ones, too.
-
-    If it does not read to the end of what it accepts, the length is what it reads.
-    """
+    """Measure how long accepted texts are, or what is read of them; raise the model's error if it refuses short ones, too."""
     cuts: list[Cut] = []
     message = summarize_error(refusal.error)
     for number in range(MAX_DOCUMENTS):

@@ -75,10 +75,7 @@ def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
 def search_bm25(
     model: BM25Search, corpus: Dataset, queries: Dataset, *, top_k: int, num_proc: int | None = None, **task_arguments: Any
 ) -> Hits:
-    """Find the `top_k` documents of each query, in `num_proc` processes, by default one per core.
-
-    As `BM25Search.index` and `BM25Search.search` do, with the task's arguments that mteb passes to them.
-    """
+    """Find the `top_k` documents of each query, as `BM25Search` does, in `num_proc` processes, by default one per core."""
     ids = corpus["id"][:]
     # The model iterates over its corpus, and a list is many times faster to iterate over than a dataset.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]

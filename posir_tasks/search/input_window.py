@@ -38,10 +38,7 @@ ModelInput: TypeAlias = tuple[str, ...]
 def find_read_evidence(
     model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
 ) -> ReadEvidence:
-    """Find where the evidence is in what a model reads, by its tokenizer or else estimated from the data's token counts.
-
-    The documents are the rows of the relevant ones by id.
-    """
+    """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer or else estimated."""
     read = find_read_part(model)
     # The run of a system whose documents a loaded model has embedded.
     model = getattr(model, "embedder", None) or model

@@ -226,10 +226,7 @@ def check_not_empty(tables: PosirTables) -> list[DataProblem]:
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
-    """Return the tables without the rows that cannot be used, and what is tolerated.
-
-    The queries keep what `_annotate_queries` adds; texts that are missing are empty.
-    """
+    """Return the tables without unusable rows, queries with what `_annotate_queries` adds, and what is tolerated."""
     known = pl.col("query-id").is_in(tables.queries.frame["_id"].implode())
     removed, tolerated = tables.positives.filter(~known)["query-id"].drop_nulls().n_unique(), list[ToleratedRows]()
     if removed:

@@ -115,10 +115,7 @@ def sample_tiny_squad(data: PositionData) -> PositionData:
 
 
 def read_fineweb(repository: Repository) -> PositionData:
-    """Read FineWeb-PosQ: every passage, and the questions that are not empty; raise DataError if a file or a column is missing.
-
-    A question text that occurs with several passages is assigned to the last of them, as in the authors' code.
-    """
+    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise DataError without files."""
     return _build_fineweb(repository, _fetch_split(repository, "train"), repository.paths())
 
 
