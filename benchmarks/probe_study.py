@@ -155,7 +155,7 @@ def make_model(study: Path, model: StudyModel) -> None:
         trained, data = study / "trained" / model.weights, study / "data" / "training"
         if not (trained / "modules.json").exists():
             shutil.rmtree(trained, ignore_errors=True)
-            print(posir.train(BASE, data, output=trained, positions=model.training, pooling=model.pooling, **TRAINING))
+            print(posir.train(BASE, data=data, output=trained, positions=model.training, pooling=model.pooling, **TRAINING))
         encoder = SentenceTransformer(str(trained), device="cpu")
     for folder, window in zip(saved, WINDOWS, strict=True):
         encoder.max_seq_length = window
