@@ -97,7 +97,8 @@ def build(
     """
     loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
     start_engine = choose_engine(EngineName(engine), address, WORKERS) if engine == "ray" or address else None
-    check_stage(stage)
+    if stage is not None and stage not in STAGE_NAMES:
+        raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     return plan_build(loaded) if plan else run_build(loaded, stage=stage, start_engine=start_engine)
 
 
@@ -327,12 +328,6 @@ def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine
         )
         (report.folder / REPORT_FILE).write_text("\n\n".join(map(to_markdown, report.tables)), encoding="utf-8")
     return report
-
-
-def check_stage(stage: str | None) -> None:
-    """Raise PosirError if there is no such stage; None is all of them."""
-    if stage is not None and stage not in STAGE_NAMES:
-        raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
 
 
 def describe_usage(tools: Tools) -> list[str]:

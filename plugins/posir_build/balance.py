@@ -77,28 +77,25 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
         filled[cell] += 1
         if filled[cell] > limits[cell]:
             surplus[question.id] = "its cell is full" if limits[cell] else "its lengths have no question at some position"
-    discarded = [
-        Discarded(surplus[question.id], question.id, question=question) for question in questions if question.id in surplus
-    ]
     kept = [question for question in questions if question.id not in surplus]
-    held_out, total = set[str](), 0
-    counts = Counter(question.document for question in kept)
+    rest = [question for question in questions if question.id in surplus]
+    discarded = tuple(Discarded(surplus[question.id], question.id, question=question) for question in rest)
+    held_out, total, counts = set[str](), 0, Counter(question.document for question in kept)
     # The questions of one document are in one part.
     for document in sorted(counts, key=lambda name: seeded_order(seed, "held-out", name)):
         if not settings.held_out or total + counts[document] / 2 > settings.held_out * len(kept):
             break
         held_out.add(document)
         total += counts[document]
-    assigned = tuple(
-        question.with_verdict(
-            QuestionVerdict(SPLIT_CHECK, True, "posir", {"part": HELD_OUT if question.document in held_out else PUBLIC})
-        )
-        for question in kept
-    )
+    verdicts = {
+        is_held: QuestionVerdict(SPLIT_CHECK, True, "posir", {"part": HELD_OUT if is_held else PUBLIC})
+        for is_held in (True, False)
+    }
+    assigned = tuple(question.with_verdict(verdicts[question.document in held_out]) for question in kept)
     # Only the public part is evaluated together.
     public = [question for question in kept if question.document not in held_out]
     notes = tuple(_describe_shortage(documents, public, settings, needed))
-    return StageResult(documents, assigned, tuple(discarded), notes, {"needed": needed} if needed else {})
+    return StageResult(documents, assigned, discarded, notes, {"needed": needed} if needed else {})
 
 
 def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:

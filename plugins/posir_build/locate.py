@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rapidfuzz import fuzz
 
@@ -46,12 +46,8 @@ class EvidenceError(Exception):
     """The model finds no single passage; the text is the reason."""
 
 
-@dataclass(frozen=True)
-class NumberedDocument:
-    """A document with its sentences."""
-
-    text: str
-    sentences: Sequence[Span]
+#: The text of a document, and its sentences.
+NumberedDocument = tuple[str, Sequence[Span]]
 
 
 def locate_evidence(asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str) -> StageResult:
@@ -62,7 +58,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
     """
     texts = {document.id: document.text for document in asked.documents}
     needed = dict.fromkeys(question.document for question in asked.questions)
-    numbered = {name: NumberedDocument(texts[name], find_sentences(texts[name], language)) for name in needed}
+    numbered = {name: (texts[name], find_sentences(texts[name], language)) for name in needed}
     pairs = [(numbered[question.document], question) for question in asked.questions]
 
     def check_quote(number: int, answer: Citations) -> None:
@@ -74,9 +70,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
             # The model's judgment, not a slip in its answer.
             return
 
-    values = BuiltValues(
-        pairs, lambda pair: {"document": number_sentences(pair[0].text, pair[0].sentences), "question": pair[1].text}
-    )
+    values = BuiltValues(pairs, lambda pair: {"document": number_sentences(*pair[0]), "question": pair[1].text})
     replies = model.ask(LOCATE, values, "Locate", check_quote)
     kept, discarded = list[Question](), list[Discarded]()
     for question, reply in zip(asked.questions, replies, strict=True):
@@ -90,9 +84,8 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
         except EvidenceError as error:
             discarded.append(Discarded(str(error), question.id, question=question))
             continue
-        third = find_third(span, len(document.text))
-        values_found = {"requested": question.position, "found": POSITIONS[third]}
-        verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", values_found)
+        found = {"requested": question.position, "found": POSITIONS[find_third(span, len(document[0]))]}
+        verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", found)
         kept.append(replace(question, span=span, quote=quote).with_verdict(verdict))
     moved = sum(question.position != question.verdicts[-1].values["found"] for question in kept)
     counts = {"evidence in another third than asked for": moved}
@@ -106,6 +99,7 @@ def find_cited_span(citations: Citations, document: NumberedDocument, settings: 
         EvidenceError: There is no citation, or several, or it is too long.
         QuoteError: The quote has no certain place in the sentences that are cited.
     """
+    text, sentences = document
     # A model may repeat itself; that is one passage.
     distinct = {
         (citation.first_sentence, citation.last_sentence, citation.quote.strip()): citation for citation in citations.evidence
@@ -117,16 +111,16 @@ def find_cited_span(citations: Citations, document: NumberedDocument, settings: 
     (cited,) = distinct.values()
     if not cited.quote.strip():
         raise EvidenceError("no quote")
-    if not 1 <= cited.first_sentence <= cited.last_sentence <= len(document.sentences):
+    if not 1 <= cited.first_sentence <= cited.last_sentence <= len(sentences):
         raise QuoteError("the quote is of sentences that do not exist")
-    window = Span(document.sentences[cited.first_sentence - 1].start, document.sentences[cited.last_sentence - 1].end)
+    window = Span(sentences[cited.first_sentence - 1].start, sentences[cited.last_sentence - 1].end)
     try:
-        span = find_quote(cited.quote, document.text, window, settings.similarity)
+        span = find_quote(cited.quote, text, window, settings.similarity)
     except QuoteError as error:
-        if find_occurrences(cited.quote.strip(), document.text) and "not in" in str(error):
+        if find_occurrences(cited.quote.strip(), text) and "not in" in str(error):
             raise QuoteError("the quote is not in the cited sentences") from None
         raise
-    if span.end - span.start > settings.max_share * len(document.text):
+    if span.end - span.start > settings.max_share * len(text):
         raise EvidenceError("the evidence is most of the document")
     return span, cited.quote
 
@@ -180,17 +174,9 @@ class QuoteError(Exception):
     """A quote has no certain place; the text is the reason."""
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A text without differences in case, white space, Unicode form, quotation marks, dashes and digits, with its origin."""
-
-    text: str
-    origins: tuple[Span, ...]
-    """The range of the original that each character stands for."""
-
-    def origin(self, start: int, end: int) -> Span:
-        """Return the range of the original that a range which is not empty stands for."""
-        return Span(self.origins[start].start, self.origins[end - 1].end)
+#: A text without differences in case, white space, Unicode form, quotation marks, dashes and digits, and the range of the
+#: original that each of its characters stands for.
+Folded = tuple[str, Sequence[Span]]
 
 
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
@@ -207,12 +193,12 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     bare = quote.strip()
     spans = [Span(start, start + len(bare)) for start in find_occurrences(bare, part)]
     if not spans:
-        needle, haystack = fold(bare), fold(part)
-        if not needle.text:
+        needle, (haystack, origins) = fold(bare)[0], fold(part)
+        if not needle:
             raise QuoteError("the quote is not in the text")
-        starts = find_occurrences(needle.text, haystack.text)
-        spans = [haystack.origin(start, start + len(needle.text)) for start in starts]
-        spans = spans or [_find_similar(needle.text, haystack, similarity)]
+        folded = [Span(start, start + len(needle)) for start in find_occurrences(needle, haystack)]
+        folded = folded or [_find_similar(needle, haystack, similarity)]
+        spans = [Span(origins[span.start].start, origins[span.end - 1].end) for span in folded]
     fault, sound = "", list[Span]()
     for span in spans:
         change = _find_change(bare, part, span)
@@ -240,7 +226,7 @@ def fold(text: str) -> Folded:
                 continue
             folded.append(str(unicodedata.decimal(character, character)))
             origins.append(Span(start, end))
-    return Folded("".join(folded), tuple(origins))
+    return "".join(folded), origins
 
 
 def _clusters(text: str) -> Iterator[tuple[int, int]]:
@@ -294,14 +280,14 @@ def _negates_word(words: set[str], others: set[str]) -> bool:
     )
 
 
-def _find_similar(needle: str, haystack: Folded, similarity: float) -> Span:
-    span = _align(needle, haystack.text, similarity)
+def _find_similar(needle: str, haystack: str, similarity: float) -> Span:
+    span = _align(needle, haystack, similarity)
     if span is None:
         raise QuoteError("the quote is not in the text")
-    rest = haystack.text[: span.start] + "\0" * (span.end - span.start) + haystack.text[span.end :]
+    rest = haystack[: span.start] + "\0" * (span.end - span.start) + haystack[span.end :]
     if _align(needle, rest, similarity) is not None:
         raise QuoteError("the quote resembles several passages")
-    return haystack.origin(span.start, span.end)
+    return span
 
 
 def _align(needle: str, haystack: str, similarity: float) -> Span | None:

@@ -147,11 +147,10 @@ def sample_documents(
                     break
                 other = detect_other_language(document.text, language) if settings.check_language else None
                 original = duplicates.add(document) if duplicates and not other else None
-                if other or original:
-                    reason = (
-                        ("another language", document.id, other) if other else ("near-duplicate", document.id, f"of {original}")
-                    )
-                    discarded.append(Discarded(*reason))
+                if other:
+                    discarded.append(Discarded("another language", document.id, other))
+                elif original:
+                    discarded.append(Discarded("near-duplicate", document.id, f"of {original}"))
                 else:
                     kept.append(document)
                     advance()

@@ -101,12 +101,6 @@ class TranslatedDocument:
     original_sentences: Sequence[Span]
     sentences: Sequence[Span]
 
-    def carry_over(self, span: Span) -> Span:
-        """Return the span of the translations of all sentences that a span of the original overlaps."""
-        pairs = zip(self.original_sentences, self.sentences, strict=True)
-        carried = [own for original, own in pairs if original.start < span.end and span.start < original.end]
-        return Span(carried[0].start, carried[-1].end)
-
 
 @dataclass(frozen=True)
 class Translator:
@@ -130,18 +124,16 @@ class Translator:
             PosirError: The language model cannot be asked.
         """
         translated, discarded, repaired = self._translate_documents(built.documents)
-        outliers = find_outliers(
-            [translation.tokens for translation in translated.values()], self.settings.lower, self.settings.upper
-        )
+        lengths = [translation.tokens for translation in translated.values()]
+        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
         for name in [name for name, is_outlier in zip(translated, outliers, strict=True) if is_outlier]:
             tokens = translated.pop(name).tokens
             discarded.append(Discarded("length outlier", name, f"{tokens:,} tokens"))
         kept, dropped, prefixes = self._translate_questions(built.questions, translated)
-        counts = {"prefixes removed": repaired + prefixes}
-        return StageResult(
-            tuple(translation.document for translation in translated.values()), kept, (*discarded, *dropped), (), counts
-        )
+        documents = tuple(translation.document for translation in translated.values())
+        return StageResult(documents, kept, (*discarded, *dropped), (), {"prefixes removed": repaired + prefixes})
 
+    @property
     def _languages(self) -> dict[str, str]:
         return {"source": english_name(self.source), "target": english_name(self.target)}
 
@@ -149,15 +141,14 @@ class Translator:
         sentences = [find_sentences(document.text, self.source) for document in documents]
         size = self.settings.sentences
         parts = [(row, start, start + size) for row, spans in enumerate(sentences) for start in range(0, len(spans), size)]
-        languages = self._languages()
 
         def build(part: tuple[int, int, int]) -> dict[str, str]:
             row, start, end = part
-            return {"sentences": number_sentences(documents[row].text, sentences[row][start:end]), **languages}
+            return {"sentences": number_sentences(documents[row].text, sentences[row][start:end]), **self._languages}
 
         def check(number: int, answer: TranslatedSentences) -> None:
             row, start, end = parts[number]
-            originals = [documents[row].text[sentence.start : sentence.end] for sentence in sentences[row][start:end]]
+            originals = [sentence.of(documents[row].text) for sentence in sentences[row][start:end]]
             if sorted(sentence.number for sentence in answer.sentences) != list(range(1, len(originals) + 1)):
                 raise UnusableAnswerError(MISSING)
             text = " ".join(sentence.text for sentence in answer.sentences)
@@ -165,8 +156,7 @@ class Translator:
             if is_same_text(text, " ".join(originals)) and detect_other_language(text, self.target):
                 raise UnusableAnswerError(UNTRANSLATED)
 
-        values = BuiltValues(parts, build)
-        replies = self.model.ask(TRANSLATE_SENTENCES, values, f"Translate into {self.target}", check)
+        replies = self.model.ask(TRANSLATE_SENTENCES, BuiltValues(parts, build), f"Translate into {self.target}", check)
         texts: list[list[str]] = [[] for _ in documents]
         repaired, problems = 0, dict[int, str]()
         for (row, start, _), reply in zip(parts, replies, strict=True):
@@ -174,8 +164,7 @@ class Translator:
                 problems.setdefault(row, _name_problem(reply))
                 continue
             numbered = {sentence.number: sentence.text for sentence in reply.answer.sentences}
-            first = sentences[row][start]
-            bare = remove_prefix(numbered[1], documents[row].text[first.start : first.end])
+            bare = remove_prefix(numbered[1], sentences[row][start].of(documents[row].text))
             repaired += bare != numbered[1]
             texts[row] += [bare, *(numbered[number] for number in range(2, len(numbered) + 1))]
         joined, faults = dict[str, TranslatedDocument](), dict[str, str]()
@@ -195,8 +184,7 @@ class Translator:
         suspects = [name for name, fault in faults.items() if fault in SUSPECTED]
         if self.judge is None or not suspects:
             return dict(faults)
-        languages = self._languages()
-        values = BuiltValues(suspects, lambda name: {"text": texts[name][:JUDGED_CHARACTERS], **languages})
+        values = BuiltValues(suspects, lambda name: {"text": texts[name][:JUDGED_CHARACTERS], **self._languages})
         replies = self.judge.ask(JUDGE_TRANSLATION, values, f"Judge translations into {self.target}")
         answered = ((name, reply.answer) for name, reply in zip(suspects, replies, strict=True))
         return {**faults, **{name: VERDICTS[answer.verdict] for name, answer in answered if answer}}
@@ -224,14 +212,13 @@ class Translator:
     def _translate_questions(
         self, questions: Sequence[Question], documents: dict[str, TranslatedDocument]
     ) -> tuple[tuple[Question, ...], list[Discarded], int]:
-        asked = [question for question in questions if question.document in documents]
-        discarded = [
-            Discarded("its document is discarded", question.id, question=question)
-            for question in questions
-            if question.document not in documents
-        ]
-        languages = self._languages()
-        values = BuiltValues(asked, lambda question: {"question": question.text, **languages})
+        asked, kept, discarded = list[Question](), list[Question](), list[Discarded]()
+        for question in questions:
+            if question.document in documents:
+                asked.append(question)
+            else:
+                discarded.append(Discarded("its document is discarded", question.id, question=question))
+        values = BuiltValues(asked, lambda question: {"question": question.text, **self._languages})
 
         def check(number: int, answer: TranslatedText) -> None:
             text = " ".join(remove_prefix(answer.text, asked[number].text).split())
@@ -251,13 +238,16 @@ class Translator:
             texts[question.id] = " ".join(bare.split())
             faults[question.id] = self._find_fault(texts[question.id], question.text)
         faults = self._judge_suspects(faults, texts)
-        kept: list[Question] = []
         for question, reply in zip(asked, replies, strict=True):
             if faults[question.id]:
                 discarded.append(Discarded(faults[question.id], question.id, question=question))
                 continue
             verdict = QuestionVerdict("translated", True, f"{reply.model} {reply.prompt}", {"original": question.text})
-            span = documents[question.document].carry_over(question.evidence)
+            # The translations of all sentences that the span of the original overlaps.
+            about, evidence = documents[question.document], question.evidence
+            pairs = zip(about.original_sentences, about.sentences, strict=True)
+            carried = [own for original, own in pairs if original.start < evidence.end and evidence.start < original.end]
+            span = Span(carried[0].start, carried[-1].end)
             kept.append(replace(question, text=texts[question.id], span=span).with_verdict(verdict))
         return tuple(kept), discarded, repaired
 

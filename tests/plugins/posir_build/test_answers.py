@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_build.ask import AskedQuestions
-from posir_build.locate import Citations, EvidenceError, NumberedDocument, QuoteError, find_cited_span
+from posir_build.locate import Citations, EvidenceError, QuoteError, find_cited_span
 from posir_build.settings import LocateSettings
 from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
@@ -72,7 +72,7 @@ def test_the_schema_is_what_strict_servers_accept():
 
 
 TEXT = "The mill stood by the river. It burned down in 1901, not in 1902. Ada never kept bees. The mill stood by the road."
-DOCUMENT = NumberedDocument(TEXT, find_sentences(TEXT, "en"))
+DOCUMENT = (TEXT, find_sentences(TEXT, "en"))
 WORDS = st.sampled_from([*TEXT.split(), "not", "1903", "١٩٠١", "\0", "ñ", "{", "}", '"', "\\u0000", "I'm sorry"])
 QUOTES = st.one_of(
     st.tuples(st.integers(0, len(TEXT)), st.integers(0, len(TEXT))).map(lambda ends: TEXT[min(ends) : max(ends)]),
