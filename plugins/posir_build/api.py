@@ -116,7 +116,7 @@ def plan_build(settings: BuildSettings) -> TableResult:
 
             with track("Time the rerankers"):
                 opened = {
-                    stage: [ModelReranker(row.reference, settings.language, logits=row.logits) for row in rerankers]
+                    stage: [ModelReranker(row.reference, settings.language, logits=row.scale == "logit") for row in rerankers]
                     for stage, rerankers in wanted.items()
                 }
                 estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
@@ -198,12 +198,7 @@ def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample
 
 
 def check_build(settings: BuildSettings) -> None:
-    """Check what a complete build reads and writes.
-
-    Raises:
-        PosirError: There are no documents, a folder cannot be used, a dataset of other settings is in the way, a reranker or
-            the embedder is unknown, or the PSI is not possible.
-    """
+    """Raise PosirError if documents, a folder, a reranker, the embedder or the PSI of a complete build cannot be used."""
     check_folders(settings)
     check_source(settings)
     for output in settings.outputs():
@@ -299,9 +294,6 @@ def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine
     """Run a build, or continue it, up to a stage or, with None, to the dataset, and save its report in the work folder.
 
     `start_engine` starts a cluster for reranking and recall; None does both in this process.
-
-    Raises:
-        PosirError: Documents, a folder or a model cannot be used; or the budget is spent.
     """
     if stage is None:
         check_build(settings)

@@ -208,11 +208,7 @@ Asked = tuple[Document, str, Reply[Any], Sequence[AskedQuestion], Mapping[str, s
 
 
 def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
-    """Ask for questions, and discard those with faults.
-
-    Raises:
-        PosirError: The language model cannot be asked, or the file of personas cannot be read.
-    """
+    """Ask for questions, and discard those with faults; PosirError if model or file of personas cannot be used."""
     settings, accepted, discarded = request.settings, list[Question](), list[Discarded]()
     chosen = choose_documents(request.documents, settings.documents, request.seed)
     for asked in METHODS[settings.method](replace(request, documents=chosen), model):
@@ -386,11 +382,7 @@ def offer_personas(request: AskRequest) -> list[list[str]]:
 
 
 def load_personas(file: Path | None) -> list[str]:
-    """Return the distinct personas in a file, or those that come with posir.
-
-    Raises:
-        PosirError: The file cannot be read, or has none.
-    """
+    """Return the distinct personas in a file, or those that come with posir; PosirError if it cannot be read, or has none."""
     try:
         if file and file.name.endswith(DATA_SUFFIXES):
             rows = open_data(file, column=PERSONA_FIELD).read_texts()

@@ -101,10 +101,8 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
 def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:
     """Return how many questions show the stated PSI with a probability of 80 %; None if no PSI is stated.
 
-    For as many questions per document as there are now, or one. See docs/statistics.md.
-
-    Raises:
-        PosirError: No linear decline with the expected score has this PSI.
+    For as many questions per document as there are now, or one. See docs/statistics.md. PosirError is raised if no linear
+    decline with the expected score has this PSI.
     """
     if settings.psi is None:
         return None

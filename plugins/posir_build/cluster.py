@@ -84,11 +84,7 @@ class Done(JobOutcome):
 def run_parts(
     reference: ModelReference, unit: str, parts: Sequence[Callable[[MTEBModels], Any]], start_engine: StartEngine
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the index and the value of each part of the work as it is done on a cluster.
-
-    Raises:
-        PosirError: A job failed, or no worker can be started.
-    """
+    """Yield index and value of each part as it is done on a cluster; PosirError if one fails, or no worker can be started."""
     if not parts:
         return
     model = ModelReference(portable_name(find_model(reference)), reference.revision)
@@ -116,11 +112,7 @@ class Recall:
         self.name = str(find_model(self.model).name)
 
     def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
-        """Return the ids of the documents that are nearest to each query, at most `top_k`, the nearest first.
-
-        Raises:
-            PosirError: The model is not an encoder, or a job failed.
-        """
+        """Return the ids of the at most `top_k` documents nearest to each query; PosirError if no encoder, or a job failed."""
         if self.start_engine is None:
             return recall(documents, queries, top_k, self.language, with_cache(load_model(self.model)))[0]
         shares = [documents[start : start + DOCUMENTS_PER_JOB] for start in range(0, len(documents), DOCUMENTS_PER_JOB)]
@@ -163,11 +155,7 @@ class ClusterReranker:
         self.name = format_model_name(find_model(self.reference))
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the index of each batch with its scores, in the order in which they come.
-
-        Raises:
-            PosirError: A job failed, or scores are NaN or not on the scale.
-        """
+        """Yield each batch's index and scores as they come; PosirError if a job failed, or scores are not on the scale."""
         parts = [partial(score_pairs, batch, self.language) for batch in batches]
         for number, scores in run_parts(self.reference, "pairs", parts, self.start_engine):
             yield number, to_probabilities(scores, self.name, logits=self.logits)

@@ -42,8 +42,7 @@ def write_dataset(
 ) -> None:
     """Write a domain with its provenance and, for the dataset card, how it was built, completely or not at all.
 
-    Raises:
-        PosirError: The folder exists or cannot be written, there is no question, or the loader would refuse the data.
+    PosirError is raised if the folder exists or cannot be written, there is no question, or the loader would refuse the data.
     """
     target.check()
     sources = {document.id: document.source for document in documents}
@@ -58,22 +57,13 @@ def write_dataset(
     write_domain(data, target.folder, others)
 
 
-def read_constructions(output: Path) -> dict[str, dict[str, Any]]:
-    """Return what is known about every built domain below a folder, by `<language>/<domain>`."""
-    return _read_files(output, CONSTRUCTION_FILE)
-
-
-def _read_files(output: Path, name: str) -> dict[str, Any]:
-    """Return the JSON of every file of a name below a folder, by `<language>/<domain>`."""
+def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str, Any]:
+    """Return what is known about every built domain below a folder, by `<language>/<domain>`, or what files of a name say."""
     return {file.parent.relative_to(output).as_posix(): read_json(file) for file in sorted(output.glob(f"*/*/{name}"))}
 
 
 def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]) -> None:
-    """Save what people found out about a domain beside its tables, and in the dataset card; `judged` are ids of questions.
-
-    Raises:
-        PosirError: The folder has no questions that `posir build` has made, or none of these.
-    """
+    """Save what people found out about a domain, of whose questions these ids are, beside its tables and in the card."""
     file = folder / PROVENANCE_FILE
     if not file.is_file():
         raise PosirError(f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as data/NAME/eng-Latn/notes.")
@@ -142,7 +132,7 @@ def write_card(output: Path) -> bool:
     if before and CARD_MARK not in before:
         return False
     _, separator, own = before.partition(CARD_END)
-    card = build_card(read_constructions(output), _read_files(output, HUMAN_CHECK_FILE))
+    card = build_card(read_constructions(output), read_constructions(output, HUMAN_CHECK_FILE))
     file.write_text(card + (separator + own if separator else ""), encoding="utf-8")
     return True
 
@@ -197,8 +187,7 @@ def read_sheet(
 ) -> list[tuple[str, dict[str, Cell]]]:
     """Return for each row of a sheet that a person has filled in its id, and the values by column; empty cells are left out.
 
-    Raises:
-        DataError: The file is no sheet of the command, or has text that stands for no value, which the problem says.
+    DataError is raised if the file is no sheet of the command, or has text that stands for no value, which the problem says.
     """
     rows = []
     for number, row in enumerate(read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote"), 2):

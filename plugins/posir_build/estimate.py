@@ -18,7 +18,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
-from posir_tasks.models.rerankers import BatchReranker, Pair
+from posir_tasks.models.rerankers import BatchReranker
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.text.sentences import find_sentences
 
@@ -180,7 +180,7 @@ def describe_plan(
     return TableResult(title="Plan of a build", rows=estimates, tables=tables, sentences=[sentence], notes=[*notes, *assumed])
 
 
-#: Pairs of the benchmark. The first is scored before, which loads the model.
+#: Pairs of the benchmark.
 PAIRS = 16
 #: Characters of a document that stand for a question.
 QUESTION_CHARACTERS = 80
@@ -195,16 +195,12 @@ def add_reranker_seconds(
     pairs = [(text[:QUESTION_CHARACTERS], text) for text in texts]
     timed = []
     for estimate in estimates:
-        seconds = fmean([measure_seconds(reranker, pairs) for reranker in rerankers.get(estimate.stage, ())] or [0.0])
-        timed.append(replace(estimate, reranker_seconds=seconds * estimate.reranker_pairs))
+        seconds = [0.0] * (not rerankers.get(estimate.stage))
+        for reranker in rerankers.get(estimate.stage, ()):
+            # The first pair loads the model.
+            list(reranker.score_batches([pairs[:1]]))
+            started = time.perf_counter()
+            list(reranker.score_batches([pairs]))
+            seconds.append((time.perf_counter() - started) / len(pairs))
+        timed.append(replace(estimate, reranker_seconds=fmean(seconds) * estimate.reranker_pairs))
     return timed
-
-
-def measure_seconds(reranker: BatchReranker, pairs: Sequence[Pair]) -> float:
-    """Return how many seconds a reranker takes per pair, once it is loaded."""
-    for _ in reranker.score_batches([pairs[:1]]):
-        pass
-    started = time.perf_counter()
-    for _ in reranker.score_batches([pairs]):
-        pass
-    return (time.perf_counter() - started) / len(pairs)

@@ -9,7 +9,6 @@ PosIR leaves this open. The question's own document is never a false negative.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,16 +31,8 @@ BATCH = 256
 NO_VOTE = -1
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A question and another document that was recalled for it."""
-
-    question: Question
-    document: Document
-    scores: Scores
-    """Shape (rerankers,)."""
-    positive: Scores
-    """Scores of the question's own document."""
+#: A question, another document that was recalled for it, and the scores of this and of its own, both of shape (rerankers,).
+Candidate = tuple[Question, Document, Scores, Scores]
 
 
 def remove_false_negatives(
@@ -57,7 +48,7 @@ def remove_false_negatives(
     candidates = list(_find_candidates(before, settings, recall, rerankers))
     kept, discarded = list[Question](), list[Discarded]()
     if settings.rule == "document":
-        removed = {negative.document.id: negative.question.id for negative in candidates}
+        removed = {document.id: question.id for question, document, *_ in candidates}
         discarded += [Discarded("answers a question about another document", name, removed[name]) for name in sorted(removed)]
         for question in before.questions:
             if about := removed.get(question.document):
@@ -67,7 +58,7 @@ def remove_false_negatives(
         documents = tuple(document for document in before.documents if document.id not in removed)
         return StageResult(documents, tuple(kept), tuple(discarded), (), {"documents removed": len(removed)})
     negatives = _confirm(candidates, settings, panel)
-    verdicts = {negative.question.id: verdict for negative, verdict in reversed(negatives)}
+    verdicts = dict(reversed(negatives))
     for question in before.questions:
         if verdict := verdicts.get(question.id):
             answered = verdict.values["document"]
@@ -97,23 +88,23 @@ def _find_candidates(
                 if settings.rule == "document"
                 else is_suspect(row, settings.threshold, settings.votes)
             ):
-                yield Candidate(question, document, row, positives[question.id])
+                yield question, document, row, positives[question.id]
 
 
 def _confirm(
     suspects: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
-) -> list[tuple[Candidate, QuestionVerdict]]:
-    """Return the suspects that the panel confirms; an answer that cannot be used counts as no vote."""
-    values = BuiltValues(suspects, lambda suspect: {"question": suspect.question.text, "text": suspect.document.text})
+) -> list[tuple[str, QuestionVerdict]]:
+    """Return the ids of questions and verdicts of what the panel confirms; an answer that cannot be used counts as no vote."""
+    values = BuiltValues(suspects, lambda suspect: {"question": suspect[0].text, "text": suspect[1].text})
     replies = [judge.ask(RELEVANCE, values, f"Confirm by {judge.name}") for judge in panel]
     negatives = []
-    for suspect, graded in zip(suspects, zip(*replies, strict=True), strict=True):
+    for (question, document, own, positive), graded in zip(suspects, zip(*replies, strict=True), strict=True):
         grades = [reply.answer.relevance if reply.answer else NO_VOTE for reply in graded]
         if is_confirmed(grades, settings.level, settings.votes):
-            scores = {"scores": suspect.scores.tolist(), "positive": suspect.positive.tolist()}
-            verdict = {"document": suspect.document.id, **scores, "grades": grades}
+            scores = {"scores": own.tolist(), "positive": positive.tolist()}
+            verdict = {"document": document.id, **scores, "grades": grades}
             judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
-            negatives.append((suspect, QuestionVerdict("false negative", False, judges, verdict)))
+            negatives.append((question.id, QuestionVerdict("false negative", False, judges, verdict)))
     return negatives
 
 

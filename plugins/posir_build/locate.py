@@ -51,11 +51,7 @@ NumberedDocument = tuple[str, Sequence[Span]]
 
 
 def locate_evidence(asked: StageResult, settings: LocateSettings, model: LanguageModel, language: str) -> StageResult:
-    """Find the span of each question, and discard the questions that have no certain one.
-
-    Raises:
-        PosirError: The language model cannot be asked.
-    """
+    """Find the span of each question, and discard the questions that have no certain one; PosirError if no server answers."""
     texts = {document.id: document.text for document in asked.documents}
     needed = dict.fromkeys(question.document for question in asked.questions)
     numbered = {name: (texts[name], find_sentences(texts[name], language)) for name in needed}
@@ -95,9 +91,7 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
 def find_cited_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
     """Return the span of the only citation, and its quote.
 
-    Raises:
-        EvidenceError: There is no citation, or several, or it is too long.
-        QuoteError: The quote has no certain place in the sentences that are cited.
+    EvidenceError is raised if there is none, or several, or it is too long; QuoteError without a certain place.
     """
     text, sentences = document
     # A model may repeat itself; that is one passage.

@@ -117,7 +117,8 @@ class Tools:
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
         build = partial(ClusterReranker, start_engine=self._start_engine) if self._start_engine else ModelReranker
-        return [Reranker(build(row.reference, self.settings.language, logits=row.logits), self.log) for row in wanted]
+        built = (build(row.reference, self.settings.language, logits=row.scale == "logit") for row in wanted)
+        return [Reranker(reranker, self.log) for reranker in built]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
         """Return an embedder that finds the nearest texts."""
@@ -198,9 +199,6 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     """Run the stages up to and including one, and return the result of each; None returns what is saved, and runs none.
 
     A stage whose result is saved, and depends on nothing that has changed, is not run.
-
-    Raises:
-        PosirError: A model, the source or the work folder cannot be used, or the budget is spent.
     """
     folder = tools.settings.work_folder
     results: dict[str, StageResult] = {}
@@ -228,11 +226,7 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 def write_results(tools: Tools, results: Mapping[str, StageResult]) -> tuple[dict[Path, int], list[StageRow], list[str]]:
     """Write the dataset, its held-out part, and its translations.
 
-    Returns:
-        The number of questions in each folder; of the translations a row each, and notes on what was repaired in them.
-
-    Raises:
-        PosirError: A folder exists or cannot be written, or a language model cannot be used.
+    Return the number of questions in each folder; of the translations a row each, and notes on what was repaired in them.
     """
     settings = tools.settings
     rows = build_stage_rows(results, settings)

@@ -25,7 +25,7 @@ class Document:
     tokens: int
     """Its length; of a translation, that of the original."""
     source: str
-    """File and row that it was read from."""
+    """File and row."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,6 @@ class Question:
 
     id: str
     document: str
-    """Id of its document."""
     text: str
     answer: str
     position: str
@@ -60,7 +59,6 @@ class Question:
     span: Span | None = None
     """Its evidence; None before it is located."""
     quote: str = ""
-    """The evidence as the model quotes it."""
     verdicts: tuple[QuestionVerdict, ...] = ()
 
     def with_verdict(self, verdict: QuestionVerdict) -> Question:

@@ -126,10 +126,9 @@ def sample_documents(
     seed: int,
     count_tokens: Callable[[str], int],
 ) -> StageResult:
-    """Sample documents in a language. Whether one is drawn depends on the seed and its id, not on the order of the source.
+    """Sample documents in a language, in order of their ids. What is drawn depends on seed and id, not on the source's order.
 
-    Returns:
-        The documents in order of their ids, and the discarded ones. Those that were not drawn are only counted.
+    Those that were not drawn are only counted.
     """
     buckets, unit = settings.buckets(), settings.measured
     quotas = share_out(settings.documents, [bucket.share for bucket in buckets])

@@ -56,7 +56,6 @@ FIVE_LENGTHS = tuple(LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row 
 #: Buckets by name.
 LENGTHS = {"posir": POSIR_LENGTHS, "five": FIVE_LENGTHS, "any": (LengthBucket(minimum=1, maximum=2**31 - 1, share=1),)}
 
-
 #: The unit of document lengths.
 LengthUnit = Literal["tokens", "words", "characters"]
 
@@ -160,7 +159,6 @@ class LocateSettings(AskingSection):
 #: the document above the document without the span.
 RerankRule = Literal["segments", "margin", "span"]
 
-
 #: The scale of a reranker's scores. probability: Scores in [0, 1]; logit: Passed through the logistic function.
 Scale = Literal["probability", "logit"]
 
@@ -177,11 +175,6 @@ class RerankerSettings(Section):
     def reference(self) -> ModelReference:
         """The model with its revision."""
         return ModelReference(self.model, self.revision)
-
-    @property
-    def logits(self) -> bool:
-        """Whether its scores are passed through the logistic function."""
-        return self.scale == "logit"
 
 
 def _expand_names(value: Any) -> Any:
@@ -261,7 +254,6 @@ class FalseNegativeSettings(Section):
 
 #: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv 2605.26578, in characters.
 CellLengths = Literal["posir", "five"]
-
 
 #: As many questions in every cell as in the smallest.
 SMALLEST = "smallest"

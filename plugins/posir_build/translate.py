@@ -90,16 +90,9 @@ SUSPECTED = {REFUSED, OTHER_LANGUAGE}
 VERDICTS = {"translation": "", "refusal": REFUSED, "other": OTHER_LANGUAGE}
 
 
-@dataclass(frozen=True)
-class TranslatedDocument:
-    """A document in the other language, with the places of its sentences in both."""
-
-    document: Document
-    """Its `tokens` are those of the original, so that length buckets agree across languages (PosIR, section 2.4)."""
-    tokens: int
-    """Length of the translation itself."""
-    original_sentences: Sequence[Span]
-    sentences: Sequence[Span]
+#: A document in the other language, the length of the translation itself in tokens, and the places of each sentence in the
+#: original and here. The document's `tokens` are the original's, so that length buckets agree across languages (PosIR, 2.4).
+TranslatedDocument = tuple[Document, int, list[tuple[Span, Span]]]
 
 
 @dataclass(frozen=True)
@@ -116,21 +109,13 @@ class Translator:
     """Decides about suspected refusals; None to discard them."""
 
     def translate(self, built: StageResult) -> StageResult:
-        """Translate a corpus and its questions, and discard what fails a filter.
-
-        A discarded document takes its questions with it. Ids stay the same.
-
-        Raises:
-            PosirError: The language model cannot be asked.
-        """
+        """Translate corpus and questions, and discard what fails a filter, a document with its questions; ids stay the same."""
         translated, discarded, repaired = self._translate_documents(built.documents)
-        lengths = [translation.tokens for translation in translated.values()]
-        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
+        outliers = find_outliers([tokens for _, tokens, _ in translated.values()], self.settings.lower, self.settings.upper)
         for name in [name for name, is_outlier in zip(translated, outliers, strict=True) if is_outlier]:
-            tokens = translated.pop(name).tokens
-            discarded.append(Discarded("length outlier", name, f"{tokens:,} tokens"))
+            discarded.append(Discarded("length outlier", name, f"{translated.pop(name)[1]:,} tokens"))
         kept, dropped, prefixes = self._translate_questions(built.questions, translated)
-        documents = tuple(translation.document for translation in translated.values())
+        documents = tuple(document for document, *_ in translated.values())
         return StageResult(documents, kept, (*discarded, *dropped), (), {"prefixes removed": repaired + prefixes})
 
     @property
@@ -174,8 +159,8 @@ class Translator:
                 faults[document.id] = problems.get(row, "a sentence is blank")
             else:
                 joined[document.id] = whole
-                faults[document.id] = self._find_fault(whole.document.text, document.text)
-        faults = self._judge_suspects(faults, {name: whole.document.text for name, whole in joined.items()})
+                faults[document.id] = self._find_fault(whole[0].text, document.text)
+        faults = self._judge_suspects(faults, {name: whole.text for name, (whole, *_) in joined.items()})
         translated = {name: whole for name, whole in joined.items() if not faults[name]}
         return translated, [Discarded(fault, name) for name, fault in faults.items() if fault], repaired
 
@@ -191,7 +176,7 @@ class Translator:
 
     def _join(self, document: Document, original: Sequence[Span], texts: Sequence[str]) -> TranslatedDocument | None:
         """Put translated sentences together with the white space between the original ones; None if one is blank."""
-        text, spans = "", []
+        text, spans = "", list[Span]()
         between = [document.text[sentence.end : other.start] for sentence, other in pairwise(original)]
         for sentence, space in zip(texts, [*between, ""], strict=True):
             bare = " ".join(sentence.split())
@@ -199,7 +184,7 @@ class Translator:
                 return None
             spans.append(Span(len(text), len(text) + len(bare)))
             text += bare + space
-        return TranslatedDocument(replace(document, text=text), self.count_tokens(text), original, spans)
+        return replace(document, text=text), self.count_tokens(text), list(zip(original, spans, strict=True))
 
     def _find_fault(self, text: str, original: str) -> str:
         """Return why a translation is discarded, or an empty text."""
@@ -244,8 +229,7 @@ class Translator:
                 continue
             verdict = QuestionVerdict("translated", True, f"{reply.model} {reply.prompt}", {"original": question.text})
             # The translations of all sentences that the span of the original overlaps.
-            about, evidence = documents[question.document], question.evidence
-            pairs = zip(about.original_sentences, about.sentences, strict=True)
+            (*_, pairs), evidence = documents[question.document], question.evidence
             carried = [own for original, own in pairs if original.start < evidence.end and evidence.start < original.end]
             span = Span(carried[0].start, carried[-1].end)
             kept.append(replace(question, text=texts[question.id], span=span).with_verdict(verdict))

@@ -125,16 +125,15 @@ Rated = tuple[Translation, dict[str, int]]
 
 
 def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], int]) -> RatingSample:
-    """Draw as many documents of each domain and length bucket, of those that every system has in every language.
-
-    Raises:
-        PosirError: The data cannot be read, or has no translation in common.
-    """
+    """Draw as many documents of each domain and length bucket, of those that every system has in every language."""
     source = {subset.domain: subset for subset in open_data(settings.source).subsets if _has(subset, settings.language)}
     systems = {name: open_data(reference) for name, reference in settings.translations.items()}
-    languages, domains = _choose_languages(settings, systems), _choose_domains(settings, source, systems)
+    known = [{subset.corpus_language for subset in data.subsets} - {settings.language} for data in systems.values()]
+    languages = list(settings.languages) or sorted(set.intersection(*known))
+    if not languages:
+        raise DataError(f"translations: {', '.join(systems)}: have no language in common other than {settings.language}.")
     translations, notes = list[Translation](), list[str]()
-    for domain in domains:
+    for domain in _choose_domains(settings, source, systems):
         texts = {
             (system, subset.corpus_language): _read(subset)
             for system, data in systems.items()
@@ -165,14 +164,6 @@ def _has(subset: Subset, language: str) -> bool:
 
 def _read(subset: Subset) -> dict[str, str]:
     return {item.id or item.place: item.text for item in subset.read_texts() if isinstance(item, Passage)}
-
-
-def _choose_languages(settings: RatingSettings, systems: Mapping[str, Dataset]) -> list[str]:
-    known = [{subset.corpus_language for subset in data.subsets} - {settings.language} for data in systems.values()]
-    languages = list(settings.languages) or sorted(set.intersection(*known))
-    if not languages:
-        raise DataError(f"translations: {', '.join(systems)}: have no language in common other than {settings.language}.")
-    return languages
 
 
 def _choose_domains(settings: RatingSettings, source: Mapping[str, Subset], systems: Mapping[str, Dataset]) -> list[str]:
@@ -216,11 +207,7 @@ def plan_ratings(translations: Sequence[Translation], count_tokens: Callable[[st
 def ask_judge(
     translations: Sequence[Translation], settings: RatingSettings, model: LanguageModel
 ) -> tuple[list[Rated], dict[str, int]]:
-    """Return the judge's ratings, and the number of translations without one by the reason.
-
-    Raises:
-        PosirError: The model cannot be asked, or has rated nothing.
-    """
+    """Return the judge's ratings, and the number of translations without one by the reason; PosirError if it rates nothing."""
     source = english_name(settings.language)
     values = [
         {"source": source, "target": english_name(row.language), "original": row.original, "translation": row.text}
@@ -239,11 +226,7 @@ def ask_judge(
 
 
 def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
-    """Write a sheet for each language, with empty columns for ratings, in random order and without the system's name.
-
-    Raises:
-        PosirError: A file exists, and may have ratings, or cannot be written.
-    """
+    """Write a sheet for each language, with empty columns for ratings, in random order and without the system's name."""
     sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
     for row in sorted(translations, key=lambda translation: seeded_order(seed, PURPOSE, translation.id)):
         sheets[folder / f"{row.language}.csv"].append((row.id, row.language, row.original, row.text))
@@ -256,11 +239,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
 
 
 def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[list[Rated], int]:
-    """Return the ratings of a person, empty cells left out, and the number of rows that are of no translation of the sample.
-
-    Raises:
-        DataError: The file is no such sheet, has something else than a rating, or none of the sample.
-    """
+    """Return the ratings of a person, empty cells left out, and the number of rows that are of no translation of the sample."""
     known = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
     rows = read_sheet(file, SCALES, values, "is no whole number from 1 to 5", COMMAND)

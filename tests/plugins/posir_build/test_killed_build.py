@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import openai
 import pytest
@@ -23,16 +24,11 @@ KILLS = 20
 IN_FLIGHT = 8
 
 
-class Address:
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-
 def build(folder: Path, url: str) -> None:
     openai._base_client.INITIAL_RETRY_DELAY = openai._base_client.MAX_RETRY_DELAY = 0.01
     os.chdir(folder)
     own = ("documents=texts", "verify.audit=true")
-    tools = Tools(build_settings(folder, Address(url), *own))
+    tools = Tools(build_settings(folder, SimpleNamespace(url=url), *own))
     write_results(tools, run_stages(tools, STAGE_NAMES[-1]))
 
 
@@ -46,11 +42,8 @@ def stored_keys(folder: Path) -> set[str]:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {
-        file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in sorted((folder / "data").rglob("*"))
-        if file.is_file()
-    }
+    files = (file for file in sorted((folder / "data").rglob("*")) if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def run(folder: Path, url: str, seconds: float | None) -> int:

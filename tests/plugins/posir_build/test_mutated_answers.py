@@ -184,8 +184,10 @@ def run_translate(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     assert len(result.documents) + len(documents) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", [run_ask, run_locate, run_verify, run_false_negatives, run_translate])
+OTHERS = [run_ask, run_verify, run_false_negatives, run_translate]
+
+
+@pytest.mark.parametrize("run", [run_locate, *(pytest.param(run, marks=pytest.mark.slow) for run in OTHERS)])
 @given(data=st.data())
 @settings(max_examples=200, deadline=None)
 def test_a_mutated_answer_is_kept_or_discarded_for_a_named_reason(run, data):

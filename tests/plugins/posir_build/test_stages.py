@@ -1,6 +1,7 @@
 """Each stage on small documents: what it keeps, and the reason for what it discards."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -119,20 +120,23 @@ def test_shares_that_are_equal_as_written_are_ties():
     assert share_out(7, [3, 3, 3, 3, 2, 2, 2, 2]) == [1, 1, 1, 1, 1, 1, 1, 0]
 
 
-def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
+def read(folder, name="", **fields):
+    return list(read_build_texts(settings(folder, documents=str(folder / name), **fields)))
 
+
+def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
     (tmp_path / "texts" / "deep").mkdir(parents=True)
     (tmp_path / "texts" / "deep" / "one.txt").write_text("\ufeffOne.")
     (tmp_path / "texts" / "two.md").write_text("Two.")
     (tmp_path / "rows.jsonl").write_text('{"_id": 7, "body": "One."}\n\n{"body": "Two."}\n')
     pl.DataFrame({"id": ["x", "y"], "text": ["One.", "Two."], "other": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
-
-    def read(name, **fields):
-        return [(text.id, text.text) for text in read_build_texts(settings(tmp_path, documents=str(tmp_path / name), **fields))]
-
-    assert read("texts") == [("deep/one", "One."), ("two", "Two.")]
-    assert read("rows.jsonl", text_field="body") == [("7", "One."), ("1", "Two.")]
-    assert read("rows.parquet") == [("x", "One."), ("y", "Two.")]
+    for name, ids, fields in (
+        ("texts", "deep/one two", {}),
+        ("rows.jsonl", "7 1", {"text_field": "body"}),
+        ("rows.parquet", "x y", {}),
+    ):
+        texts = read(tmp_path, name, **fields)
+        assert [(text.id, text.text) for text in texts] == list(zip(ids.split(), ("One.", "Two."), strict=True))
 
 
 def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypatch):
@@ -162,9 +166,7 @@ def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
     [
         ("a.jsonl", '{"text": "x"\n', r"1 not a JSON object \(a.jsonl:1\)"),
         ("a.jsonl", '{"text": 3}\n', r"1 without a text column \(a.jsonl:1: it has text;"),
-        ("a.jsonl", '{"text": "x", "id": [1]}\n', "1 with an id that is neither text nor an integer"),
         ("a.parquet", "no parquet", "1 not Parquet"),
-        ("a.csv", "text", "1 of another kind"),
         ("a/b.csv", "text", "1 of another kind"),
         ("a/b.txt", b"caf\xe9", r"1 not UTF-8 \(b.txt: byte 0xe9 at 3\)"),
     ],
@@ -179,35 +181,25 @@ def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path, name,
 
 def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "x"}\n{"text": "caf\xe9"}\n{"text": "y"}\n')
-    first, second, third = read_build_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl")))
+    first, second, third = read(tmp_path, "a.jsonl")
     assert (first.text, second, third.text) == ("x", SkippedText("a.jsonl:2", "not UTF-8", "byte 0xe9 at 27"), "y")
 
 
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
     with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
-        list(read_build_texts(settings(tmp_path, documents=str(tmp_path / "a.jsonl"))))
+        read(tmp_path, "a.jsonl")
 
 
 def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "a.jsonl").write_text('{"text": "One.", "id": "1"}\n{"text": "Two.", "id": "2"}\n')
-    (tmp_path / "texts" / "b.jsonl").write_text('{"text": "Three.", "id": "1"}\n{"text": "Four.", "id": "3"}\n')
-    (tmp_path / "texts" / "c.jsonl").write_text('{"text": "Five.", "id": "1"}\n')
-    texts = list(read_build_texts(settings(tmp_path, documents=str(tmp_path / "texts"))))
-    assert {text.id: text.text for text in texts} == {
-        "1": "One.", "2": "Two.", "b.jsonl:1": "Three.", "3": "Four.", "c.jsonl:1": "Five.",
-    }  # fmt: skip
+    for name, ids in (("a", "12"), ("b", "13"), ("c", "1")):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name}{row}", "id": "{row}"}}\n' for row in ids))
+    texts = read(tmp_path)
+    assert {text.id: text.text for text in texts} == {"1": "a1", "2": "a2", "b.jsonl:1": "b1", "3": "b3", "c.jsonl:1": "c1"}
     chosen = SampleSettings(lengths="any", near_duplicate=None, check_language=False)
     result = sample_documents(texts, chosen, "eng-Latn", 0, len)
     assert len(result.documents) == 5
     assert any("b.jsonl:1" in note and note.startswith("2 ") for note in result.notes)
-
-
-def test_a_parquet_file_without_the_column_names_those_it_has(tmp_path):
-    pl.DataFrame({"body": ["x"], "title": ["y"]}).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a.parquet: it has body, title"):
-        check_source(settings(tmp_path, documents=str(tmp_path / "a.parquet"), text_field="text"))
 
 
 # Ask
@@ -407,17 +399,13 @@ def test_verify_by_leaving_the_span_out():
 
 
 @pytest.mark.parametrize(
-    ("rule", "reason"),
-    [
-        ("span", "a reranker does not need the span"),
-        ("segments", "a reranker prefers another segment"),
-        ("margin", "the margin of the segment is too small"),
-    ],
+    ("rule", "reason"), [("span", "need the span"), ("segments", "another segment"), ("margin", "too small")]
 )
 def test_verify_by_rerankers(rule, reason):
     good, flat = TableReranker(lambda _, text: float("1901" in text)), TableReranker(lambda *_: 0.5)
     assert len(verify(rerankers=[good, good], rerank_rule=rule).questions) == 1
-    assert verify(rerankers=[good, flat], rerank_rule=rule).reasons() == {reason: 1}
+    (discarded,) = verify(rerankers=[good, flat], rerank_rule=rule).discarded
+    assert discarded.reason.endswith(reason)
 
 
 def test_the_audit_discards_nothing_and_sums_up():
@@ -427,10 +415,8 @@ def test_the_audit_discards_nothing_and_sums_up():
     rates = summarize_audit([*result.questions, other])
     assert rates == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
     assert describe_audit({}) == []
-    assert describe_audit(rates) == [
-        "audit: TargetYes 100.0 % (arXiv 2605.26578: 95.4 %), DistractorNo 75.0 % (arXiv 2605.26578: 97.0 %), "
-        "Exclusive 50.0 % (arXiv 2605.26578: 90.4 %)"
-    ]
+    (note,) = describe_audit(rates)
+    assert re.findall(r"[\d.]+ %", note) == ["100.0 %", "95.4 %", "75.0 %", "97.0 %", "50.0 %", "90.4 %"]
     assert summarize_audit([FIRE]) == {}
 
 
@@ -614,10 +600,7 @@ def test_a_span_is_carried_over_by_sentences():
     result = translate()
     (kept,) = result.questions
     assert result.documents[0].text == " ".join(list(GERMAN.values())[:4])
-    assert (
-        result.documents[0].text[kept.evidence.start : kept.evidence.end]
-        == GERMAN["In 1901 the mill burned down within one night."]
-    )
+    assert kept.evidence.of(result.documents[0].text) == GERMAN["In 1901 the mill burned down within one night."]
     assert (kept.id, kept.text) == (FIRE.id, GERMAN[FIRE.text])
     # Length buckets agree across languages.
     assert result.documents[0].tokens == MILL.tokens != estimate_tokens(result.documents[0].text)
@@ -672,10 +655,7 @@ def test_a_translation_that_speaks_of_translations_or_whose_original_has_a_colon
         (lambda rows: [*rows, rows[0]], "sentences are missing or added"),
         (lambda rows: [rows[0] | {"text": " "}, *rows[1:]], "a sentence is blank"),
         (lambda rows: [row | {"text": "I'm sorry, but I cannot translate this text for you."} for row in rows], "refusal"),
-        (
-            lambda rows: [row | {"text": "Der var engang en gammel mølle ved åen, men ingen ved hvorfor."} for row in rows],
-            "another",
-        ),
+        (lambda rows: [row | {"text": "Der var engang en gammel mølle, men ingen ved hvorfor."} for row in rows], "another"),
         (lambda rows: [row | {"text": list(GERMAN)[(row["number"] - 1) % 4]} for row in rows], "not translated"),
     ],
 )
@@ -707,13 +687,10 @@ def test_a_judge_decides_about_suspected_refusals_from_their_first_1500_characte
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "blank"),
-        (FIRE.text, "not translated"),
-        ("Sorry, I can't do that.", "refusal"),
-        ("I can’t translate this.", "refusal"),
-        ("Ich kann Ihnen dabei nicht helfen.", "refusal"),
+        ("", "blank"), (FIRE.text, "not translated"), ("Sorry, I can't do that.", "refusal"),
+        ("I can’t translate this.", "refusal"), ("Ich kann Ihnen dabei nicht helfen.", "refusal"),
     ],
-)
+)  # fmt: skip
 def test_a_faulty_translation_of_a_question_is_discarded(text, reason):
     result = translate(question_text=text)
     assert [discard.reason.startswith(reason) for discard in result.discarded] == [True]

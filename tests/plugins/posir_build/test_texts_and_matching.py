@@ -56,12 +56,8 @@ def test_a_similar_passage_elsewhere_makes_a_quote_ambiguous():
         match("Ada keeps a dozen of bees", "Ada keeps a dozen bees. Today Ada keeps a dozen bees there.")
 
 
-def test_digits_of_any_script_and_negation_in_any_language():
+def test_digits_of_any_script_are_the_same():
     assert match("عام ١٩٠١ كان حارا", "في عام 1901 كان حارا جدا", 0.7) == "عام 1901 كان حارا"
-    with pytest.raises(QuoteError, match="changes a negation"):
-        match("Das Haus wurde nicht gebaut", "Das Haus wurde neu gebaut, sagt Anna.")
-    with pytest.raises(QuoteError, match="changes a negation"):
-        match("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。", 0.7)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +82,8 @@ def test_a_match_neither_changes_nor_cuts_a_number(quote, text):
 @pytest.mark.parametrize(
     ("quote", "text"),
     [
+        ("Das Haus wurde nicht gebaut", "Das Haus wurde neu gebaut, sagt Anna."),
+        ("彼はその橋を渡らなかったと言った", "彼はその橋を渡ったと言った。"),
         ("able to fly", "The bird was unable to fly."),
         ("unhappy people of the old town came here", "Some happy people of the old town came here."),
         ("they can", "And they cannot go."),
