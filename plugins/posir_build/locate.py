@@ -80,8 +80,8 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
         except EvidenceError as error:
             discarded.append(Discarded(str(error), question.id, question=question))
             continue
-        found = {"requested": question.position, "found": POSITIONS[find_third(span, len(document[0]))]}
-        verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", found)
+        thirds = {"requested": question.position, "found": POSITIONS[find_third(span, len(document[0]))]}
+        verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", thirds)
         kept.append(replace(question, span=span, quote=quote).with_verdict(verdict))
     moved = sum(question.position != question.verdicts[-1].values["found"] for question in kept)
     counts = {"evidence in another third than asked for": moved}
