@@ -23,6 +23,7 @@ from posir_tasks.files import split_suffix
 from posir_tasks.languages import detect_code
 from posir_tasks.models.references import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
+from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.catalog import (
     KINDS,
@@ -46,7 +47,15 @@ from posir_tasks.sources.formats.passages import (
 )
 from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, SubsetKey, find_layout, list_domains, read_corpus, read_domain
 from posir_tasks.sources.questions import collect_questions
-from posir_tasks.sources.repository import LOCAL, HubRepository, LocalRepository, Repository, combine_revisions, open_repository
+from posir_tasks.sources.repository import (
+    LOCAL,
+    PARQUET,
+    HubRepository,
+    LocalRepository,
+    Repository,
+    combine_revisions,
+    open_repository,
+)
 from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
 
 if TYPE_CHECKING:
@@ -343,6 +352,9 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
+    if split_suffix(path)[1] in PARQUET:
+        # Among other files a damaged one is skipped and counted; one that is named is an error.
+        read_column_types(path)
     read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
     title, has_questions = (format_.title, format_.has_questions) if format_ else ("of no known format", False)
     revision = partial(_name_revision, path.parent, [path])

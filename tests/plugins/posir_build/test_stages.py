@@ -166,7 +166,7 @@ def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
     [
         ("a.jsonl", '{"text": "x"\n', r"1 not a JSON object \(a.jsonl:1\)"),
         ("a.jsonl", '{"text": 3}\n', r"1 without a text column \(a.jsonl:1: it has text;"),
-        ("a.parquet", "no parquet", "1 not Parquet"),
+        ("a/b.parquet", "no parquet", r"1 not Parquet \(b.parquet\)"),
         ("a/b.csv", "text", "1 of another kind"),
         ("a/b.txt", b"caf\xe9", r"1 not UTF-8 \(b.txt: byte 0xe9 at 3\)"),
     ],

@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 
 from posir_data.texts import are_distinct, read_texts, sample_candidates
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import describe_skipped
+from posir_tasks.sources.opening import open_data
 from tests.support.datasets import posir_tables, write_domain
 
 GOOD = "The ferry left the harbour at noon. Nobody on the quay saw where it went after that."
@@ -103,3 +104,10 @@ def test_a_sample_is_uniform_and_reproducible():
     assert len(set(sample)) == 500
     assert 4_500 < sum(sample) / 500 < 5_500
     assert sorted(sample_candidates("abc", 5)[1]) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"", b"PAR1" + b"\0" * 300])
+def test_a_parquet_file_that_is_named_and_cannot_be_read_is_an_error(tmp_path, content):
+    (tmp_path / "damaged.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"damaged\.parquet: not a readable"):
+        open_data(tmp_path / "damaged.parquet")
