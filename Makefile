@@ -10,6 +10,9 @@ OLDEST := .venv-oldest
 RELEASE := .venv-release
 OLDEST_INSTALL := $(OLDEST)/bin/uv pip install -q -p $(OLDEST)/bin/python -c constraints.txt --only-binary :all:
 
+# Modules are compiled once, and not by each of the many processes that tests start.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-all test-oldest check lint wheel release-check docs browser clean
 
 demo: $(VENV)/ready

@@ -20,8 +20,8 @@ gc.disable()
 
 # The duration of an example says nothing about its correctness. A commit passes or fails for what it changed: new examples
 # are drawn by `make test-all` and by `pytest --hypothesis-profile random`.
-settings.register_profile("random", deadline=None)
-settings.register_profile("posir", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, max_examples=400)
+settings.register_profile("posir", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("posir")
 
 #: Folder of public datasets in SQuAD format, which are not part of the repository; by default beside it.

@@ -433,7 +433,7 @@ def places(value, path=()):
 
 
 @given(drawn=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
     file = write_result(tmp_path, {"sports": placed(1, 2)}, read=READ)
     data = json.loads(file.read_text())
@@ -450,7 +450,7 @@ def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
 
 
 @given(place=st.integers(0), byte=st.integers(0, 255))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_result_with_any_byte_replaced_is_read_or_named(tmp_path, place, byte):
     file = write_result(tmp_path, {"sports": profile(1, 2)})
     content = bytearray(file.read_bytes())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_build import ask, locate, translate, verify
@@ -189,7 +189,6 @@ OTHERS = [run_ask, run_verify, run_false_negatives, run_translate]
 
 @pytest.mark.parametrize("run", [run_locate, *(pytest.param(run, marks=pytest.mark.slow) for run in OTHERS)])
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_a_mutated_answer_is_kept_or_discarded_for_a_named_reason(run, data):
     for result, lost in run(MutatedModel(data.draw)):
         assert lost == 0

@@ -107,7 +107,7 @@ def replace_revision(folder, revision):
     file.write_text(re.sub('"local-[0-9a-f]*"', f'"{revision}"', file.read_text()))
 
 
-@pytest.mark.parametrize("moments", [12, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments", [4, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(workload, tmp_path, moments):
     """Workers answer at once, so that the process is killed while it saves and not while it waits."""
     rng, killed, folders = random.Random(0), 0, 0

@@ -11,6 +11,7 @@ from posir_run.jobs import Completed, EvaluationJob, Failed
 from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
+from posir_tasks.tasks.base import PositionTask
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 BM25 = ModelReference("mteb/baseline-bm25s")
@@ -22,6 +23,8 @@ def folder(tmp_path, monkeypatch):
     for domain in DOMAINS:
         write_domain(tmp_path / POSIR_FOLDER, posir_tables(), domain=domain)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
+    # The default cut-offs take mteb longer than everything else.
+    monkeypatch.setattr(PositionTask, "k_values", (1, 10))
     return tmp_path / POSIR_FOLDER
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.embeddings import cache as module
@@ -99,7 +99,6 @@ def test_the_index_has_few_sorted_runs():
     assert len(index._runs) <= 10
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
     file = tmp_path_factory.getbasetemp() / "damaged.arrow"

@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_data.commands import inspect_subsets
@@ -190,7 +190,6 @@ def check(root, corpus_language):
         assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), subset.problems
 
 
-@settings(max_examples=150)
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
 def test_a_mutated_dataset_is_read_as_far_as_possible_and_validated_strictly(mutations, corpus_language):
     """Searched in its own corpus, which is changed too, or in the English one."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_tasks.errors import DataError
@@ -357,7 +357,6 @@ def outcome(passages, output, *, repair):
         return None, str(error)
 
 
-@settings(max_examples=150)
 @given(st.data(), changed(squad), st.booleans(), st.booleans())
 def test_mutated_squad_json(data, value, escape, repair):
     content = data.draw(encoded(json_text(value, escape=escape)))
@@ -367,7 +366,6 @@ def test_mutated_squad_json(data, value, escape, repair):
         check(read_squad_json(file), Path(name), expected_squad, content, repair=repair)
 
 
-@settings(max_examples=150)
 @given(st.data(), changed(lines), st.booleans(), st.booleans())
 def test_mutated_json_lines(data, value, escape, repair):
     content = data.draw(encoded(json_lines_text(value, escape=escape)))
@@ -377,7 +375,6 @@ def test_mutated_json_lines(data, value, escape, repair):
         check(read_json_lines(file), Path(name), expected_lines, content, repair=repair)
 
 
-@settings(max_examples=150)
 @given(
     st.data(),
     changed(lambda: beir()["corpus"]),
