@@ -38,7 +38,7 @@ REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 #: Keys of the columns of the answer: how well, what is lost from start to end, what is not read, the state within what is read.
 ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
 #: Keys of the columns that are shown if all is asked for.
-FURTHER = ("psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
+FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
 #: Units whose columns are aligned to the right; estimates are long, and read better from the left.
 NUMBERS = (Unit.COUNT, Unit.P_VALUE)
 
