@@ -51,7 +51,7 @@ def reading_json(data: object, newest: int, what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ProfileError(f"Damaged: {what} ({summarize_error(error)})") from error
+        raise ProfileError(f"The {what}: damaged ({summarize_error(error)})") from error
 
 
 def format_counts(row: Integers) -> str:
