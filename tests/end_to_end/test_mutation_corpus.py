@@ -27,7 +27,6 @@ import yaml
 from mteb.cache import ResultCache
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models import connection
 from posir_tasks.models.endpoint_models import EndpointClient
 from posir_tasks.models.references import Endpoint
 from tests.support.damage import (
@@ -560,7 +559,8 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with noted(f"{name}: {what}"):
             ended, shown = call(file)
             check_ended(
-                ended, [file.name, "texts", "harbour", "eng-Latn", "made", "./none", "MODEL", "no model", "too long", "--"]
+                ended,
+                [file.name, "texts", "harbour", "eng-Latn", "made", "./none", "no model", "too long", "data: ", "model: "],
             )
             if ended.status:
                 return False
@@ -618,8 +618,8 @@ HEADERS: tuple[dict[str, str], ...] = (
 def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
     """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent."""
     # Limits are always waited for.
-    for name in ("FIRST_WAIT", "LONGEST_WAIT"):
-        monkeypatch.setattr(connection, name, 0.001)
+    for name in ("INITIAL_RETRY_DELAY", "MAX_RETRY_DELAY"):
+        monkeypatch.setattr(f"openai._base_client.{name}", 0.001)
     texts = ["A mill by the river.", "Ada kept bees.", "Nothing grows on the north slope.", "x"]
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
