@@ -560,7 +560,19 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             ended, shown = call(file)
             check_ended(
                 ended,
-                [file.name, "texts", "harbour", "eng-Latn", "made", "./none", "no model", "too long", "data: ", "model: "],
+                [
+                    file.name,
+                    "texts",
+                    "harbour",
+                    "eng-Latn",
+                    "made",
+                    "./none",
+                    "no model",
+                    "too long",
+                    "--",
+                    "data: ",
+                    "model: ",
+                ],
             )
             if ended.status:
                 return False
