@@ -24,8 +24,8 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.result_schema import INDEX_KEY
 from posir_tasks.results import NAN_PREFIX
 from posir_tasks.scores import Estimate
-from posir_tasks.sources.formats.catalog import is_hub_name
 from posir_tasks.sources.opening import open_data
+from posir_tasks.sources.repository import is_hub_name
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.opened import open_data_task
 

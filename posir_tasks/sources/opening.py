@@ -18,23 +18,15 @@ from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import split_suffix
 from posir_tasks.languages import detect_code
 from posir_tasks.models.references import legible_name
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.catalog import (
-    KINDS,
-    find_commit,
-    find_file_format,
-    find_folder_format,
-    is_hub_name,
-    list_files,
-    read_file,
-    read_hub,
-)
+from posir_tasks.sources.formats.files import KINDS, find_file_format, read_file, read_hub
+from posir_tasks.sources.formats.folders import find_folder_format, list_files
 from posir_tasks.sources.formats.passages import (
     Item,
     Passage,
@@ -48,12 +40,14 @@ from posir_tasks.sources.formats.passages import (
 from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, SubsetKey, find_layout, list_domains, read_corpus, read_domain
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (
+    COMMIT,
     LOCAL,
     PARQUET,
     HubRepository,
     LocalRepository,
     Repository,
     combine_revisions,
+    is_hub_name,
     open_repository,
 )
 from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
@@ -367,10 +361,16 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
-    try:
-        commit = find_commit(name, options.revision)
-    except DataError as error:
-        raise DataError(f"{reference}: no such file or folder, and no dataset on the Hub that can be read: {error}") from error
+    commit = options.revision or "main"
+    # Of a commit, there is nothing to ask: without network access, what is in the cache can be read.
+    if not COMMIT.fullmatch(commit):
+        try:
+            commit = HubRepository(name, commit).revision()
+        except DataError as error:
+            raise DataError(
+                f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
+                f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, or give a file or folder."
+            ) from error
     repository = HubRepository(name, commit)
     keys = [] if configuration else _list_hub_domains(repository)
     if keys:

@@ -25,7 +25,7 @@ PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 #: Prefix of the revisions of local data.
 LOCAL = "local"
-REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+REPOSITORY_NAME, COMMIT = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII), re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
@@ -42,6 +42,11 @@ def check_repository_name(repo_id: str) -> None:
     """Raise PosirError if a name is not `owner/name`."""
     if not REPOSITORY_NAME.fullmatch(repo_id):
         raise PosirError(f"repository '{repo_id}': not allowed; expected owner/name, as on the Hub.")
+
+
+def is_hub_name(reference: str) -> bool:
+    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file."""
+    return REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None and not Path(reference).suffix
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Readers of files: SQuAD-format JSON, JSON Lines and Parquet with a question or a text per row, text files."""
+"""Readers of files (SQuAD-format JSON, JSON Lines and Parquet with a question or a text per row, text files) and of the Hub."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, C
 
 from posir_tasks.display.progress import track_reading
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed
+from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import read_column_types, read_table
 from posir_tasks.sources.formats.passages import (
@@ -30,6 +31,8 @@ from posir_tasks.sources.formats.passages import (
 #: Bytes of a file in which a zero byte marks it as binary.
 BINARY_BYTES = 8192
 NOT_UTF8 = "not UTF-8"
+#: Split of a dataset on the Hub that is read.
+HUB_SPLIT = "train"
 
 
 def is_binary(content: bytes) -> bool:
@@ -147,19 +150,14 @@ def find_text_column(columns: Mapping[str, bool], options: ReadOptions) -> str |
     return preferred[0] if preferred else textual[0] if len(textual) == 1 else None
 
 
-def _check_encodable(text: str) -> str:
-    """Refuse a lone surrogate, which JSON can escape but no text can contain."""
-    text.encode()
-    return text
-
-
 def _check_id(text: str) -> str:
     if "\0" in text:
         raise ValueError("has a null character, at which libraries end an id; remove it")
     return text
 
 
-Text = Annotated[str, AfterValidator(_check_encodable)]
+#: A lone surrogate, which JSON can escape, is refused.
+Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
 #: An id is a string or an integer, which becomes a string.
 Id = Annotated[Text, AfterValidator(_check_id), BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 
@@ -181,20 +179,15 @@ def validate(model: type[AnyRecord], value: object) -> AnyRecord:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ValueError(_describe(error)) from None
-
-
-def _describe(error: ValidationError) -> str:
-    """Describe the first problem that pydantic found, such as "'data[0].paragraphs' must be a valid list, not null"."""
-    first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False)[0]
     path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
     field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
     if first["type"] == "missing":
-        return f"{field}is missing"
+        raise ValueError(f"{field}is missing")
     if first["type"].endswith("_type"):
         given = "null" if first["input"] is None else type(first["input"]).__name__
-        return f"{field}{message.replace('Input should be', 'must be')}, not {given}"
-    return f"{field}is not valid: {message.removeprefix('Value error, ')}"
+        raise ValueError(f"{field}{message.replace('Input should be', 'must be')}, not {given}")
+    raise ValueError(f"{field}is not valid: {message.removeprefix('Value error, ')}")
 
 
 @contextmanager
@@ -250,11 +243,8 @@ class _AnswerField(StrictRecord):
     answer_start: Annotated[int, BeforeValidator(_parse_integer)]
 
 
-class AnswersField(StrictRecord):
-    """A question's answers, in its field `answers`."""
-
+class _AnswersField(StrictRecord):
     answers: Annotated[_AnswerField | None, BeforeValidator(_select_first)] = None
-    """The first of them, None if it has none."""
     is_impossible: object = None
     """True in SQuAD 2.0 if the document does not answer the question."""
 
@@ -265,9 +255,7 @@ class AnswersField(StrictRecord):
         return StatedAnswer(self.answers.text, self.answers.answer_start)
 
 
-class Line(StrictRecord, extra="allow"):
-    """A document, and perhaps a question; its answer is checked later, since an invalid one excludes this question only."""
-
+class _Line(StrictRecord, extra="allow"):
     expected: ClassVar = (
         "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' with 'start', or 'answer' alone; "
         "'id' and 'document' may name question and document"
@@ -280,7 +268,7 @@ class Line(StrictRecord, extra="allow"):
     id: Annotated[Id | None, Field(validation_alias=AliasChoices("id", "question_id"))] = None
 
 
-class _LineAnswer(AnswersField):
+class _LineAnswer(_AnswersField):
     answer: Text | None = None
     start: int | None = None
     end: int | None = None
@@ -288,7 +276,7 @@ class _LineAnswer(AnswersField):
 
 def read_json_lines(file: Path) -> Iterator[Item]:
     """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
-    for place, line in read_records(file, Line):
+    for place, line in read_records(file, _Line):
         if isinstance(line, SkippedText):
             yield line
         else:
@@ -311,16 +299,21 @@ def has_question_lines(file: Path) -> bool:
 
 def read_row(row: object, file: str, place: str) -> Iterator[Item]:
     """Yield a row's document, with its question if it has one; raise DataError if it is not as a line is expected to be."""
-    with error_context(file, place, Line.expected):
-        line = validate(Line, row)
+    with error_context(file, place, _Line.expected):
+        line = validate(_Line, row)
     yield from _read_line(line, file, place)
 
 
-def _read_line(line: Line, file: str, place: str) -> Iterator[Item]:
+def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
     name, questions, stated = line.id or place, [], line.model_extra or {}
     try:
         if line.question is not None:
-            questions.append(PassageQuestion(file, name, line.question, _read_answer(stated), line.id))
+            # Checked here, since an invalid answer excludes this question only.
+            answer = validate(_LineAnswer, stated)
+            is_empty = "answers" in stated and answer.answer is None and answer.start is None
+            listed = answer.answers or answer.is_impossible is True or is_empty
+            place_of = answer.first() if listed else StatedAnswer(answer.answer, answer.start, answer.end)
+            questions.append(PassageQuestion(file, name, line.question, place_of, line.id))
         elif any(stated.get(field) for field in ("answers", "answer", "end")):
             raise ValueError("has an answer but no 'question'")
     except ValueError as error:
@@ -329,18 +322,7 @@ def _read_line(line: Line, file: str, place: str) -> Iterator[Item]:
     yield Passage(file, place, line.context, questions, line.document, line.title or "", ids)
 
 
-def _read_answer(stated: dict[str, object]) -> StatedAnswer:
-    """Return the answer that a line states; raise ValueError if there is none or a type is wrong."""
-    answer = validate(_LineAnswer, stated)
-    is_empty = "answers" in stated and answer.answer is None and answer.start is None
-    if answer.answers or answer.is_impossible is True or is_empty:
-        return answer.first()
-    return StatedAnswer(answer.answer, answer.start, answer.end)
-
-
 class _SquadQuestion(StrictRecord, extra="allow"):
-    """A question; its answers are checked later, since an invalid one excludes this question only."""
-
     id: Id | None = None
     question: Text
 
@@ -376,7 +358,7 @@ def read_squad_json(file: Path) -> Iterator[Item]:
             for position, qa in enumerate(paragraph.qas):
                 name = qa.id or f"{place}.qas[{position}]"
                 try:
-                    answer = validate(AnswersField, qa.model_extra).first()
+                    answer = validate(_AnswersField, qa.model_extra).first()
                     questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
                 except ValueError as error:
                     yield skip_question(str(file), name, str(error))
@@ -409,13 +391,81 @@ def _load(file: Path) -> object:
 def has_question_rows(file: Path) -> bool:
     """Return whether a Parquet file has columns of questions and their documents."""
     try:
-        columns = read_column_types(file)
+        return {"question"} < (columns := read_column_types(file)).keys() and is_question_row(columns)
     except DataError:
         return False
-    return is_question_row(columns) and "question" in columns
 
 
 def read_question_rows(file: Path) -> Iterator[Item]:
     """Yield each row's document, with its question; raise DataError if the file is not as expected."""
     for number, row in enumerate(read_table(file, list(read_column_types(file))).iter_rows(named=True)):
         yield from read_row(row, str(file), f"row {number}")
+
+
+def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item]:
+    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
+    from datasets import load_dataset
+
+    name, _, configuration = reference.partition(":")
+    try:
+        rows = load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
+    except Exception as error:  # pyarrow has errors of its own, too
+        raise DataError(
+            f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name and "
+            "the revision, or give a file or folder."
+        ) from error
+    source = f"{reference}@{commit}"
+    for number, row in enumerate(rows):
+        if options.column is None and is_question_row(row):
+            yield from read_row(row, source, f"row {number}")
+        else:
+            yield read_text_row(row, source, f"row {number}", f"{source}: row {number}", options)
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of one file."""
+
+    title: str
+    suffixes: tuple[str, ...]
+    read: Callable[[Path, str, ReadOptions], Iterator[Item]]
+    """Yields the content of a file, given its path, its name for messages, and what the user says."""
+    accepts: Callable[[Path], bool] = lambda _: True
+    """Whether a file with one of the suffixes is in the format."""
+    has_questions: bool = False
+
+
+#: In order of precedence: the first that accepts a file reads it; if the user names a column of texts, the rows are texts.
+FILE_FORMATS = (
+    FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, True),
+    FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, True),
+    FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_question_rows(file), has_question_rows, True),
+    FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
+    FileFormat("Parquet with texts", PARQUET, read_text_rows),
+    FileFormat("plain text or Markdown", ("", *PLAIN_TEXT), read_text_file),
+)
+#: What data may be, for messages.
+KINDS = (
+    "a task; a folder in the PosIR layout, of BEIR or of Chroma's chunking evaluation; a file or folder of "
+    f"{', '.join(format_.title for format_ in FILE_FORMATS)}; or a dataset on the Hub (owner/name)"
+)
+
+
+def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
+    """Return the format of a file, None if it is none of ours; raise DataError if it cannot be read."""
+    suffix = split_suffix(file)[1]
+    formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
+    with error_context(file, "", KINDS):
+        texts = options.column is not None
+        return next((row for row in formats if not (texts and row.has_questions) and row.accepts(file)), None)
+
+
+def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
+    """Yield the content of a file, or why it has none; raise DataError if it is not as its format is expected."""
+    format_ = find_file_format(file, options)
+    if format_ is not None:
+        with error_context(file, "", format_.title):
+            yield from format_.read(file, name, options)
+        return
+    with error_context(file, "", "text"), open_decompressed(file) as content:
+        yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind")

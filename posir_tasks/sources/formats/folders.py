@@ -1,4 +1,4 @@
-"""Readers of folders: BEIR, and Chroma's chunking evaluation.
+"""Readers of folders: BEIR, Chroma's chunking evaluation, and files of any format.
 
 BEIR (Thakur et al. 2021, arXiv 2104.08663) has `corpus.jsonl`, `queries.jsonl` and `qrels/<split>.tsv`; the first two may be
 compressed (`.jsonl.gz`). It has no field for evidence, which is read from columns `start` and `end` of the qrels, and from
@@ -15,8 +15,9 @@ suffix.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -24,11 +25,23 @@ import polars as pl
 from pydantic import Field
 
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import find_compressed, find_files
+from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
-from posir_tasks.sources.formats.files import Id, StrictRecord, Text, error_context, read_records, read_text_file, validate
+from posir_tasks.sources.formats.files import (
+    JSON_LINES,
+    PARQUET,
+    Id,
+    StrictRecord,
+    Text,
+    error_context,
+    find_file_format,
+    read_file,
+    read_records,
+    read_text_file,
+    validate,
+)
 from posir_tasks.sources.formats.passages import (
     Item,
     Passage,
@@ -310,3 +323,64 @@ def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  #
     return Judgments(
         {name: row["question"] for name, row in rows.items()}, {name: {row["corpus_id"]: 1} for name, row in rows.items()}
     )
+
+
+#: Names of files that describe a dataset, in lower case.
+ABOUT_DATA = frozenset({"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"})
+
+
+def _read_files(folder: Path, options: ReadOptions) -> Iterator[Item]:
+    for file in _list_data_files(folder):
+        name = file.relative_to(folder).as_posix()
+        try:
+            yield from read_file(file, name, options)
+        except DataError as error:
+            yield SkippedText(name, "unreadable", str(error))
+
+
+def list_files(folder: Path) -> list[Path]:
+    """Return the files below a folder, sorted, hidden ones excepted."""
+    return [file for file in find_files(folder, "") if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+
+
+def _list_data_files(folder: Path) -> list[Path]:
+    """Return the files below a folder without those that describe a dataset, if there are files of rows, as on the Hub."""
+    files = list_files(folder)
+    if not any(split_suffix(file)[1] in (*JSON_LINES, *PARQUET) for file in files):
+        return files
+    return [file for file in files if file.name.lower() not in ABOUT_DATA]
+
+
+def _has_question_files(folder: Path, options: ReadOptions) -> bool:
+    for file in _list_data_files(folder):
+        with suppress(DataError):
+            if (format_ := find_file_format(file, options)) and format_.has_questions:
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class FolderFormat:
+    """A format of a folder."""
+
+    title: str
+    accepts: Callable[[Path], bool]
+    has_questions: Callable[[Path, ReadOptions], bool]
+    read: Callable[[Path, ReadOptions], Iterator[Item]]
+    read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
+    """Yields the documents; questions are ignored."""
+    read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
+
+
+CHUNKING = "a folder of Chroma's chunking evaluation"
+FOLDER_FORMATS = (
+    FolderFormat("a BEIR folder", is_beir_folder, lambda *_: True, read_beir, read_beir_texts, read_judgments),
+    FolderFormat(CHUNKING, is_chunking_folder, lambda *_: True, read_chunking, read_chunking_texts, read_chunking_judgments),
+    FolderFormat("a folder of files", Path.is_dir, _has_question_files, _read_files, _read_files),
+)
+
+
+def find_folder_format(folder: Path) -> FolderFormat:
+    """Return the format of a folder that is not in the PosIR layout."""
+    return next(format_ for format_ in FOLDER_FORMATS if format_.accepts(folder))
