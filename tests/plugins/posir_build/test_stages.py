@@ -147,7 +147,10 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
         return [{"text": "One."}]
 
     monkeypatch.setattr("datasets.load_dataset", load)
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, revision: SimpleNamespace(sha=f"commit-of-{revision}"))
+    monkeypatch.setattr(
+        "huggingface_hub.HfApi.dataset_info",
+        lambda *_, revision, **__: SimpleNamespace(sha=f"commit-of-{revision}", siblings=()),
+    )
     (first,) = read_build_texts(settings(tmp_path, documents="some/texts:part", revision="v1"))
     assert first.source == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
@@ -157,7 +160,7 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
-    with pytest.raises(DataError, match=r"some/texts: split 'train' .*revision"):
+    with pytest.raises(DataError, match=r"some/texts: .* no dataset on the Hub .*revision"):
         list(read_build_texts(settings(tmp_path, documents="some/texts")))
 
 
