@@ -30,8 +30,8 @@ EMBEDDERS = {
 }
 
 
-#: Probes of the data alone, of several languages, and of gradients, which word vectors do not have.
-LEFT_OUT = ("evidence_location", "query_types", "sentence_regression_scatter", "gradient_saliency", "permutation_languages")
+#: Probes of the data alone, and of gradients, which word vectors do not have.
+LEFT_OUT = ("evidence_location", "query_types", "sentence_regression_scatter", "gradient_saliency")
 
 
 def to_retriever(embedder: WordMean) -> Retriever:

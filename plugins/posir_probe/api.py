@@ -46,8 +46,6 @@ def probe(
     min_tokens: Annotated[int, Option(min=0)] = 0,
     split_at_periods: bool = False,
     column: str | None = None,
-    question_writer: str | None = None,
-    llm: str | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> ProbeMeasurements:
@@ -68,9 +66,6 @@ def probe(
         split_at_periods: For sentence_regression and text_removal, split sentences at line breaks and periods followed by a
             space, as the code of Bias Learning does, and not by the rules of the language.
         column: Column or field of plain texts.
-        question_writer: For needle_distractors, an embedder, other than the model, that chooses near-misses of a sentence and
-            writes questions in other words.
-        llm: A language model that writes these questions in its place: MODEL, or MODEL@ADDRESS of a chat API.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 
@@ -89,21 +84,15 @@ def probe(
     """
     with track("Loading"):
         from posir_probe.data import Selection, open_probe_source
-        from posir_probe.pairs import NeedleWriter
         from posir_probe.probing import ProbeRun, run_probes, select_probes
         from posir_probe.tables import ProbeMeasurements
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes([probe] if isinstance(probe, str) else list(probe or ()))
-        if (question_writer or llm) and not any(known.needs_needles for known in chosen):
-            raise PosirError("--question-writer and --llm go with --probe needle_distractors.")
-        if llm and not question_writer:
-            raise PosirError("--llm writes questions; near-misses need an embedder, too. Add --question-writer.")
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
-        writer = NeedleWriter(load_encoder(question_writer, batch_size=batch_size), llm) if question_writer else None
-    results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, writer, split_at_periods), chosen)
+    results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
     return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))
 
 

@@ -15,7 +15,6 @@ from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import DataReference, Subset, open_data
-from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
@@ -37,20 +36,6 @@ class ProbeQuestion:
     """`NO_SPAN` if it is unknown."""
     start: int | None = None
     """First character of the evidence if the data does not have its end, as SQuAD-PosQ."""
-
-
-@dataclass(frozen=True)
-class Needle:
-    """A sentence of a document, a question about it, and sentences of other documents that are nearly its meaning."""
-
-    document: str
-    """Id of the document."""
-    sentence: str
-    rest: tuple[str, ...]
-    """The document's other sentences, in order."""
-    question: str = ""
-    near_misses: tuple[str, ...] = ()
-    """The most similar first."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +86,10 @@ class ProbeData:
     """Whether sentences are those of the code of Bias Learning, and not those of the language."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
     """Tokenizer of the model, where it has one here: what probes count as tokens."""
-    translations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """The documents in every language that all of them have, text by id, by language; empty where the data is of one."""
     room: int | None = None
     """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
     encoder: Encoder | None = None
     """The model, for probes of its inside."""
-    needles: tuple[Needle, ...] = ()
-    """Needles in documents, where there is a model that writes questions about them."""
     revision: str = ""
     """A commit of the Hub, or `local-` and a digest."""
 
@@ -171,8 +152,7 @@ class ProbeData:
     def _select(self, names: Iterable[str]) -> ProbeData:
         documents = {name: self.documents[name] for name in names}
         questions = tuple(question for question in self.questions if question.document in documents)
-        needles = tuple(needle for needle in self.needles if needle.document in documents)
-        return replace(self, documents=documents, questions=questions, needles=needles, distractors={})
+        return replace(self, documents=documents, questions=questions, distractors={})
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
@@ -246,20 +226,3 @@ def open_probe_source(
     documents = {text.name: text.text for text in texts.texts}
     data = ProbeData(documents, language=texts.language, revision=opened.find_revision())
     return ProbeSource(opened.name, {texts.language: lambda: data}, texts.skipped)
-
-
-def read_parallel(source: ProbeSource) -> ProbeData | None:
-    """Return the documents that all languages of a source have under the same domain and id; None if there are none."""
-    texts: dict[str, dict[str, str]] = {}
-    revisions = []
-    for subset, read in source.subsets.items():
-        language, _, domain = subset.partition("/")
-        data = read()
-        revisions.append(data.revision)
-        texts.setdefault(language, {}).update({f"{domain}/{name}": text for name, text in data.documents.items()})
-    shared = set.intersection(*map(set, texts.values())) if len(texts) > 1 else set()
-    if not shared:
-        return None
-    translations = {language: {name: texts[language][name] for name in sorted(shared)} for language in sorted(texts)}
-    first = next(iter(translations.values()))
-    return ProbeData(first, translations=translations, revision=combine_revisions(revisions))

@@ -14,29 +14,15 @@ first document of a pair is the one that a biased model prefers:
   knows aliases; here names are capitalized words in a row.
 
 Scores are cosines; the paper's are raw dot products.
-
-`NeedleDistractors` is ours: whether an embedding distinguishes a needle from a near-miss, by the needle's place, without and
-with further near-misses. The needle is a sentence of a document, the question is about it in other words, and near-misses are
-the most similar sentences of other documents. The needle is put before the sentence round(r n), counted from 0, of the
-document's n other sentences, at the relative places r = 0, 1/4, 1/2, 3/4, 1. The value is the cosine of the question and this
-document, minus that of the question and the same document with the most similar near-miss in the needle's place. With
-distractors, four other near-misses are at the four other places, in the same order, in both. Both documents are of the same
-sentences at every place, so the value of an order-blind embedder does not depend on the place.
-
-The writer is an embedder, named with `--question-writer`: near-misses are the sentences of the other documents whose vectors
-have the largest cosine with that of the needle, and the question has no word of the needle, of its document or of the
-near-misses. With `--llm`, a language model asks instead.
 """
 
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice, product
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -44,13 +30,11 @@ from mteb.types import PromptType
 
 from posir_probe import probe as base
 from posir_probe.controls import order_blind
-from posir_probe.data import Needle, ProbeData, ProbeQuestion, select_with_evidence
+from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.results import ProbeSums, at
 from posir_tasks.cells import Floats
-from posir_tasks.embeddings.encoding import Embeddings, ModelEncoder, encode_distinct
+from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.interventions import move_evidence
-from posir_tasks.language_models import other_words
-from posir_tasks.languages import detect_language
 from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
@@ -65,7 +49,7 @@ FAVORED = {
     LITERAL_MATCH: "the question's form of a name",
 }
 KINDS = tuple(FAVORED)
-#: Sentences that a pair of repetition adds to the evidence of each document, and fewest sentences beside evidence or needle.
+#: Sentences that a pair of repetition adds to the evidence of each document, and fewest sentences beside the evidence.
 ADDED, FEWEST_OTHERS = 2, 4
 TOO_FEW_SENTENCES = f"fewer than {FEWEST_OTHERS} sentences beside the evidence"
 #: Why a question has no pair of a kind.
@@ -74,14 +58,6 @@ MISSING: Mapping[str, str] = {
     LITERAL_MATCH: "literal match: question and evidence share no name of several words",
 }
 NAME_WORD = re.compile(r"\w[\w'’-]*")
-#: Relative places of a needle.
-PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
-NO_NEEDLE = "no sentence, among five or more, with five near-misses and a question in other words"
-#: Near-misses of a needle: one that is put in its place, and one for each other place.
-NEAR_MISSES = 5
-#: Needles whose cosines with all sentences are in memory at a time.
-BLOCK = 64
-SEED = 14
 
 
 def score_pairs(embeddings: Embeddings, queries: Sequence[str], texts: Sequence[str]) -> Floats:
@@ -245,153 +221,3 @@ class ControlledPairsEffect(ControlledPairs):
     value_title = "Difference of the two documents in standard deviations over pairs"
     unit = Unit.NUMBER
     statistic = "effect_size"
-
-
-def place_sentences(rest: Sequence[str], placed: Mapping[int, str]) -> str:
-    """Return n sentences joined by spaces, with others, by index of their place in `PLACES`, put between them."""
-    before = [(round(PLACES[place] * len(rest)), place, sentence) for place, sentence in placed.items()]
-    # A sentence that is placed comes before the one at its index.
-    ordered = sorted([*before, *((row, len(PLACES), sentence) for row, sentence in enumerate(rest))])
-    return " ".join(sentence for _, _, sentence in ordered)
-
-
-def build_documents(needle: Needle) -> list[str]:
-    """Return documents with the needle, each followed by that with the near-miss in its place, by series and place."""
-    foil, *competitors = needle.near_misses
-    documents = []
-    for with_distractors, place in product((False, True), range(len(PLACES))):
-        others = [other for other in range(len(PLACES)) if other != place] if with_distractors else []
-        distractors = dict(zip(others, competitors, strict=False))
-        documents += [place_sentences(needle.rest, {**distractors, place: sentence}) for sentence in (needle.sentence, foil)]
-    return documents
-
-
-class NeedleDistractors(base.Probe):
-    """Score of the document with the needle minus that of the document with a near-miss in its place."""
-
-    name = "needle_distractors"
-    title = "Needle against near-miss"
-    source = "ours"
-    notes = (
-        "Ours. The question has no word of needle, document and near-misses, so words in common lead nowhere. An order-blind "
-        "embedder has the same value at all places. The embedder that wrote the questions is favored: compare models by "
-        "questions of another. Past the window, differences are 0.",
-    )
-    is_variant = True
-    positions = tuple(
-        f"{series} · {100 * place:.0f} %" for series, place in product(("without distractors", "with distractors"), PLACES)
-    )
-    summaries = {
-        "start_to_end": base.Summary("Needle first minus last, distractors", lambda values: values[..., 5] - values[..., 9]),
-        "start_to_end_without": base.Summary(
-            "Needle first minus last, no distractors", lambda values: values[..., 0] - values[..., 4]
-        ),
-        "mean": base.Summary("Mean over places, distractors", base.mean_over(5, None)),
-        "mean_without": base.Summary("Mean over places, no distractors", base.mean_over(None, 5)),
-        "cost_of_distractors": base.Summary(
-            "Mean without minus with distractors",
-            lambda values: base.mean_over(None, 5)(values) - base.mean_over(5, None)(values),
-        ),
-    }
-    finding = base.SignedFinding(
-        "A needle among near-misses stands out by {} more at the start of its document than at the end",
-        "A needle among near-misses stands out by {} more at the end of its document than at the start",
-        "whether a needle among near-misses stands out more at the start or at the end of its document",
-    )
-    preference_sign = 1
-    compares_ends = True
-    needs_needles = True
-    value_title = "Cosine of the question and the document with its needle, minus that with a near-miss in its place"
-    place_title = "Place of the needle, from the start of its document to the end"
-    form = base.Form.PLACES
-    series = {"with distractors": ("", "among other near-misses"), "without distractors": ("", "alone")}
-    place_shares = {f"{100 * place:.0f} %": place for place in PLACES}
-    shows_window = True
-
-    def plan(self, data: ProbeData) -> base.ProbePlan:
-        """Encode the questions, and the documents with needle or near-miss at every place."""
-        texts = [text for needle in data.needles for text in build_documents(needle)]
-        names, queries = [needle.document for needle in data.needles], [needle.question for needle in data.needles]
-        skipped = {NO_NEEDLE: missing} if (missing := len(data.documents) - len(names)) else {}
-
-        def summarize(embeddings: Embeddings) -> ProbeSums:
-            values = score_pairs(embeddings, queries, texts) if names else np.empty((0, len(self.positions)))
-            return ProbeSums.from_means(self.positions, names, values, skipped)
-
-        return base.ProbePlan(summarize, texts, queries)
-
-
-@dataclass(frozen=True)
-class NeedleWriter:
-    """Draws needles, and has questions about them written."""
-
-    encoder: ModelEncoder
-    """Chooses near-misses, and the words of questions unless a language model asks."""
-    llm: str | None = None
-    """A language model, `MODEL` or `MODEL@ADDRESS`."""
-
-    @property
-    def name(self) -> str:
-        """The models by which results of other writers are told apart."""
-        return " and ".join(filter(None, (str(self.encoder.model.mteb_model_meta.name), self.llm)))
-
-    def write(self, data: ProbeData) -> ProbeData:
-        """Return data with a needle in each document that has a suitable sentence and question."""
-        texts = list(data.documents.values())
-        embedder = other_words.EmbedderWriter(
-            self.name, self.encoder, other_words.build_vocabulary([*texts, *data.distractors.values()])
-        )
-        languages = {name: detect_language(text)[0] for name, text in data.documents.items() if text.strip()}
-        sentences = {
-            name: [span.of(data.documents[name]) for span in find_sentences(data.documents[name], language)]
-            for name, language in languages.items()
-        }
-        drawn = [needle for name, spans in sentences.items() if (needle := _draw_needle(name, spans))]
-        if not drawn:
-            return data
-        pool: dict[str, str] = {}
-        for sentence in filter(_is_suitable, chain.from_iterable(sentences.values())):
-            pool.setdefault(other_words.normalize(sentence), sentence)
-        near = _find_near_misses(embedder, pool, drawn)
-        requests = [
-            other_words.WritingRequest(needle.sentence, (data.documents[needle.document], *misses), languages[needle.document])
-            for needle, misses in zip(drawn, near, strict=True)
-        ]
-        questions = (other_words.open_writer(self.llm, texts) if self.llm else embedder).write(requests)
-        needles = tuple(
-            replace(needle, question=question, near_misses=misses)
-            for needle, question, misses in zip(drawn, questions, near, strict=True)
-            if question and len(misses) == NEAR_MISSES
-        )
-        return replace(data, needles=needles)
-
-
-def _is_suitable(sentence: str) -> bool:
-    return other_words.MIN_WORDS <= len(find_terms(sentence)) <= other_words.MAX_WORDS
-
-
-def _draw_needle(name: str, sentences: Sequence[str]) -> Needle | None:
-    """Return a random suitable sentence, with a seed; None if there is none, or fewer than four other sentences."""
-    suitable = [row for row, sentence in enumerate(sentences) if _is_suitable(sentence)]
-    if len(sentences) <= FEWEST_OTHERS or not suitable:
-        return None
-    row = random.Random(f"{SEED} {name}").choice(suitable)
-    return Needle(name, sentences[row], (*sentences[:row], *sentences[row + 1 :]))
-
-
-def _find_near_misses(
-    embedder: other_words.EmbedderWriter, pool: Mapping[str, str], needles: Sequence[Needle]
-) -> list[tuple[str, ...]]:
-    """Return the sentences of a pool that are the most similar to each needle and in no document with it, best first."""
-    if not pool:
-        return [()] * len(needles)
-    keys, sentences = list(pool), list(pool.values())
-    vectors, targets = embedder.embed(sentences), embedder.embed([needle.sentence for needle in needles])
-    near = []
-    for start in range(0, len(needles), BLOCK):
-        cosines = targets[start : start + BLOCK] @ vectors.T
-        for needle, order in zip(needles[start : start + BLOCK], np.argsort(-cosines, axis=1, kind="stable"), strict=True):
-            own = {other_words.normalize(sentence) for sentence in (needle.sentence, *needle.rest)}
-            others = (sentences[row] for row in order if keys[row] not in own)
-            near.append(tuple(islice(others, NEAR_MISSES)))
-    return near

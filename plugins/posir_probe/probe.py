@@ -125,10 +125,10 @@ class Probe:
     notes: tuple[str, ...] = ()
     """Notes that a reader of the values needs."""
     is_variant: bool = False
-    """Whether it runs only if it is named: another reading of a paper, or a probe that needs a second model."""
+    """Whether it runs only if it is named: another reading of a paper."""
 
     positions: tuple[str, ...] = ()
-    """Names of the positions or conditions, `SERIES · POSITION` if there are several series; empty if the data decides them."""
+    """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
     summaries: Mapping[str, Summary] = {}
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
     finding: SignedFinding | Statement | None = None
@@ -144,10 +144,6 @@ class Probe:
     """Whether it measures questions, of documents that have some."""
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
-    needs_translations: bool = False
-    """Whether it measures documents in several languages."""
-    needs_needles: bool = False
-    """Whether it measures needles, whose questions another model writes."""
     needs_all: bool = False
     """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
     needs_model: bool = False

@@ -8,7 +8,6 @@ over blocks, domains and machines have the replicates of the sum, and all questi
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import statistics
 import zlib
@@ -29,7 +28,7 @@ from posir_tasks.cells import Floats, reading_json
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
 from posir_tasks.evidence import Integers
-from posir_tasks.files import atomic_write, find_files
+from posir_tasks.files import find_files
 from posir_tasks.gate import read_json
 from posir_tasks.scores import Estimate
 
@@ -390,17 +389,6 @@ def result_folder(output: Path, meta: ModelMeta) -> Path:
     from mteb import ResultCache
 
     return ResultCache(output).get_task_result_path("task", meta).parent / FOLDER
-
-
-def result_file(folder: Path, data: str, probe: str) -> Path:
-    """Return the file of a probe on a dataset."""
-    return folder / f"{data}.{probe}.json"
-
-
-def save_result(folder: Path, result: ProbeResult) -> None:
-    """Write a result atomically; raise PosirError if the folder is not writable or the disk is full."""
-    with atomic_write(result_file(folder, result.data, result.probe)) as part:
-        part.write_text(json.dumps(result.to_json()), encoding="utf-8")
 
 
 def load_probe_result(file: Path) -> ProbeResult:

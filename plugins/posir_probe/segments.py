@@ -12,12 +12,6 @@ its first tokens if the model's window would not hold P of them: otherwise its p
 Sets are disjoint, of the texts in the order in which they were drawn, so that each counts as one document of the bootstrap;
 the paper's share texts. The paper also has a repeated-measures ANOVA, the mean of token states in place of the text's vector,
 and attention; not here.
-
-`PermutedLanguages` is the second part of the experiment: the first segment in one language, the rest in another, for every
-ordered pair of languages. Data needs the same documents in several languages under the same ids, as XQuAD's. The first segment
-is alone in its language, so its value contains place, language and that. Two contrasts separate them. The second segment and
-the last are of the same language, and only their places differ. A language's advantage compares it as the language of the first
-segment with itself as the language of the rest.
 """
 
 from __future__ import annotations
@@ -46,14 +40,12 @@ from posir_probe.results import ProbeSums
 from posir_tasks.cells import Floats
 from posir_tasks.display.wording import ordinal
 from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.errors import PosirError
 from posir_tasks.interventions import find_parts
 from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.tokenizer import Tokenizer
 
 #: Where the code of Zeng et al. 2025 cuts, as shares of the characters.
 THIRDS = (0.0, 0.333, 0.666, 1.0)
-NOT_PARALLEL = "has no documents in several languages under the same ids. Give a folder in the PosIR layout that has."
 #: Names of places; the paper has three to six segments.
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")
 #: Most tokens of a joined text (section on data).
@@ -225,82 +217,3 @@ class PermutationParts(Permutation):
         sets: dict[str, Sequence[str]] = {name: spans for name, spans in parts.items() if len(spans) == self.segments}
         skipped["fewer words within the window than segments"] += len(parts) - len(sets)
         return sets, +skipped
-
-
-def find_advantages(by_pair: Floats) -> Floats:
-    """Return the advantage of each of n languages, shape (..., n), from values by ordered pair of them, (..., n (n - 1), P).
-
-    Half the mean, over the other languages, of first minus rest with this language first and the other in the rest, minus the
-    same with the two exchanged. What the first place is worth, in whatever language, cancels.
-    """
-    gaps = by_pair[..., 0] - by_pair[..., 1:].mean(axis=-1)
-    languages = round((1 + np.sqrt(1 + 4 * gaps.shape[-1])) / 2)
-    advantages = np.zeros((*gaps.shape[:-1], languages))
-    for pair, (first, rest) in enumerate(permutations(range(languages), 2)):
-        advantages[..., first] += gaps[..., pair] / (2 * (languages - 1))
-        advantages[..., rest] -= gaps[..., pair] / (2 * (languages - 1))
-    return advantages
-
-
-class PermutedLanguages(Permutation):
-    """Cosine of a joined text of two languages and its segment at each place, over all orders of the segments."""
-
-    name = "permutation_languages"
-    title = "Joined texts in two languages"
-    source = "arXiv 2601.16934, permuted segments in two languages"
-    notes = (
-        "The first segment is alone in its language. Only second minus last is 0 for an order-blind embedder: both segments "
-        "are of the same language. Documents are the sets of texts that are joined.",
-    )
-    is_variant = True
-    needs_translations = True
-    value_title = "Cosine of the joined text and the segment"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.positions = ()
-        self.summaries = {
-            "second_to_last": Summary("Second minus last, of one language", lambda values: self._compare(values, 1)),
-            "start_to_end": Summary("First minus last, of two languages", lambda values: self._compare(values, 0)),
-            "language_range": Summary(
-                "Range of the languages' advantages", lambda values: value_range(find_advantages(self._split_by_pair(values)))
-            ),
-        }
-        self.finding = SignedFinding(
-            "Of two segments in one language, the earlier is {} closer to the joined text than the last",
-            "Of two segments in one language, the last is {} closer to the joined text than the earlier",
-            "whether, of two segments in one language, the earlier or the last is closer to the joined text",
-        )
-
-    def _split_by_pair(self, values: Floats) -> Floats:
-        return values.reshape(*values.shape[:-1], -1, self.segments)
-
-    def _compare(self, values: Floats, place: int) -> Floats:
-        """Return a place minus the last one, averaged over all ordered pairs of languages."""
-        by_pair = self._split_by_pair(values)
-        return ignore_rounding((by_pair[..., place] - by_pair[..., -1]).mean(axis=-1))
-
-    def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the segments in every language, and all orders of them in every ordered pair of languages.
-
-        Raises:
-            PosirError: The data is of one language.
-        """
-        if len(data.translations) < 2:
-            raise PosirError(f"The data {NOT_PARALLEL}")
-        chosen, skipped = select_long_enough(data)
-        sets = self.chain(list(chosen), skipped)
-        texts = {
-            language: self.cut(data, {name: known[name] for name in chosen}) for language, known in data.translations.items()
-        }
-        pairs = list(permutations(texts, 2))
-        orders = {
-            "\n".join(names): [
-                (texts[first][order[0]], *(texts[rest][name] for name in order[1:]))
-                for first, rest in pairs
-                for order in permutations(names)
-            ]
-            for names in sets
-        }
-        positions = [f"first {first}, rest {rest} · {place}" for first, rest in pairs for place in PLACES[: self.segments]]
-        return self.plan_orders(positions, orders, +skipped)

@@ -133,7 +133,7 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
 
 def test_sums_of_blocks_add_to_those_of_all():
     data = invent_questions(30)
-    probes = [probe for probe in builtin_probes() if not (probe.needs_all or probe.needs_translations or probe.needs_needles)]
+    probes = [probe for probe in builtin_probes() if not probe.needs_all]
     blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(15)]
     complete = run_plans(decaying, [probe.plan(data) for probe in probes])
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
@@ -234,7 +234,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     )
     assert "mirror_reversal" not in str((summaries, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
-    legend = " ".join(ProbeMeasurements(tuple(results), run.folder).explanation())
+    legend = " ".join(ProbeMeasurements(tuple(results), run.output).explanation())
     assert all(" ".join(probes[result.probe].notes) in legend for result in results)
     assert not any(result.probe in legend for result in results)
 

@@ -19,8 +19,6 @@ from posir_probe.tables import ProbeMeasurements, describe_model
 from posir_tasks.display.wording import ordinal
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
-PLACES = tuple(f"first de, rest en · {place}" for place in ("first", "second", "third"))
-POSITIONS = {name: probe.positions or PLACES for name, probe in PROBES.items()}
 #: Probes whose values are shares of counts.
 SHARES = {"evidence_location", "evidence_location_start", "query_types", "sentence_regression_scatter"}
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
@@ -28,7 +26,7 @@ IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
 
 def measure(name, values=None, *, documents=10, model="org/mine", window=256, tokens=512):
     """A result of a probe, by default with values that fall from the first position to the last."""
-    positions, names = POSITIONS[name], [f"d{at}" for at in range(documents)]
+    positions, names = PROBES[name].positions, [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
     noise = np.random.default_rng(1).normal(0, 0.01, (documents, len(positions)))
     if name in SHARES or name == "sentence_regression":
