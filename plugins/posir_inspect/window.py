@@ -21,8 +21,7 @@ from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
-from posir_tasks.models.references import resolve_bare_name
-from posir_tasks.models.registry import EndpointLoader
+from posir_tasks.models.references import portable_name, resolve_bare_name
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import NO_LIMIT, find_window
@@ -289,8 +288,8 @@ def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractConte
 def find_claim(model: MTEBModels) -> Claim:
     """Return what the metadata of a model claims; of an endpoint, the metadata of the registered model of that name."""
     meta = model.mteb_model_meta
-    if isinstance(meta.loader, EndpointLoader):
-        registered, name = MODEL_REGISTRY.resolve(), meta.loader.endpoint.model
+    if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
+        registered, name = MODEL_REGISTRY.resolve(), portable_name(meta).partition("@http")[0]
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
         return Claim(_finite(registration.max_tokens), str(registration.name)) if registration else Claim(None, str(meta.name))
     return Claim(_finite(meta.max_tokens) or find_window(model), str(meta.name))

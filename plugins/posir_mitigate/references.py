@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.models.references import ModelLoader, ModelReference, portable_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -48,7 +49,6 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     # `C+` and the like may end the name of a model; with arguments it is meant as a method.
     if is_model_folder(Path(name).expanduser()) or (match["method"] not in list_methods() and match["arguments"] is None):
         return None
-    from posir_tasks.models.references import ModelReference
     from posir_tasks.models.registry import find_model
 
     base = match["base"]
@@ -58,31 +58,18 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 
 def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     """Return mteb's metadata of a model with a method."""
+
+    def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
+        return method.apply(base.load_model(**options))
+
     update: dict[str, Any] = {
         "name": f"{base.name}+{method}",
-        "loader": MitigatedLoader(base, method),
+        "loader": ModelLoader(type(method).__name__, f"{portable_name(base)}+{method}", load),
         "loader_kwargs": {},
         "adapted_from": base.name,
         **({"max_tokens": None} if method.UNLIMITED else {}),
     }
     return base.model_copy(update=update)
-
-
-class MitigatedLoader:
-    """Loads the plain model and applies a method, in place of a class of mteb. (pydantic would dump a dataclass.)"""
-
-    def __init__(self, base: ModelMeta, method: Mitigation) -> None:
-        from posir_tasks.models.references import portable_name
-
-        self.base = base
-        self.method = method
-        # What mteb records as the loader.
-        self.__name__ = type(method).__name__
-        self.reference = f"{portable_name(base)}+{method}"
-
-    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG002
-        """Load the model; raise PosirError if the method does not work for it."""
-        return self.method.apply(self.base.load_model(**options))
 
 
 def parse_reference(text: str) -> Mitigation:

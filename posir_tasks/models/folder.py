@@ -23,7 +23,7 @@ from posir_tasks.digests import digest_files
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import RESOLVE_LOADER
-from posir_tasks.models.references import LOCAL, legible_name
+from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -94,47 +94,37 @@ CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-class FolderLoader:
-    """Loads the model in a folder, in place of a class of mteb that loads models by name. (pydantic would dump a dataclass.)"""
+def _load_folder(
+    folder: Path, wrapper: Callable[..., MTEBModels], name: str, revision: str | None, **options: Any
+) -> MTEBModels:
+    """Load a model; raise PosirError if it would run code, cannot be loaded, or changed since its revision was found."""
 
-    def __init__(self, folder: Path, wrapper: Callable[..., MTEBModels]) -> None:
-        self.folder = folder
-        self.wrapper = wrapper
-        # What mteb records as the loader, such as `SentenceTransformerEncoderWrapper`.
-        self.__name__ = wrapper.__name__
-        self.reference = str(folder)
+    def check_revision() -> None:
+        if digest_folder(folder) != revision:
+            raise PosirError(f"{folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
 
-    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
-        """Load the model; raise PosirError if it would run code, cannot be loaded, or changed since its revision was found."""
-        if options.get("trust_remote_code"):
-            raise PosirError(f"{self.folder}: {NO_CODE} Load it without trust_remote_code.")
-        self._check_revision(name, revision)
-        check_folder(self.folder, str(revision))
-        try:
-            check_module_classes(self.folder)
-            with require_weights(self.folder):
-                model = self.wrapper(str(self.folder), **options)
-        except PosirError as error:
-            raise PosirError(f"{self.folder}: {error}") from error
-        except Exception as error:  # libraries raise errors of any kind for files that they did not write
-            raise PosirError(f"{self.folder}: the model cannot be loaded ({summarize_error(error)}).") from error
-        self._check_revision(name, revision)
-        self._check_vocabulary(model)
-        return model
-
-    def _check_vocabulary(self, model: MTEBModels) -> None:
-        """Raise PosirError if every text is unknown to the tokenizer: transformers makes one up if its files are missing."""
-        tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
-        special = getattr(tokenizer, "all_special_tokens", None)
-        if special and len(tokenizer) <= len(special):
-            raise PosirError(
-                f"{self.folder}: the tokenizer has no token but the {len(special)} special ones, so all texts are the same to "
-                "the model. Its files, such as tokenizer.json, are missing; save the model again."
-            )
-
-    def _check_revision(self, name: str, revision: str | None) -> None:
-        if digest_folder(self.folder) != revision:
-            raise PosirError(f"{self.folder}: {name} changed while it was loaded. Run again when it is no longer written to.")
+    if options.get("trust_remote_code"):
+        raise PosirError(f"{folder}: {NO_CODE} Load it without trust_remote_code.")
+    check_revision()
+    check_folder(folder, str(revision))
+    try:
+        check_module_classes(folder)
+        with require_weights(folder):
+            model = wrapper(str(folder), **options)
+    except PosirError as error:
+        raise PosirError(f"{folder}: {error}") from error
+    except Exception as error:  # libraries raise errors of any kind for files that they did not write
+        raise PosirError(f"{folder}: the model cannot be loaded ({summarize_error(error)}).") from error
+    check_revision()
+    # If its files are missing, transformers makes up a tokenizer to which every text is unknown.
+    tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
+    special = getattr(tokenizer, "all_special_tokens", None)
+    if special and len(tokenizer) <= len(special):
+        raise PosirError(
+            f"{folder}: the tokenizer has no token but the {len(special)} special ones, so all texts are the same to "
+            "the model. Its files, such as tokenizer.json, are missing; save the model again."
+        )
+    return model
 
 
 @lru_cache(maxsize=64)
@@ -275,7 +265,7 @@ def describe_folder(folder: Path) -> ModelMeta:
     limits = [(_read_settings(folder, file) or {}).get(setting) for file, setting in WINDOW_SETTINGS.items()]
     return ModelMeta.create_empty(
         {
-            "loader": FolderLoader(folder, wrapper),
+            "loader": ModelLoader(wrapper.__name__, str(folder), partial(_load_folder, folder, wrapper)),
             "name": name,
             "revision": revision,
             "model_type": [kind],

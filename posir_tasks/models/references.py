@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from posir_tasks.errors import PosirError
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
 
 #: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run of any system.
 LOCAL, ENDPOINT, RUN = "local", "endpoint", "run"
@@ -45,6 +46,18 @@ class ModelReference:
 #: Results are filed under the `name` in the metadata. If it does not refer to the model itself, the metadata's loader has an
 #: attribute `reference` that does, in every process: worker processes load models by it.
 Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
+
+
+class ModelLoader:
+    """Loads a model in place of a class of mteb that loads models by name. (pydantic would dump a dataclass.)"""
+
+    def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
+        """Take what mteb records as the loader, the reference to the model, and a function of name, revision and options."""
+        self.__name__, self.reference, self._load = name, reference, load
+
+    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
+        """Load the model with the options that mteb's models take."""
+        return self._load(name, revision, **options)
 
 
 def portable_name(meta: ModelMeta) -> str:

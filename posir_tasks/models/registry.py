@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from posir_tasks.models.references import (
     CROSS_ENCODER,
     MISSING_REVISIONS,
     RERANKER,
-    Endpoint,
+    ModelLoader,
     ModelReference,
     Resolver,
     parse_endpoint,
@@ -36,8 +36,6 @@ from posir_tasks.plugin_api import collect_items
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
-
-    from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -102,29 +100,6 @@ def load_model(reference: ModelReference) -> MTEBModels:
         raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load") from error
 
 
-class EndpointLoader:
-    """Connects to an endpoint, in place of a class of mteb that loads models by name."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        # What mteb records as the loader.
-        self.__name__ = "RerankEndpoint" if RERANKER.fullmatch(endpoint.model) else "EndpointEncoder"
-        self.reference = str(endpoint)
-
-    def __call__(
-        self,
-        name: str,  # noqa: ARG002
-        revision: str | None = None,  # noqa: ARG002
-        device: str | None = None,  # noqa: ARG002
-        **options: Any,
-    ) -> EndpointEncoder | RerankEndpoint:
-        """Connect to the server; of the options of mteb's models, an encoder takes `model_prompts`."""
-        from posir_tasks.models import endpoint_models
-
-        model: EndpointEncoder | RerankEndpoint = getattr(endpoint_models, self.__name__)(self.endpoint, **options)
-        return model
-
-
 def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not complete or not allowed."""
     match = REFERENCE.fullmatch(name)
@@ -134,11 +109,20 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     from mteb.models.model_meta import ScoringFunction
 
     endpoint = parse_endpoint(match["model"], match["address"])
-    is_reranker = RERANKER.fullmatch(endpoint.model)
-    kind: dict[str, Any] = {"model_type": [CROSS_ENCODER]} if is_reranker else {"similarity_fn_name": ScoringFunction.COSINE}
+    kind: dict[str, Any] = {"similarity_fn_name": ScoringFunction.COSINE}
+    loader = "EndpointEncoder"
+    if RERANKER.fullmatch(endpoint.model):
+        kind, loader = {"model_type": [CROSS_ENCODER]}, "RerankEndpoint"
+
+    def connect(_name: str, _revision: str | None, device: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG001
+        from posir_tasks.models import endpoint_models
+
+        model: MTEBModels = getattr(endpoint_models, loader)(endpoint, **options)
+        return model
+
     return ModelMeta.create_empty(
         {
-            "loader": EndpointLoader(endpoint),
+            "loader": ModelLoader(loader, str(endpoint), connect),
             "name": endpoint.name,
             "revision": endpoint.revision,
             "framework": ["API"],
@@ -146,22 +130,6 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
             **kind,
         }
     )
-
-
-class HybridLoader:
-    """Loads the models of a hybrid, in place of a class of mteb. (pydantic would dump a dataclass.)"""
-
-    def __init__(self, parts: Sequence[ModelMeta]) -> None:
-        self.parts = parts
-        # What mteb records as the loader.
-        self.__name__ = "HybridSearch"
-        self.reference = f"{START}{','.join(map(portable_name, parts))}{END}"
-
-    def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG002
-        """Load the models; each has the settings of the run, such as a query prompt."""
-        from posir_tasks.search.dispatch import HybridSearch
-
-        return HybridSearch([part.load_model(**options) for part in self.parts])
 
 
 def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
@@ -188,9 +156,15 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
             )
         if names.count(str(part.name)) > 1:
             raise PosirError(f"{name}: {part.name} occurs more than once, which changes nothing. {FORM}")
+
+    def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
+        from posir_tasks.search.dispatch import HybridSearch
+
+        return HybridSearch([part.load_model(**options) for part in parts])
+
     revisions = [part.revision for part in parts]
     values: dict[str, Any] = {
-        "loader": HybridLoader(parts),
+        "loader": ModelLoader("HybridSearch", f"{START}{','.join(map(portable_name, parts))}{END}", load),
         "name": f"{START}{','.join(names)}{END}",
         "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
         "framework": list(dict.fromkeys(framework for part in parts for framework in part.framework)),

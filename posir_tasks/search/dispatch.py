@@ -11,13 +11,7 @@ import numpy as np
 import polars as pl
 import torch
 from datasets import Dataset
-from mteb.models import (
-    CrossEncoderProtocol,
-    EncoderProtocol,
-    SearchCrossEncoderWrapper,
-    SearchEncoderWrapper,
-    SearchProtocol,
-)
+from mteb.models import CrossEncoderProtocol, EncoderProtocol, SearchCrossEncoderWrapper, SearchEncoderWrapper, SearchProtocol
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
@@ -226,12 +220,7 @@ class HybridSearch:
         self._corpus = corpus
 
     def search(
-        self,
-        queries: Dataset,
-        *,
-        top_k: int,
-        top_ranked: Mapping[str, list[str]] | None = None,
-        **task: Any,
+        self, queries: Dataset, *, top_k: int, top_ranked: Mapping[str, list[str]] | None = None, **task: Any
     ) -> dict[str, dict[str, float]]:
         """Return the fused scores of each query's `top_k` documents, by query id and document id."""
         assert self._corpus is not None

@@ -51,10 +51,7 @@ def calibrate_row(weights, isolated, basket, strength):
     return [strength * target.get(token, 0) + (1 - strength) * weights[token] for token in range(len(weights))]
 
 
-@pytest.mark.parametrize(
-    ("pooling", "isolated"),
-    [("cls", {0: None}), ("mean", {}), ("lasttoken", {0: None, 20: 1 / 6})],
-)
+@pytest.mark.parametrize(("pooling", "isolated"), [("cls", {0: None}), ("mean", {}), ("lasttoken", {0: None, 20: 1 / 6})])
 def test_the_rule_agrees_with_a_plain_implementation(pooling, isolated):
     row = torch.rand(21, generator=torch.Generator().manual_seed(1))
     row[0] = 0.1
