@@ -31,7 +31,7 @@ from pydantic import Field
 from posir_mitigate.method import Mitigation, TransformerParts
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder, with_cache
-from posir_tasks.embeddings.context import EncodingContext
+from posir_tasks.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
@@ -40,7 +40,6 @@ from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import find_tokenizer
 
 if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
@@ -59,22 +58,14 @@ class DocumentEncoder(WrappedEncoder):
         super().__init__(base)
         self._embed_documents = embed_documents
 
-    def encode(
-        self,
-        inputs: DataLoader[BatchedInput],
-        *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
-        prompt_type: PromptType | None = None,
-        **kwargs: Any,
-    ) -> Array:
+    def encode(self, inputs: DataLoader[BatchedInput], *, prompt_type: PromptType | None = None, **arguments: Any) -> Array:
         """Return the embeddings of the texts; only documents differ from the plain model's."""
-        context = EncodingContext(task_metadata, hf_split, hf_subset, kwargs)
         if prompt_type is not PromptType.document:
             cached = with_cache(self.base)
             assert isinstance(cached, EncoderProtocol)
-            return cached.encode(inputs, prompt_type=prompt_type, **context.task_arguments, **kwargs)
+            return cached.encode(inputs, prompt_type=prompt_type, **arguments)
+        rest = {name: value for name, value in arguments.items() if name not in TASK_ARGUMENTS}
+        context = EncodingContext.from_arguments(**arguments, encode_kwargs=rest)
         return self._embed_documents(ModelEncoder(self.base, context), [text for batch in inputs for text in batch["text"]])
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from datasets import Dataset
-from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.models.models_protocols import MTEBModels
 from mteb.types import PromptType
@@ -25,19 +24,19 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.digests import digest_json
 from posir_tasks.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys, to_rows
+from posir_tasks.embeddings.context import TASK_ARGUMENTS
 from posir_tasks.evidence import Integers
 from posir_tasks.files import atomic_write
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import MISSING_REVISIONS
 
 if TYPE_CHECKING:
-    from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.types import Array, BatchedInput, PromptType
 
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
-#: Arguments of `encode` that change an embedding by no more than rounding.
-IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar"})
+#: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt depends on.
+IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
 MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -67,16 +66,9 @@ class EmbeddingKey:
 
 
 def build_embedding_key(
-    model: EncoderProtocol,
-    weights: Mapping[str, str],
-    arguments: Mapping[str, Any],
-    *,
-    task_metadata: TaskMetadata,
-    hf_split: str,
-    hf_subset: str,
-    prompt_type: PromptType | None,
+    model: EncoderProtocol, weights: Mapping[str, str], arguments: Mapping[str, Any], prompt_type: PromptType | None
 ) -> EmbeddingKey | None:
-    """Return the key of a call of `encode` with these arguments; None for a model that cannot be identified.
+    """Return the key of a call of `encode` with these arguments, the task's included; None for an unidentified model.
 
     That is a model without a revision whose weights are not accessible, or one that changes the output of another encoder, as
     mteb's `CompressionWrapper` does: an embedding may then depend on the other texts.
@@ -86,8 +78,8 @@ def build_embedding_key(
     wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
     if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
         return None
-    prompt = find_prompt(model, task_metadata, prompt_type)
-    task_context = prompt.text if prompt else digest_json([task_metadata.model_dump(mode="json"), hf_split, hf_subset])
+    metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
+    prompt = find_prompt(model, metadata, prompt_type)
     loading = {**meta.loader_kwargs, **(meta.experiment_kwargs or {}), "embed_dim": meta.embed_dim} if meta else {}
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
@@ -97,7 +89,7 @@ def build_embedding_key(
         weights=weights,
         settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
         prompt_type=prompt_type.value if prompt_type else None,
-        task_context=task_context,
+        task_context=prompt.text if prompt else digest_json([metadata.model_dump(mode="json"), *part]),
         shared=prompt is not None,
         arguments={name: describe_value(value) for name, value in sorted(arguments.items()) if name not in IGNORED_ARGUMENTS},
     )
@@ -191,12 +183,6 @@ def with_cache(model: MTEBModels) -> MTEBModels:
     return model
 
 
-def reset_process_state() -> None:
-    """Close all caches and forget which warnings were given, as in a new process."""
-    _cache_in.cache_clear()
-    _warn_once.cache_clear()
-
-
 class WrappedEncoder:
     """Base of encoders that compute embeddings with another encoder."""
 
@@ -223,90 +209,60 @@ class CachedEncoder(WrappedEncoder):
     def __init__(self, model: EncoderProtocol, folder: Path) -> None:
         super().__init__(model)
         self.folder = folder
-
         self._weights: dict[str, str] | None = None
 
-    def encode(
-        self,
-        inputs: DataLoader[BatchedInput],
-        *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
-        prompt_type: PromptType | None = None,
-        **kwargs: Any,
-    ) -> Array:
+    def encode(self, inputs: DataLoader[BatchedInput], *, prompt_type: PromptType | None = None, **arguments: Any) -> Array:
         """Return the embeddings of the texts, from the cache where possible; others are encoded and then cached."""
-        context: dict[str, Any] = {
-            "task_metadata": task_metadata,
-            "hf_split": hf_split,
-            "hf_subset": hf_subset,
-            "prompt_type": prompt_type,
-        }
-
-        def encode(inputs: DataLoader[BatchedInput]) -> Array:
-            return self.base.encode(inputs, **context, **kwargs)
-
         if self._weights is None:
             # Once per wrapper, which lives for one subset: the model may be trained between subsets.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
-        key = build_embedding_key(self.base, self._weights, kwargs, **context)
+        key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(
                 f"Embeddings of {name} are not cached: the model cannot be identified, as it has neither a revision nor "
                 "accessible weights, or wraps another encoder."
             )
-            return encode(inputs)
+            return self.base.encode(inputs, prompt_type=prompt_type, **arguments)
         if not key.shared:
             _warn_once(f"Embeddings of {name} are cached separately for each task: {key.code} may use anything in a task.")
-        return _encode_with_cache(open_cache(self.folder, key), key, inputs, encode)
+        return self._encode_missing(key, inputs, lambda texts: self.base.encode(texts, prompt_type=prompt_type, **arguments))
 
-
-def _encode_with_cache(
-    cache: EmbeddingCache,
-    key: EmbeddingKey,
-    inputs: DataLoader[BatchedInput],
-    encode: Callable[[DataLoader[BatchedInput]], Array],
-) -> Array:
-    dataset = cast("Dataset", inputs.dataset)
-    texts = find_distinct_texts(dataset, ["text"] if key.shared else sorted({*dataset.column_names} - {"id"}))
-    cached = cache.look_up(texts.keys)
-    embedding_format, rows, missing = cache.format, cached.rows, cached.missing
-    logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(texts.inverse))
-    if missing.size:
-        complete = missing.size == texts.inverse.size
-        loader = inputs
-        if not complete:
-            settings = {name: getattr(inputs, name) for name in ("batch_size", "collate_fn", "num_workers")}
-            loader = DataLoader(cast("Any", dataset.select(texts.first[missing])), **settings)
-        encoded = encode(loader)
-        embedding_format = EmbeddingFormat.detect(encoded, missing.size)
-        if embedding_format is None:
-            _warn_once(f"Embeddings of {key.model} are not cached: the model does not return one dense vector per text.")
-            return encoded if complete else encode(inputs)
-        cache.add(texts.keys[missing], encoded)
-        if missing.size == len(texts.keys):
-            rows = to_rows(encoded)
-        else:
-            rows[missing] = to_rows(encoded)
-    assert embedding_format is not None
-    return embedding_format.restore(rows if len(rows) == texts.inverse.size else rows[texts.inverse])
+    def _encode_missing(self, key: EmbeddingKey, inputs: DataLoader[BatchedInput], encode: Callable[..., Array]) -> Array:
+        dataset = cast("Dataset", inputs.dataset)
+        columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
+        keys, first, inverse = find_distinct_texts(dataset, columns)
+        folder = self.folder / re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_") / key.digest()
+        if not (folder / ABOUT_FILE).exists():
+            with atomic_write(folder / ABOUT_FILE) as part:
+                part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
+        cache = _cache_in(folder.resolve())
+        rows, missing = cache.look_up(keys)
+        embedding_format = cache.format
+        logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(inverse))
+        if missing.size:
+            complete = missing.size == inverse.size
+            loader = inputs
+            if not complete:
+                settings = {name: getattr(inputs, name) for name in ("batch_size", "collate_fn", "num_workers")}
+                loader = DataLoader(cast("Any", dataset.select(first[missing])), **settings)
+            encoded = encode(loader)
+            embedding_format = EmbeddingFormat.detect(encoded, missing.size)
+            if embedding_format is None:
+                _warn_once(f"Embeddings of {key.model} are not cached: the model does not return one dense vector per text.")
+                return encoded if complete else encode(inputs)
+            cache.add(keys[missing], encoded)
+            if missing.size == len(keys):
+                rows = to_rows(encoded)
+            else:
+                rows[missing] = to_rows(encoded)
+        assert embedding_format is not None
+        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
 
 
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning(message)
-
-
-def open_cache(folder: Path, key: EmbeddingKey) -> EmbeddingCache:
-    """Return the cache for a key within a folder, and describe the key in a file beside the embeddings."""
-    name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
-    key_folder = folder / name / key.digest()
-    if not (key_folder / ABOUT_FILE).exists():
-        with atomic_write(key_folder / ABOUT_FILE) as part:
-            part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
-    return _cache_in(key_folder.resolve())
 
 
 @functools.cache
@@ -315,17 +271,8 @@ def _cache_in(folder: Path) -> EmbeddingCache:
     return EmbeddingCache(folder)
 
 
-@dataclass(frozen=True)
-class DistinctTexts:
-    """Distinct texts among n: keys, shape (distinct, 2); the row of each one's first occurrence; the text of each row."""
-
-    keys: Keys
-    first: Integers
-    inverse: Integers
-
-
-def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> DistinctTexts:
-    """Find the distinct texts of a dataset by the given columns."""
+def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> tuple[Keys, Integers, Integers]:
+    """Return the keys of a dataset's distinct texts by columns, (distinct, 2), their first rows, and the text of each row."""
     indices: dict[bytes, int] = {}
     inverse: list[int] = []
     for batch in dataset.select_columns(list(columns)).iter(HASH_BATCH_SIZE):
@@ -333,4 +280,4 @@ def find_distinct_texts(dataset: Dataset, columns: Sequence[str]) -> DistinctTex
             text = values[0] if len(values) == 1 else json.dumps(values)
             inverse.append(indices.setdefault(hashlib.sha256(text.encode()).digest()[:16], len(indices)))
     keys = np.frombuffer(b"".join(indices), np.uint64).reshape(-1, 2)
-    return DistinctTexts(keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64))
+    return keys, np.unique(inverse, return_index=True)[1], np.array(inverse, np.int64)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 
+#: The arguments by which mteb tells models the task.
+TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
+
+
 @dataclass(frozen=True)
 class EncodingContext:
     """A task, which may determine a model's prompts, and options of encoding."""
@@ -36,7 +40,7 @@ class EncodingContext:
     @property
     def task_arguments(self) -> dict[str, Any]:
         """The task as mteb passes it to models."""
-        return {"task_metadata": self.task_metadata, "hf_split": self.hf_split, "hf_subset": self.hf_subset}
+        return {name: getattr(self, name) for name in TASK_ARGUMENTS}
 
     @property
     def corpus_language(self) -> str:

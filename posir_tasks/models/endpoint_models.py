@@ -60,13 +60,11 @@ SAME = 1 - 1e-4
 OTHER_FIELDS = (400, 422)
 
 
-class _Client:
+class _EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._connection = Connection(endpoint.address, retries=connection.RETRIES)
-        self.limit_retries = self._connection.limit_retries
+        self._endpoint, self._connection = endpoint, Connection(endpoint.address, retries=connection.RETRIES)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return a server's answer, in JSON. The client's own models would turn booleans into numbers."""
@@ -83,17 +81,19 @@ class _Client:
         return PosirError(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
 
 
-class EndpointClient(_Client):
-    """Embeds texts with a model behind an endpoint."""
+class EndpointEncoder(_EndpointModel, AbsEncoder):
+    """Encodes texts by requests to a server, several at a time."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None) -> None:
         super().__init__(endpoint)
+        self.reference, self.model_prompts = str(endpoint), model_prompts or {}
+        self._longest_checked: float = 0
+        self._dimensions: int | None = None
         # A wrong address, model or key is reported before any data is read.
-        self.dimensions: int | None = None
         first, second = (self.embed([text])[0] for text in FIRST_TEXTS)
         if np.array_equal(first, second):
             raise self._invalid(f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: {shorten(first)}")
-        self.dimensions = len(first)
+        self._dimensions = len(first)
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Return the embeddings of texts from one request, shape (n, dimensions).
@@ -107,7 +107,7 @@ class EndpointClient(_Client):
             # Servers that work on texts in parallel may return them in any order.
             rows = sorted(self._post("/embeddings", body)["data"], key=lambda row: row["index"])
             indices, vectors = [row["index"] for row in rows], [row["embedding"] for row in rows]
-            lengths = set(map(len, vectors)) | ({self.dimensions} if self.dimensions else set())
+            lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
         except openai.OpenAIError as error:
             raise self._failed(error) from None
         except (TypeError, ValueError, KeyError):
@@ -133,16 +133,6 @@ class EndpointClient(_Client):
             raise self._invalid(f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}")
         return embeddings
 
-
-class EndpointEncoder(AbsEncoder):
-    """Encodes texts by requests to a server, several at a time."""
-
-    def __init__(self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None) -> None:
-        self.reference = str(endpoint)
-        self.model_prompts = model_prompts or {}
-        self._client = EndpointClient(endpoint)
-        self._longest_checked: float = 0
-
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
         """Do not check for truncation while the context is open, in which it is measured more exactly.
@@ -151,7 +141,7 @@ class EndpointEncoder(AbsEncoder):
         """
         checked, self._longest_checked = self._longest_checked, math.inf
         try:
-            with nullcontext() if retries is None else self._client.limit_retries(retries):
+            with nullcontext() if retries is None else self._connection.limit_retries(retries):
                 yield
         finally:
             self._longest_checked = checked
@@ -161,18 +151,16 @@ class EndpointEncoder(AbsEncoder):
         inputs: DataLoader[BatchedInput],
         *,
         task_metadata: TaskMetadata,
-        hf_split: str,  # noqa: ARG002
-        hf_subset: str,  # noqa: ARG002
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Embeddings:
-        """Return the embeddings of the texts, shape (n, dimensions); errors as `EndpointClient.embed`."""
+        """Return the embeddings of the texts, shape (n, dimensions); errors as `embed`."""
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
         size = kwargs.get("batch_size", 32)
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         description = self.reference if kwargs.get("show_progress_bar", True) else None
-        embeddings = np.concatenate(_map_in_flight(self._client.embed, batches, description))
+        embeddings = np.concatenate(_map_in_flight(self.embed, batches, description))
         self._warn_if_truncated(max(texts, key=len))
         return embeddings
 
@@ -181,10 +169,10 @@ class EndpointEncoder(AbsEncoder):
         if len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
             return
         self._longest_checked = len(text)
-        (complete,) = self._client.embed([text])
+        (complete,) = self.embed([text])
 
         def is_complete(characters: int) -> bool:
-            (beginning,) = self._client.embed([text[:characters]])
+            (beginning,) = self.embed([text[:characters]])
             return bool(complete @ beginning >= SAME * np.linalg.norm(complete) * np.linalg.norm(beginning))
 
         read = find_read_length(len(text), is_complete)
@@ -203,14 +191,22 @@ def find_read_length(length: int, is_complete: Callable[[int], bool]) -> int:
     return tried[bisect_left(tried, True, key=is_complete)] if is_complete(tried[-1]) else length
 
 
-class RerankClient(_Client):
-    """Scores texts with a reranker behind an endpoint."""
+class RerankEndpoint(_EndpointModel):
+    """One of mteb's cross-encoders: a server scores each query's texts, several requests at a time."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    mteb_model_meta: ModelMeta
+
+    def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
         self._is_text_embeddings_inference = False
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
+
+    def predict(self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any) -> Scores:
+        """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
+        pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
+        requests = list(split_requests(pairs, options.get("batch_size", 32)))
+        return np.concatenate([np.zeros(0), *_map_in_flight(lambda request: self.rerank(*request), requests)])
 
     def rerank(self, query: str, texts: Sequence[str]) -> Scores:
         """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
@@ -243,21 +239,6 @@ class RerankClient(_Client):
             return {"query": query, "texts": list(texts), "truncate": True}
         model = {"model": self._endpoint.model.removesuffix(f":{RERANK}")} if self._endpoint.model != RERANK else {}
         return {**model, "query": query, "documents": list(texts), "top_n": len(texts)}
-
-
-class RerankEndpoint:
-    """One of mteb's cross-encoders: a server scores each query's texts, several requests at a time."""
-
-    mteb_model_meta: ModelMeta
-
-    def __init__(self, endpoint: Endpoint, **_: Any) -> None:
-        self._client = RerankClient(endpoint)
-
-    def predict(self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any) -> Scores:
-        """Return the score of each pair of a query and a text, shape (n,); errors as `RerankClient.rerank`."""
-        pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
-        requests = list(split_requests(pairs, options.get("batch_size", 32)))
-        return np.concatenate([np.zeros(0), *_map_in_flight(lambda request: self._client.rerank(*request), requests)])
 
 
 def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tuple[str, list[str]]]:

@@ -27,7 +27,7 @@ import yaml
 from mteb.cache import ResultCache
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.endpoint_models import EndpointClient
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import Endpoint
 from tests.support.damage import (
     Door,
@@ -639,7 +639,7 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
         return answers[0] if answers else (status, headers, body)
 
     with serve_embeddings(rewrite=answer) as server, serve_embeddings() as elsewhere:
-        client = EndpointClient(Endpoint("tiny", server.url, None))
+        client = EndpointEncoder(Endpoint("tiny", server.url, None))
         true = client.embed(texts)
         rows = [{"object": "embedding", "index": row, "embedding": vector.tolist()} for row, vector in enumerate(true)]
         whole = {"object": "list", "model": "tiny", "usage": {"prompt_tokens": 1, "total_tokens": 1}, "data": rows}
@@ -657,7 +657,7 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
                 status, (what, headers, body) = 200, damage_answer(whole, draw)
             answers[:] = [(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}, body)]
             sent = len(elsewhere.batches)
-            with noted(what), client.limit_retries(0), time_limit():
+            with noted(what), client.measure(retries=0), time_limit():
                 try:
                     vectors = client.embed(texts)
                 except PosirError as error:

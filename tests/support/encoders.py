@@ -10,6 +10,7 @@ from mteb.models import ModelMeta
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from posir_tasks.embeddings import cached_encoder
 from posir_tasks.embeddings.cache import read_embeddings
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -22,6 +23,12 @@ def write_tiny_bert(folder: Path, seed: int = 0) -> Path:
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def reset_process_state() -> None:
+    """Close all caches and forget which warnings were given, as in a new process."""
+    cached_encoder._cache_in.cache_clear()
+    cached_encoder._warn_once.cache_clear()
 
 
 class RecordingTransformer(SentenceTransformer):

@@ -11,9 +11,9 @@ from mteb._create_dataloaders import create_dataloader
 from mteb.models import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
 
-from posir_tasks.embeddings.cached_encoder import CachedEncoder, find_distinct_texts, reset_process_state, with_cache
+from posir_tasks.embeddings.cached_encoder import CachedEncoder, find_distinct_texts, with_cache
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-from tests.support.encoders import RecordingEncoder, RecordingTransformer, damage, write_tiny_bert
+from tests.support.encoders import RecordingEncoder, RecordingTransformer, damage, reset_process_state, write_tiny_bert
 
 #: Language codes, and the beginning of a question in each language.
 LANGUAGES = {"eng-Latn": "", "deu-Latn": "DE ", "fra-Latn": "FR "}
@@ -185,8 +185,5 @@ def test_search_models_are_not_cached_nor_any_without_the_variable(tmp_path, mon
 
 def test_texts_are_distinguished_by_the_given_columns():
     rows = Dataset.from_dict({"id": ["1", "2", "3"], "text": ["a", "a", "b"], "body": ["x", "y", "x"]})
-    assert find_distinct_texts(rows, ["text"]).inverse.tolist() == [0, 0, 1]
-    both = find_distinct_texts(rows, ["body", "text"])
-    assert both.inverse.tolist() == [0, 1, 2]
-    assert both.first.tolist() == [0, 1, 2]
-    assert find_distinct_texts(rows, ["text"]).first.tolist() == [0, 2]
+    for columns, first, inverse in ((["text"], [0, 2], [0, 0, 1]), (["body", "text"], [0, 1, 2], [0, 1, 2])):
+        assert [part.tolist() for part in find_distinct_texts(rows, columns)[1:]] == [first, inverse]

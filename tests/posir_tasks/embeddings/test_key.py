@@ -27,8 +27,8 @@ QUERY, DOCUMENT = PromptType.query, PromptType.document
 def build_key(
     model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments: object
 ) -> EmbeddingKey | None:
-    context = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset, "prompt_type": prompt_type}
-    return build_embedding_key(model, digest_weights(model), arguments, **context)
+    task = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset}
+    return build_embedding_key(model, digest_weights(model), task | arguments, prompt_type)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection
-from posir_tasks.models.endpoint_models import EndpointClient, RerankClient
+from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 from posir_tasks.models.references import parse_endpoint
 from tests.support.embedding_server import Failure, serve_embeddings
 
@@ -109,8 +109,8 @@ def ask_chat(address: str) -> str:
 
 
 CLIENTS: dict[str, Callable[[str], object]] = {
-    "embeddings": lambda address: EndpointClient(parse_endpoint("m", address)),
-    "rerank": lambda address: RerankClient(parse_endpoint("rerank", address)),
+    "embeddings": lambda address: EndpointEncoder(parse_endpoint("m", address)),
+    "rerank": lambda address: RerankEndpoint(parse_endpoint("rerank", address)),
     "chat": ask_chat,
 }
 
@@ -151,9 +151,9 @@ def test_limits_are_waited_for_and_failures_are_not_repeated_where_retries_are_l
     waits: list[float] = []
     monkeypatch.setattr(openai._base_client.time, "sleep", waits.append)
     with serve_embeddings() as server:
-        client = EndpointClient(parse_endpoint(server.model, server.url))
+        client = EndpointEncoder(parse_endpoint(server.model, server.url))
         first = len(server.times)
-        with client.limit_retries(0):
+        with client.measure(retries=0):
             server.failures.extend([Failure(429, {"Retry-After": "7"})] * 3)
             assert client.embed(["some text"]).shape[0] == 1
             assert len(server.times) == first + 4

@@ -100,12 +100,10 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
     encode(model, ["a"], PromptType.query)
     encode(model, ["a"])
     assert server.batches[-2:] == [["query: a"], ["a"]]
-    keys = [
-        build_embedding_key(value, {}, {}, **TASK, prompt_type=PromptType.query) for value in (model, mteb.get_model(reference))
-    ]
+    keys = [build_embedding_key(value, {}, TASK, PromptType.query) for value in (model, mteb.get_model(reference))]
     assert [(key.revision, key.shared, key.task_context) for key in keys] == [("1", True, "query: "), ("1", True, None)]
     assert keys[0].digest() != keys[1].digest()
-    assert build_embedding_key(mteb.get_model(server.reference), {}, {}, **TASK, prompt_type=None) is None
+    assert build_embedding_key(mteb.get_model(server.reference), {}, TASK, None) is None
 
 
 @pytest.mark.parametrize("failure", [Failure(429), Failure(500), Failure(503), Failure(None)])

@@ -10,7 +10,7 @@ import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
-from posir_tasks.models.endpoint_models import RerankClient, split_requests
+from posir_tasks.models.endpoint_models import RerankEndpoint, split_requests
 from posir_tasks.models.references import parse_endpoint
 from tests.support.embedding_server import Failure
 from tests.support.rerank_server import serve_reranker
@@ -26,7 +26,7 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("fields_of_tei", [False, True])
 def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
     with serve_reranker(fields_of_tei=fields_of_tei) as server:
-        client = RerankClient(parse_endpoint("bge:rerank", server.url))
+        client = RerankEndpoint(parse_endpoint("bge:rerank", server.url))
         assert client.rerank("copper bell", TEXTS).tolist() == [1, 2, 0]
         assert client.rerank("nothing", TEXTS).tolist() == [0, 0, 1]
     sent = server.requests[-1]
@@ -49,7 +49,7 @@ def spoil(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 )
 def test_answers_that_cannot_be_scores_are_refused(damage: Any, message: str):
     with serve_reranker(damage=damage) as server, pytest.raises(PosirError, match=re.escape(message)):
-        RerankClient(parse_endpoint("rerank", server.url))
+        RerankEndpoint(parse_endpoint("rerank", server.url))
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_answers_that_cannot_be_scores_are_refused(damage: Any, message: str):
 )
 def test_failures_are_explained(status: int, message: str):
     with serve_reranker(failures=deque([Failure(status)] * 3)) as server, pytest.raises(PosirError, match=message):
-        RerankClient(parse_endpoint("rerank", server.url))
+        RerankEndpoint(parse_endpoint("rerank", server.url))
 
 
 def test_a_failure_that_passes_is_retried_and_without_a_model_none_is_named():
     with serve_reranker(failures=deque([Failure(503)])) as server:
-        assert RerankClient(parse_endpoint("rerank", server.url)).rerank("bell", TEXTS).tolist() == [1, 1, 0]
+        assert RerankEndpoint(parse_endpoint("rerank", server.url)).rerank("bell", TEXTS).tolist() == [1, 1, 0]
     assert "model" not in server.requests[0]
 
 
