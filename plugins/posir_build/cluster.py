@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from mteb.timing import TimingStack
 from numpy.typing import NDArray
 
 from posir_build.records import Document, Question
-from posir_run.jobs import Dispatcher, Engine, Failed, JobOutcome
+from posir_run.jobs import Dispatcher, Engine
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.cached_encoder import with_cache
@@ -60,25 +60,15 @@ class PartJob:
     model: ModelReference
     number: int
     unit: str
-    work: Callable[[MTEBModels], Any] | None = field(compare=False)
-    """None once it is done."""
+    work: Callable[[MTEBModels], Any] = field(compare=False)
     corpus: str = ""
 
     def __str__(self) -> str:
         return f"{self.model.name} · {self.unit} {self.number}"
 
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Done:  # noqa: ARG002
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
         """Do the work."""
-        assert self.work
-        return Done(replace(self, work=None), self.work(with_cache(model)))
-
-
-@dataclass(frozen=True)
-class Done(JobOutcome):
-    """A job with what its work returned."""
-
-    job: PartJob
-    value: Any
+        return self.work(with_cache(model))
 
 
 def run_parts(
@@ -90,13 +80,13 @@ def run_parts(
     model = ModelReference(portable_name(find_model(reference)), reference.revision)
     jobs = [PartJob(model, number, unit, part) for number, part in enumerate(parts)]
     with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
-        for outcome in outcomes:
+        for job, outcome in outcomes:
             for warning in outcome.warnings:
                 logger.warning("%s", warning)
-            if isinstance(outcome, Failed):
-                raise PosirError(f"{outcome.job}: {outcome.reason} Scores so far are saved; run the same command again.")
-            assert isinstance(outcome, Done)
-            yield outcome.job.number, outcome.value
+            if outcome.failure:
+                raise PosirError(f"{job}: {outcome.failure} Scores so far are saved; run the same command again.")
+            assert isinstance(job, PartJob)
+            yield job.number, outcome.value
 
 
 @dataclass

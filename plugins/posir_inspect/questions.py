@@ -240,7 +240,7 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
         context=EncodingContext(task.metadata, SPLIT, subset),
         timer=TimingStack(),
     )
-    hits = load_first_stage(request).top_ranked
+    hits, _ = load_first_stage(request)
     ranks = [hits[query].index(positives[query]) + 1 if positives[query] in hits[query] else 0 for query in queries["id"][:]]
     chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
     return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)

@@ -142,14 +142,14 @@ def mitigate(
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        trials = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
+        plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
-    if not trials.mitigated:
-        raise PosirError("no method works for this model. " + " ".join(trials.refused))
+    if not mitigated:
+        raise PosirError("no method works for this model. " + " ".join(refused))
     with track("Comparing"):
-        outcomes = compare_trials(trials, task.metadata.name, folder)
-    return Mitigations(str(trials.plain.name), tuple(outcomes), tuple(trials.refused))
+        outcomes = compare_trials(plain, mitigated, task.metadata.name, folder)
+    return Mitigations(str(plain.name), tuple(outcomes), refused)
 
 
 def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:

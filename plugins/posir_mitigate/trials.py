@@ -48,22 +48,13 @@ def open_task(data: str) -> PositionTask:
     return task
 
 
-@dataclass(frozen=True)
-class Trials:
-    """The models that have results."""
-
-    plain: ModelMeta
-    mitigated: Mapping[Mitigation, ModelMeta]
-    refused: tuple[str, ...]
-    """The reasons why the other methods do not work for the model."""
-
-
 def run_trials(
     reference: ModelReference, methods: Sequence[Mitigation], task: PositionTask, batch_size: int, output_folder: Path
-) -> Trials:
+) -> tuple[ModelMeta, Mapping[Mitigation, ModelMeta], tuple[str, ...]]:
     """Evaluate the plain model and every mitigation; what has a result in the folder already is not evaluated again.
 
-    The model is loaded once, and only if a result is missing. With the embedding cache on, times would be those of the cache.
+    Returns the plain model, the mitigated ones, and why the other methods do not work for the model. The model is loaded once,
+    and only if a result is missing. With the embedding cache on, times would be those of the cache.
     """
     from mteb.cache import ResultCache
 
@@ -89,7 +80,8 @@ def run_trials(
                 process_saver().add(results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs)
                 advance()
 
-    mitigated, refused = {}, []
+    mitigated: dict[Mitigation, ModelMeta] = {}
+    refused: list[str] = []
     with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
         evaluate(plain, None)
         for method in methods:
@@ -100,7 +92,7 @@ def run_trials(
                 mitigated[method] = meta
             except PosirError as error:
                 refused.append(str(error))
-    return Trials(plain, mitigated, tuple(refused))
+    return plain, mitigated, tuple(refused)
 
 
 @dataclass(frozen=True)
@@ -122,17 +114,19 @@ class MitigationOutcome:
     cost: str
 
 
-def compare_trials(trials: Trials, task: str, folder: Path) -> list[MitigationOutcome]:
+def compare_trials(
+    plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
+) -> list[MitigationOutcome]:
     """Compare every mitigation with the plain model by the same questions; the plain model comes first."""
     runs = {run.results[0].model: run for run in read_model_runs([folder]) if task in {result.task for result in run.results}}
-    plain = runs[str(trials.plain.name)]
+    plain = runs[str(plain_model.name)]
     seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
 
     def add(method: str, group: GroupAnalysis, change: Change | None, *cost: Any) -> None:
         scores = group.ndcg, group.position.start_to_end, group.psi
         outcomes.append(MitigationOutcome(method, group.queries, *scores, change, *cost))
 
-    for method, meta in progress(list(trials.mitigated.items()), "Comparing"):
+    for method, meta in progress(list(mitigated.items()), "Comparing"):
         run = runs[str(meta.name)]
         common = find_common_results(Pair(plain, run, task))
         a, b = analyze(common.a).overall, analyze(common.b).overall

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -66,7 +66,7 @@ class Recipe(Section):
     items: tuple[RecipeItem, ...]
 
 
-def recipes_folder() -> Path:
+def _recipes_folder() -> Path:
     """Return the folder of the recipes: inside the package in a wheel, at the top of a clone."""
     package = Path(str(files("posir_recipes")))
     installed = package / "recipes"
@@ -75,7 +75,7 @@ def recipes_folder() -> Path:
 
 def list_papers() -> list[str]:
     """Return the names of all papers that have a recipe."""
-    return sorted(file.parent.name for file in recipes_folder().glob(f"*/{RECIPE_FILE}"))
+    return sorted(file.parent.name for file in _recipes_folder().glob(f"*/{RECIPE_FILE}"))
 
 
 def read_recipe(paper: str) -> Recipe:
@@ -83,7 +83,7 @@ def read_recipe(paper: str) -> Recipe:
     papers = list_papers()
     if paper not in papers:
         raise PosirError(f"There is no recipe '{paper}'. Recipes: {', '.join(papers)}.")
-    return load_settings(Recipe, recipes_folder() / paper / RECIPE_FILE)
+    return load_settings(Recipe, _recipes_folder() / paper / RECIPE_FILE)
 
 
 def select_item(recipe: Recipe, name: str) -> Recipe:
@@ -98,44 +98,21 @@ def select_item(recipe: Recipe, name: str) -> Recipe:
 
 def list_settings_files(paper: str) -> list[Path]:
     """Return the settings files that the commands of a paper read."""
-    folder = recipes_folder() / paper
+    folder = _recipes_folder() / paper
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
-
-
-def copy_settings(paper: str, folder: Path) -> Iterator[Path]:
-    """Copy the settings files of a paper to a folder, and yield each copy; PosirError: one exists with other content."""
-    check_writable(folder)
-    sources = list_settings_files(paper)
-    for source in sources:
-        copy = folder / source.name
-        if copy.exists() and copy.read_bytes() != source.read_bytes():
-            raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
-    for source in sources:
-        yield Path(shutil.copyfile(source, folder / source.name))
 
 
 #: The first line of a page.
 GENERATED = "<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->"
 
 
-def items_table(items: Sequence[RecipeItem]) -> Table:
-    """Return a table of a paper's tables and figures, with what was published and measured."""
-    columns = ("", "shows", "published", "ours", "needs, and what is missing")
-    rows = []
-    for item in items:
-        notes = (item.needs, item.missing and f"Missing: {item.missing}")
-        rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
-    return Table(tuple(map(Column, columns)), tuple(rows))
-
-
-def list_exports(recipe: Recipe) -> list[str]:
-    """Return the lines of a shell that set the variables."""
+def _list_exports(recipe: Recipe) -> list[str]:
     return [f'export {name}="{variable.default}"' for name, variable in recipe.variables.items()]
 
 
-def to_text(recipe: Recipe) -> str:
+def _to_text(recipe: Recipe) -> str:
     """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a shell."""
-    lines = [f"# {recipe.title} ({recipe.reference})", *list_exports(recipe)]
+    lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
     for item in recipe.items:
         labeled = (("needs", item.needs), ("published", item.published), ("ours", item.ours), ("missing", item.missing))
         notes = (f"# {label}: {note}" for label, note in labeled if note)
@@ -145,9 +122,13 @@ def to_text(recipe: Recipe) -> str:
 
 def to_page(paper: str, recipe: Recipe) -> str:
     """Return a recipe as a page of the documentation."""
+    headings, rows = ("", "shows", "published", "ours", "needs, and what is missing"), []
+    for item in recipe.items:
+        notes = (item.needs, item.missing and f"Missing: {item.missing}")
+        rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
     variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
-    exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *list_exports(recipe)])
+    exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)])
     repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
     sections = (
         GENERATED.format(paper=paper),
@@ -158,7 +139,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         exports,
         to_markdown(Table(columns, tuple(variables))),
         "## Every table and figure",
-        to_markdown(items_table(recipe.items)),
+        to_markdown(Table(tuple(map(Column, headings)), tuple(rows))),
         "## Commands",
         *repeated,
     )
@@ -186,8 +167,15 @@ def recipe(
         return
     content = read_recipe(paper)
     if output:
-        for copy in copy_settings(paper, output):
-            typer.echo(copy)
+        check_writable(output)
+        copies = {output / source.name: source for source in list_settings_files(paper)}
+        for copy, source in copies.items():
+            if copy.exists() and copy.read_bytes() != source.read_bytes():
+                raise PosirError(
+                    f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder."
+                )
+        for copy, source in copies.items():
+            typer.echo(shutil.copyfile(source, copy))
         return
     content = select_item(content, item) if item else content
     match format_:
@@ -196,7 +184,7 @@ def recipe(
         case OutputFormat.MARKDOWN:
             typer.echo(to_page(paper, content))
         case _:
-            typer.echo(to_text(content))
+            typer.echo(_to_text(content))
 
 
 def print_recipes(format_: OutputFormat) -> None:

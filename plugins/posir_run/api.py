@@ -66,7 +66,6 @@ def evaluate(
 
 
 def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]:
-    """Return tasks by name; raise PosirError if there is no such task."""
     import mteb
 
     # Registers the tasks where the start-up hook is switched off.

@@ -44,26 +44,21 @@ class Job(Protocol):
     def corpus(self) -> str:
         """Name of the texts that are encoded; a worker prefers jobs with the same name, whose embeddings it may have."""
 
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> JobOutcome:
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:
         """Do the job with the loaded model."""
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome of a job."""
+    """The outcome of a job: what it returned, or why it failed."""
 
-    job: Job
-    warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    """Warnings of its worker since the job before."""
-
-
-@dataclass(frozen=True)
-class Failed(JobOutcome):
-    """A job that ended with an error."""
-
-    reason: str
-    restart_worker: bool
+    value: Any = None
+    failure: str = ""
+    """Empty if it did not fail."""
+    restart_worker: bool = False
     """Whether the worker needs a new process: after a CUDA error, for example, the old one is unusable."""
+    warnings: tuple[str, ...] = ()
+    """Warnings of its worker since the job before."""
 
 
 class Worker(Protocol):
@@ -112,8 +107,8 @@ class Dispatcher:
         self._unusable: dict[Hashable, str] = {}
         self._crashes: Counter[Job] = Counter()
 
-    def outcomes(self) -> Generator[JobOutcome, None, None]:
-        """Yield an outcome for every job, as they come. Closing the generator stops the workers.
+    def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
+        """Yield every job with its outcome, as they come. Closing the generator stops the workers.
 
         Raises:
             PosirError: No worker can be started anywhere.
@@ -142,34 +137,33 @@ class Dispatcher:
             logger.warning("No workers available; waiting for one")
             time.sleep(POLL_SECONDS)
 
-    def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[JobOutcome]:
+    def _advance(self, location: Hashable, slot: WorkerSlot) -> Iterator[tuple[Job, JobOutcome]]:
+        restart = False
         try:
             outcome = slot.current.result()
         except Exception as error:
             self._slots.pop(location).worker.stop()
-            yield from self._handle_crash(location, slot.job, error)
+            if slot.job is None:
+                # Ray wraps the error of a worker in one of its own.
+                self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
+                logger.warning("%s", self._unusable[location])
+                return
+            self._crashes[slot.job] += 1
+            if self._crashes[slot.job] < ATTEMPTS:
+                logger.warning("%s: its worker crashed (%s); trying again", slot.job, summarize_error(error))
+                self._pending.insert(0, slot.job)
+            else:
+                reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
+                yield slot.job, JobOutcome(failure=reason)
             return
-        if isinstance(outcome, JobOutcome):
-            yield outcome
-        if not self._pending or (isinstance(outcome, Failed) and outcome.restart_worker):
+        if slot.job:
+            yield slot.job, outcome
+            restart = outcome.restart_worker
+        if restart or not self._pending:
             self._slots.pop(location).worker.stop()
         else:
             slot.job = self._take_job(slot.job)
             slot.current = slot.worker.submit(slot.job)
-
-    def _handle_crash(self, location: Hashable, job: Job | None, error: Exception) -> Iterator[JobOutcome]:
-        if job is None:
-            # Ray wraps the error of a worker in one of its own.
-            self._unusable[location] = f"{location}: {summarize_error(getattr(error, 'cause', None) or error)}"
-            logger.warning("%s", self._unusable[location])
-            return
-        self._crashes[job] += 1
-        if self._crashes[job] < ATTEMPTS:
-            logger.warning("%s: its worker crashed (%s); trying again", job, summarize_error(error))
-            self._pending.insert(0, job)
-        else:
-            reason = f"its worker crashed {ATTEMPTS} times, perhaps out of memory ({summarize_error(error)})"
-            yield Failed(job, reason, restart_worker=True)
 
     def _take_job(self, previous: Job | None) -> Job:
         """Take the pending job that suits a worker best.
@@ -204,21 +198,9 @@ class EvaluationJob:
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
 
-    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Completed:
-        """Evaluate the subset."""
-        result = evaluate_subset(model, self, encode_kwargs)
-        return Completed(self, result, model.mteb_model_meta.model_dump(exclude={"loader"}))
-
-
-@dataclass(frozen=True)
-class Completed(JobOutcome):
-    """An evaluation job with its result."""
-
-    job: EvaluationJob
-    result: TaskResult
-    """Result of this subset alone."""
-    model_meta: dict[str, Any]
-    """The fields of the loaded model's metadata without its loader, which cannot always be pickled."""
+    def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> tuple[TaskResult, dict[str, Any]]:
+        """Return the result of the subset, and the model's metadata without its loader, which cannot always be pickled."""
+        return evaluate_subset(model, self, encode_kwargs), model.mteb_model_meta.model_dump(exclude={"loader"})
 
 
 def evaluate_subset(model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs) -> TaskResult:

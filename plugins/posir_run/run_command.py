@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from posir_run.jobs import (
-    Completed,
-    Dispatcher,
-    Engine,
-    EvaluationJob,
-    Failed,
-    JobOutcome,
-    Workload,
-    find_missing_jobs,
-    find_workload,
-)
+from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Workload, find_missing_jobs, find_workload
 from posir_run.worker import LocalEngine, RayEngine, Settings, WarningLog, show_warnings
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.options import Explain, with_progress
@@ -159,36 +149,39 @@ def run(
         if failures:
             raise PosirError(
                 f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
-                "the same command again to retry:\n" + "\n".join(f"{failure.job}: {failure.reason}" for failure in failures)
+                "the same command again to retry:\n" + "\n".join(failures)
             )
     typer.echo(f"{pluralize(len(jobs), 'job')} evaluated; results are in {output_folder}", err=True)
 
 
 def run_and_save(
     jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
-) -> Generator[JobOutcome, None, None]:
-    """Yield the outcome of each job as it comes, with its result saved before. Closing the generator stops the workers."""
+) -> Generator[tuple[EvaluationJob, JobOutcome], None, None]:
+    """Yield each job with its outcome as it comes, with its result saved before. Closing the generator stops the workers."""
     order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
     with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
-        for outcome in outcomes:
-            if isinstance(outcome, Completed):
-                job, encode_kwargs = outcome.job, settings.encode_kwargs
-                meta = workload.models[job.model].model_copy(update=outcome.model_meta)
-                process_saver().add(cache, outcome.result, meta, order=order[job.task], encode_kwargs=encode_kwargs)
-            yield outcome
+        for job, outcome in outcomes:
+            assert isinstance(job, EvaluationJob)
+            if not outcome.failure:
+                result, known = outcome.value
+                meta = workload.models[job.model].model_copy(update=known)
+                process_saver().add(cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs)
+            yield job, outcome
 
 
-def report_outcomes(outcomes: Iterable[JobOutcome], total: int, warn: Callable[[str], object]) -> list[Failed]:
-    """Consume the outcomes of a run and report each and its warnings; return the failures."""
+def report_outcomes(
+    outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int, warn: Callable[[str], object]
+) -> list[str]:
+    """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each with its reason."""
     failures = []
     with track("Evaluating", total) as advance:
-        for count, outcome in enumerate(outcomes, start=1):
+        for count, (job, outcome) in enumerate(outcomes, start=1):
             for warning in outcome.warnings:
                 warn(warning)
-            if isinstance(outcome, Failed):
-                failures.append(outcome)
-                warn(f"{count}/{total} failed: {outcome.job}")
+            if outcome.failure:
+                failures.append(f"{job}: {outcome.failure}")
+                warn(f"{count}/{total} failed: {job}")
             else:
-                note_progress(f"{count}/{total} done: {outcome.job}")
+                note_progress(f"{count}/{total} done: {job}")
             advance()
     return failures

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from posir_run.jobs import Failed, Job, JobOutcome
+from posir_run.jobs import Job, JobOutcome
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
@@ -121,12 +121,12 @@ class Evaluator:
     def evaluate(self, job: Job) -> JobOutcome:
         """Do a job. Every error becomes an outcome, which has the warnings, too."""
         try:
-            outcome = job.run(self._load(job.model), self._encode_kwargs)
+            outcome = JobOutcome(job.run(self._load(job.model), self._encode_kwargs))
         except PosirError as error:
-            outcome = Failed(job, str(error), restart_worker=False)
+            outcome = JobOutcome(failure=str(error))
         except Exception as error:
             logger.exception("%s", job)
-            outcome = Failed(job, summarize_error(error), restart_worker=True)
+            outcome = JobOutcome(failure=summarize_error(error), restart_worker=True)
         warnings = tuple(self._warnings)
         self._warnings.clear()
         return replace(outcome, warnings=warnings)
@@ -261,7 +261,7 @@ class RayEngine:
 
         return find_locations(ray.nodes())  # type: ignore[no-untyped-call]
 
-    def start(self, location: Hashable) -> RayWorker:
+    def start(self, location: Hashable) -> _RayWorker:
         """Start an actor on a machine."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -272,7 +272,7 @@ class RayEngine:
             num_gpus=location.gpus,
             scheduling_strategy=NodeAffinitySchedulingStrategy(location.node, soft=False),
         )
-        return RayWorker(actor.remote(self._settings, self._environment))
+        return _RayWorker(actor.remote(self._settings, self._environment))
 
     def close(self) -> None:
         """Disconnect from the cluster, which ends all workers of this run."""
@@ -309,7 +309,7 @@ def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
     return [RayLocation(node["NodeID"], node["NodeManagerAddress"], *rest) for node, *rest in per_gpu or per_machine]
 
 
-class RayWorker:
+class _RayWorker:
     """A Ray actor, which ends with the process that started it."""
 
     def __init__(self, actor: Any) -> None:
@@ -318,12 +318,10 @@ class RayWorker:
         """Completes when the actor runs and its versions have been checked."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        """Evaluate a job in the actor."""
         evaluated: Future[JobOutcome] = self._actor.evaluate.remote(job).future()
         return evaluated
 
     def stop(self) -> None:
-        """Kill the actor."""
         import ray
 
         ray.kill(self._actor)

@@ -149,7 +149,6 @@ class _Body:
         self._room = MAX_ANSWER
 
     def feed(self, chunk: bytes) -> None:
-        """Add a part as it was sent."""
         try:
             part = self._decoder.decompress(chunk, self._room + 1) if self._decoder else chunk
         except zlib.error:
@@ -160,7 +159,6 @@ class _Body:
         self._parts.append(part)
 
     def close(self) -> bytes:
-        """Return all of it."""
         if self._decoder and self._parts and not self._decoder.eof:
             raise _UnreadError("ends in the middle")
         return b"".join(self._parts)
@@ -267,7 +265,6 @@ def _find_redirect(response: Any) -> Any:
 
 
 def _build_read(response: Any, content: bytes) -> Any:
-    """Return a response whose content is read and decompressed."""
     left_out = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in left_out]
     return type(response)(response.status_code, headers=headers, content=content, request=response.request)

@@ -180,7 +180,6 @@ def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _find_references(name: str, settings: Any) -> list[str]:
-    """Return the classes that a settings file of this name names."""
     if name == MODULES_FILE and isinstance(settings, list):
         return [str(module.get("type")) for module in settings if isinstance(module, dict)]
     types = settings.get("types") if name == ROUTER_FILE and isinstance(settings, dict) else None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.errors import PosirError, summarize_error
@@ -176,7 +177,12 @@ def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: in
     if _has_gaps(probe, document, edges, [cut[0] for cut in cuts]):
         return _measure_samples(survey, source)
     lengths = [_summarize(source, cut, Part.LAST if edge.end else Part.FIRST) for edge, cut in zip(edges, cuts, strict=True)]
-    return lengths[0] if len(lengths) == 1 else _join_ends(*lengths)
+    if len(lengths) == 1:
+        return lengths[0]
+    head, tail = lengths
+    counts: dict[str, Any] = {unit: getattr(head, unit) + getattr(tail, unit) for unit in source.counters}
+    unit = head.unit if head.unit == tail.unit else "words"
+    return replace(head, part=Part.ENDS, unit=unit, documents=min(head.documents, tail.documents), at_start=head, **counts)
 
 
 @dataclass
@@ -234,21 +240,6 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSear
     return is_read <= 1 or is_between > 1
 
 
-def _join_ends(head: ReadingLength, tail: ReadingLength) -> ReadingLength:
-    """Return the length of what is read at both ends."""
-    return ReadingLength(
-        Part.ENDS,
-        head.tokens + tail.tokens if head.tokens and tail.tokens else None,
-        head.words + tail.words,
-        head.characters + tail.characters,
-        head.estimated_tokens + tail.estimated_tokens,
-        head.unit if head.unit == tail.unit else "words",
-        min(head.documents, tail.documents),
-        synthetic=head.synthetic,
-        at_start=head,
-    )
-
-
 def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
     """Return bounds of what a model reads in pieces from all over a document, and how far it reads from the start on."""
     probe, document = survey.probe, survey.document
@@ -274,18 +265,9 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
         "".join(piece for a, b in spans for piece in document.pieces[a:b]).strip()
         for spans in ([(start, start + 1) for start, _ in blocks], blocks)
     )
-    counts = {unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()}
-    return ReadingLength(
-        Part.SAMPLES,
-        counts.get("tokens"),
-        counts["words"],
-        counts["characters"],
-        counts["estimated"],
-        next(iter(counts)),
-        1,
-        synthetic=not source.texts,
-        at_start=at_start,
-    )
+    bounds: dict[str, Any] = {unit: Bounds(count(shortest), count(longest)) for unit, count in source.counters.items()}
+    unit, texts = next(iter(bounds)), {"documents": 1, "synthetic": not source.texts}
+    return ReadingLength(Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start)
 
 
 def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError) -> ReadingLength:
@@ -328,12 +310,10 @@ class _Survey:
 
     @property
     def size(self) -> int:
-        """Pieces of the document."""
         return len(self.document.pieces)
 
     @property
     def tail_read(self) -> bool:
-        """Whether the end is read."""
         return self.read[max(self.read)] > 1
 
     def find_gap(self) -> tuple[int, int] | None:
@@ -405,7 +385,7 @@ def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None
     # model cuts the text there, and at least one is too many if the model refuses it.
     more, less = (0, 1) if refusal else (int(not complete), 0)
     agreed: list[str] = []
-    bounds: dict[str, Bounds] = {}
+    bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
         lows, highs = zip(*((count(shorter) + more, count(longer) - less) for shorter, longer in texts), strict=True)
         # That a text is read so far is certain; that it is read no further is so where nothing is lost in the noise.
@@ -415,7 +395,6 @@ def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None
         agreed += [unit] if max(lows) <= highest else []
         # A piece may have no token of its own.
         bounds[unit] = Bounds(max(lows), highest) if max(lows) <= highest else Bounds(min(lows + highs), max(lows + highs))
-    unit = next((unit for unit in agreed if unit != "estimated"), next(iter(bounds)))
-    tokens, words, characters = bounds.get("tokens"), bounds["words"], bounds["characters"]
-    synthetic = not source.texts
-    return ReadingLength(part, tokens, words, characters, bounds["estimated"], unit, len(cuts), refusal, synthetic)
+    unit = next((unit for unit in agreed if unit != "estimated_tokens"), next(iter(bounds)))
+    known = {"documents": len(cuts), "synthetic": not source.texts}
+    return ReadingLength(part, **{"tokens": None, **bounds, **known}, unit=unit, refusal=refusal)

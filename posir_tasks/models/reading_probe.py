@@ -124,11 +124,16 @@ class TextSource:
     def counters(self) -> dict[str, TokenCounter]:
         """Functions that count a text in each unit; tokens are estimated, too."""
         tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
-        return {**tokens, "words": count_words, "characters": len, "estimated": estimate_tokens if self.texts else count_words}
+        return {
+            **tokens,
+            "words": count_words,
+            "characters": len,
+            "estimated_tokens": estimate_tokens if self.texts else count_words,
+        }
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, estimated if the tokenizer is unknown."""
-        return (self.count_tokens or self.counters["estimated"])(text)
+        return (self.count_tokens or self.counters["estimated_tokens"])(text)
 
     @property
     def min_documents(self) -> int:
@@ -225,11 +230,6 @@ class CutSearch:
     """Cuts after which the text was changed in one way only."""
 
     @property
-    def size(self) -> int:
-        """Positions of the document at which there may be a cut."""
-        return self.document.stop
-
-    @property
     def low(self) -> int:
         """The last cut after which something is read: a changed embedding is a proof, an unchanged one is not."""
         return max((cut for cut, ratio in self.known.items() if ratio > 1), default=0)
@@ -237,17 +237,19 @@ class CutSearch:
     @property
     def high(self) -> int:
         """The first cut beyond `low` after which nothing is read, as far as is known."""
-        return min((cut for cut in self.known if cut > self.low), default=self.size)
+        return min((cut for cut in self.known if cut > self.low), default=self.document.stop)
 
     def ask(self, cuts: Sequence[int], variants: int = 1) -> None:
         """Ask the model about cuts in one request."""
-        self.known |= zip(cuts, self.probe.compare(self.document, [(cut, self.size) for cut in cuts], variants), strict=True)
+        self.known |= zip(
+            cuts, self.probe.compare(self.document, [(cut, self.document.stop) for cut in cuts], variants), strict=True
+        )
         self.coarse = self.coarse | set(cuts) if variants == 1 else self.coarse - set(cuts)
 
     def ask_near(self, guess: int, *, exactly: bool) -> None:
         """Ask about cuts near one that holds in another document; about this one first if it is likely to hold `exactly`."""
         if exactly:
-            self.ask([cut for cut in (guess - 1, guess) if 0 < cut < self.size], variants=2)
+            self.ask([cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop], variants=2)
         if self.high - self.low > 1:
             margin = max(8, guess // 16)
             self.ask([cut for cut in (guess - margin, guess + margin) if self.low < cut < self.high] or [guess])
@@ -265,7 +267,7 @@ class CutSearch:
         clear = max((cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR), default=self.low)
         lost = math.ceil((self.high - clear) / (self.known[clear] - 1)) if 0 < clear < self.low else 0
         slack = max(self.high - self.low - 1, lost)
-        return Cut(self.document, self.low + 1, min(slack, self.size - self.low - 1), self.probe.noise > NOISY)
+        return Cut(self.document, self.low + 1, min(slack, self.document.stop - self.low - 1), self.probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:

@@ -82,18 +82,12 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self._corpus = corpus
 
     def search(
-        self,
-        queries: Dataset,
-        *,
-        top_k: int,
-        top_ranked: Mapping[str, Sequence[str]] | None = None,
-        timer: TimingStack | None = None,
-        **task: Any,
+        self, queries: Dataset, *, top_k: int, top_ranked: Mapping[str, Sequence[str]] | None = None, **task: Any
     ) -> dict[str, dict[str, float]]:
         """Return the scores of each query's `top_k` documents, by query id and document id; of `top_ranked` if given."""
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        timer, labels = timer or TimingStack(), {"split": context.hf_split, "subset": context.hf_subset}
+        timer, labels = task.get("timer") or TimingStack(), {"split": context.hf_split, "subset": context.hf_subset}
         encoder = ModelEncoder(self._base, context, self._memory)
         with timer("Encoding queries", **labels):
             query_vectors = encoder(context.read_texts(queries, PromptType.query), PromptType.query)

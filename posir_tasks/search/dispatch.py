@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -90,21 +90,6 @@ class SearchRequest:
     top_k: int
     context: EncodingContext
     timer: TimingStack
-
-
-@runtime_checkable
-class MultiVectorSearch(Protocol):
-    """A search model with several vectors per document that counts those of the documents that were last searched."""
-
-    document_vectors: int
-
-
-@runtime_checkable
-class RecordedSearch(Protocol):
-    """A search model with numbers about its last search that belong in the result."""
-
-    search_record: Mapping[str, int | str]
-    """Counts by name, of which those of subsets add, and what identifies the search."""
 
 
 def is_reranker(model: MTEBModels) -> bool:

@@ -7,7 +7,6 @@ evaluation scripts).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -40,20 +39,11 @@ logger = logging.getLogger(__name__)
 CANDIDATES: dict[str, PolarsDataType] = {"query": pl.String, "documents": pl.List(pl.String)}
 
 
-@dataclass(frozen=True)
-class FirstStage:
-    """Candidates for reranking and their origin."""
-
-    top_ranked: dict[str, list[str]]
-    """Query id to document ids, best first."""
-    model_meta: dict[str, str]
-    """Name and revision of the model that found them, in the format of mteb's results."""
-
-
-def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> FirstStage:
+def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Return a model's best documents for each query, from the cache if the same texts were searched before.
 
-    The model is used as it is, whatever the settings of the run are; PosirError is raised if there is none, or it reranks.
+    They are document ids by query id, best first, with name and revision of the model, as in mteb's results. The model is used
+    as it is, whatever the settings of the run are; PosirError is raised if there is none, or it reranks.
     """
     meta = _find_model(reference)
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
@@ -77,7 +67,7 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
             with atomic_write(file) as part:
                 pl.DataFrame(columns, schema=CANDIDATES).write_parquet(part)
-    return FirstStage(top_ranked, {"model_name": str(meta.name), "revision": str(meta.revision)})
+    return top_ranked, {"model_name": str(meta.name), "revision": str(meta.revision)}
 
 
 def _find_model(reference: str) -> ModelMeta:

@@ -62,7 +62,7 @@ def _count_twelfths(
     """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
     if read.part not in (Part.FIRST, Part.LAST) or not (len(evidence.starts) and len(evidence.ends)):
         return None
-    reader = InputReader.of_model(model, read.tokens or 0, request.context.task_metadata)
+    reader = _InputReader.of_model(model, read.tokens or 0, request.context.task_metadata)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
@@ -76,7 +76,10 @@ def _count_twelfths(
         for query, name in zip(request.queries["text"][:], evidence.document_ids, strict=True)
     ]
     distinct = list(dict.fromkeys(inputs))
-    if not reader.reads_like_model(max(distinct, key=lambda parts: len(parts[-1]))):
+    # What the model itself makes of an input must be the same tokens.
+    longest = max(distinct, key=lambda parts: len(parts[-1]))
+    features = preprocess(reader.model, [longest if len(longest) > 1 else longest[0]], task="document")
+    if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
     offsets = reader.find_read(distinct)
     twelfths = evidence.complete(select_texts(documents)).twelfths()
@@ -118,7 +121,7 @@ def select_texts(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class InputReader:
+class _InputReader:
     """Finds the part of its input that a loaded model of sentence-transformers reads."""
 
     model: Any
@@ -129,7 +132,7 @@ class InputReader:
     """Before the query that a cross-encoder reads with each document; None for other models."""
 
     @classmethod
-    def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> InputReader | None:
+    def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
         """Return the reader of an mteb model; None if it has no fast tokenizer, or what reaches it is unknown."""
         loaded: Any = getattr(model, "model", None)
         if not getattr(getattr(loaded, "tokenizer", None), "is_fast", False):
@@ -145,29 +148,21 @@ class InputReader:
         text = self.document_prefix + document
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 
-    def reads_like_model(self, text: ModelInput) -> bool:
-        """Return whether the tokens of an input are those that the model itself makes of it."""
-        (encoding,) = self._tokenize([text])
-        argument = text if len(text) > 1 else text[0]
-        return bool(preprocess(self.model, [argument], task="document")["input_ids"][0].tolist() == encoding.ids)
-
     def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
         """Return the characters of the document's tokens that the model reads, shape (tokens, 2), if it truncates an input."""
-        long = [text for text in inputs if self._may_be_truncated(text)]
+        # A token takes at least one byte of normalized text.
+        special = self.model.tokenizer.num_special_tokens_to_add(pair=self.query_prefix is not None) + len(inputs[0])
+        sizes = [sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special for text in inputs]
+        long = [text for text, size in zip(inputs, sizes, strict=True) if size > self.window]
         batches = [long[start : start + BATCH_SIZE] for start in range(0, len(long), BATCH_SIZE)]
         return {
             text: _find_offsets(encoding, len(text) - 1)
             for batch in progress(batches, "Counting tokens")
-            for text, encoding in zip(batch, self._tokenize(batch), strict=True)
+            for text, encoding in zip(batch, self.tokenize(batch), strict=True)
             if len(encoding) >= self.window
         }
 
-    def _may_be_truncated(self, text: ModelInput) -> bool:
-        """Return whether the input may have more tokens than the window: a token takes at least one byte of normalized text."""
-        special: int = self.model.tokenizer.num_special_tokens_to_add(pair=len(text) > 1) + len(text)
-        return sum(len(unicodedata.normalize("NFKD", part).encode()) for part in text) + special > self.window
-
-    def _tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
+    def tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
         texts = map(list, zip(*inputs, strict=True))
         encodings: list[Encoding] = self.model.tokenizer(*texts, truncation=True, max_length=self.window).encodings
         return encodings

@@ -41,8 +41,6 @@ from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import (
-    MultiVectorSearch,
-    RecordedSearch,
     SearchRequest,
     is_reranker,
     search_and_rank,
@@ -258,8 +256,7 @@ class PositionTask(RetrievalTask):
             timer=run.timer,
         )
         if top_ranked is None and is_reranker(model):
-            stage = load_first_stage(request, find_first_stage())
-            top_ranked, first_stage_model = stage.top_ranked, stage.model_meta
+            top_ranked, first_stage_model = load_first_stage(request, find_first_stage())
         request = replace(request, top_ranked=top_ranked)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, run)
@@ -286,10 +283,11 @@ class PositionTask(RetrievalTask):
             scores |= self._describe_run(query_scores.additive, data, sorted(specific)) | specific
         if isinstance(fitted, BM25Search) and fitted is not model:
             scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
-        if isinstance(model, MultiVectorSearch):
-            scores[RUN_KEY][INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": model.document_vectors}
-        if isinstance(model, RecordedSearch):
-            scores[RUN_KEY][SEARCH_KEY] = dict(model.search_record)
+        # A model may count the vectors of the documents that it has searched last, and record that search.
+        if (vectors := getattr(model, "document_vectors", None)) is not None:
+            scores[RUN_KEY][INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": vectors}
+        if (record := getattr(model, "search_record", None)) is not None:
+            scores[RUN_KEY][SEARCH_KEY] = dict(record)
         return scores
 
     def task_specific_scores(

@@ -15,10 +15,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequ
 
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.colbert_head import resolve_colbert_head
 from posir_tasks.models.prompts import find_prompt, replace_query_prompt
 from posir_tasks.models.references import ModelReference, portable_name
-from posir_tasks.models.registry import find_model
+from posir_tasks.models.registry import find_model, resolve_colbert_head
 from posir_tasks.models.run_settings import PAPER_PROMPTS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.sources.data import PositionData

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_run.jobs import ATTEMPTS, Completed, Dispatcher, EvaluationJob, Failed
+from posir_run.jobs import ATTEMPTS, Dispatcher, EvaluationJob, JobOutcome
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 
@@ -29,7 +29,7 @@ JOBS = [
 class FakeEngine:
     """Workers whose jobs complete whenever the dispatcher polls: a random part of them, or all of them without a seed."""
 
-    def __init__(self, locations=("one", "two"), seed=None, *, unusable=(), outcome=lambda job: Completed(job, None, {})):
+    def __init__(self, locations=("one", "two"), seed=None, *, unusable=(), outcome=lambda _: JobOutcome()):
         self.available = list(locations)
         self.random = random.Random(seed) if seed is not None else None
         self.unusable, self.outcome = unusable, outcome
@@ -103,14 +103,14 @@ def test_every_job_has_one_outcome_whatever_crashes(seed, locations, crashes, fa
         left[job] -= 1
         if left[job] >= 0:
             return OSError("killed")
-        return Failed(job, "bad data", restart_worker=seed % 2 == 0) if job in failing else Completed(job, None, {})
+        return JobOutcome(failure="bad data" if job in failing else "", restart_worker=job in failing and seed % 2 == 0)
 
     engine = FakeEngine(sorted(locations), seed, outcome=outcome)
     outcomes = run(JOBS, engine)
-    assert Counter(outcome.job for outcome in outcomes) == Counter(JOBS)
+    assert Counter(job for job, _ in outcomes) == Counter(JOBS)
     lost = {job for job, count in crashes.items() if count == ATTEMPTS}
-    assert {outcome.job for outcome in outcomes if isinstance(outcome, Failed)} == failing | lost
-    assert all("crashed" in outcome.reason for outcome in outcomes if outcome.job in lost)
+    assert {job for job, outcome in outcomes if outcome.failure} == failing | lost
+    assert all("crashed" in outcome.failure for job, outcome in outcomes if job in lost)
     assert Counter(job for _, job in engine.submitted) == Counter(
         {job: 1 + crashes.get(job, 0) - (job in lost) for job in JOBS}
     )
@@ -153,7 +153,7 @@ def test_a_single_worker_evaluates_one_corpus_at_a_time_and_more_workers_than_co
 
 def test_a_worker_is_restarted_after_a_crash_and_kept_after_bad_data():
     for restart, workers in ((True, len(JOBS)), (False, 1)):
-        engine = FakeEngine(("one",), outcome=lambda job, restart=restart: Failed(job, "reason", restart_worker=restart))
+        engine = FakeEngine(("one",), outcome=lambda _, restart=restart: JobOutcome(failure="reason", restart_worker=restart))
         started = []
         start = engine.start
         engine.start = lambda location, start=start, started=started: started.append(location) or start(location)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_run import worker as warning_log
-from posir_run.jobs import Completed, EvaluationJob, Failed
+from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.run_command import expand_values, report_outcomes
 from posir_run.worker import show_warnings
 from posir_tasks.display.progress import report_progress
@@ -50,8 +50,8 @@ def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):
 
 def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys):
     jobs = [EvaluationJob(ModelReference("org/[model]"), "PosIR-English", subset, "") for subset in ("game", "sports")]
-    failed, warnings = Failed(jobs[1], "bad data", restart_worker=False, warnings=("second",)), []
+    outcomes, warnings = [JobOutcome(warnings=("first",)), JobOutcome(failure="bad data", warnings=("second",))], []
     with report_progress(quiet=False):
-        assert report_outcomes([Completed(jobs[0], None, {}, warnings=("first",)), failed], 2, warnings.append) == [failed]
+        assert report_outcomes(zip(jobs, outcomes, strict=True), 2, warnings.append) == [f"{jobs[1]}: bad data"]
     assert warnings == ["first", "second", "2/2 failed: org/[model] · PosIR-English · sports"]
     assert capsys.readouterr().err.splitlines() == ["Evaluating", "1/2 done: org/[model] · PosIR-English · game"]

@@ -12,7 +12,7 @@ import pytest
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
-from posir_run.jobs import Completed, Failed, find_missing_jobs, find_workload
+from posir_run.jobs import JobOutcome, find_missing_jobs, find_workload
 from posir_run.run_command import run_and_save
 from posir_run.worker import Settings
 from posir_tasks.errors import PosirError
@@ -43,11 +43,11 @@ def build_engine(workload, failing=()):
 
     def outcome(job):
         if job.subset in failing:
-            return Failed(job, "bad data", restart_worker=False)
+            return JobOutcome(failure="bad data")
         repository = LocalRepository(data_folder() / POSIR_FOLDER)
         run = {"data_revision": repository.revision(domain_files("eng-Latn", "eng-Latn", job.subset))}
         scores = {"test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}}
-        return Completed(job, TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7})
+        return JobOutcome((TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7}))
 
     return FakeEngine(outcome=outcome)
 
@@ -69,8 +69,8 @@ def saved(cache):
 
 def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
     cache = ResultCache(tmp_path)
-    for count, outcome in enumerate(save(workload, cache), start=1):
-        assert outcome.job.subset in saved(cache)
+    for count, (job, _) in enumerate(save(workload, cache), start=1):
+        assert job.subset in saved(cache)
         assert len(saved(cache)) == count
     assert saved(cache) == {domain: known_score(domain) for domain in DOMAINS}
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
@@ -83,8 +83,7 @@ def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
 def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):
     cache = ResultCache(tmp_path)
     failing = {"sports", "game"}
-    failed = [item for item in save(workload, cache, failing) if isinstance(item, Failed)]
-    assert {item.job.subset for item in failed} == failing
+    assert {job.subset for job, outcome in save(workload, cache, failing) if outcome.failure} == failing
     assert {job.subset for job in find_missing_jobs(workload, cache)} == failing
     assert set(saved(cache)) == {*DOMAINS} - failing
     list(save(workload, cache))
@@ -138,5 +137,5 @@ def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(workl
 
 
 def save_and_report(workload, cache, writer):
-    for outcome in save(workload, cache):
-        os.write(writer, f"{outcome.job.subset}\n".encode())
+    for job, _ in save(workload, cache):
+        os.write(writer, f"{job.subset}\n".encode())

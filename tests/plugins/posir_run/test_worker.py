@@ -7,7 +7,7 @@ import mteb
 import pytest
 
 from posir_run import jobs, worker
-from posir_run.jobs import Completed, EvaluationJob, Failed
+from posir_run.jobs import EvaluationJob
 from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
@@ -41,16 +41,15 @@ def test_a_single_subset_has_the_same_scores_as_in_the_complete_task():
     complete = mteb.evaluate(mteb.get_model(BM25.name), mteb.get_task("PosIR-English"), cache=None, show_progress_bar=False)
     (result,) = complete.task_results
     for expected in result.scores["test"]:
-        outcome = build_evaluator().evaluate(make_job(expected["hf_subset"]))
-        assert outcome.result.scores["test"] == [expected]
-        assert (outcome.result.task_name, outcome.result.dataset_revision) == ("PosIR-English", result.dataset_revision)
+        evaluated, _ = build_evaluator().evaluate(make_job(expected["hf_subset"])).value
+        assert evaluated.scores["test"] == [expected]
+        assert (evaluated.task_name, evaluated.dataset_revision) == ("PosIR-English", result.dataset_revision)
 
 
 @pytest.mark.usefixtures("folder")
 def test_an_outcome_can_be_pickled_and_has_all_model_metadata_that_mteb_writes():
-    outcome = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job())))
-    assert isinstance(outcome, Completed)
-    meta = mteb.get_model_meta(BM25.name).model_copy(update=outcome.model_meta)
+    _, known = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
+    meta = mteb.get_model_meta(BM25.name).model_copy(update=known)
     assert meta.to_dict() == mteb.get_model(BM25.name, device="cpu").mteb_model_meta.to_dict()
 
 
@@ -73,8 +72,7 @@ def test_warnings_come_with_the_first_outcome_that_they_are_for(folder, monkeypa
 def test_bad_data_is_reported_and_does_not_restart_the_worker(folder):
     (folder / "eng-Latn" / "sports" / "corpus.parquet").write_bytes(b"not parquet")
     outcome = build_evaluator().evaluate(make_job())
-    assert isinstance(outcome, Failed)
-    assert "corpus.parquet" in outcome.reason
+    assert "corpus.parquet" in outcome.failure
     assert not outcome.restart_worker
 
 
@@ -86,8 +84,7 @@ def test_any_other_error_restarts_the_worker(error, monkeypatch):
 
     monkeypatch.setattr(jobs, "evaluate_subset", fail)
     outcome = build_evaluator().evaluate(make_job())
-    assert isinstance(outcome, Failed)
-    assert outcome.reason == f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    assert outcome.failure == f"{type(error).__name__}: {str(error).splitlines()[0]}"
     assert outcome.restart_worker
 
 
@@ -97,7 +94,7 @@ def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
     monkeypatch.setattr(worker, "load_model", lambda model: loaded.append(model) or load(model))
     evaluator, other = build_evaluator(), ModelReference("mteb/baseline-random-encoder")
     for model in (BM25, BM25, other, BM25):
-        assert isinstance(evaluator.evaluate(make_job(model=model)), Completed)
+        assert not evaluator.evaluate(make_job(model=model)).failure
     assert loaded == [BM25, other, BM25]
 
 
