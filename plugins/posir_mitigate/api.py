@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from posir_significance.decision import ChangeState, MetricChange
 from posir_significance.sentences import format_change, label_change
 from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points, format_psi
-from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
-from posir_tasks.display.tables import Column, DisplaySection, Table
+from posir_tasks.display.tables import Column, Table
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
 
@@ -50,44 +50,16 @@ SOURCES = (
 )
 
 
-@dataclass(frozen=True, repr=False)
-class Mitigations(Presentable):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Mitigations(TableResult):
     """The mitigations that were tried, compared with the plain model."""
 
-    model: str
-    outcomes: tuple[MitigationOutcome, ...]
-    """The plain model, then each method."""
-    not_tried: tuple[str, ...]
+    not_tried: Sequence[str]
     """Methods that do not work for the model, with the reason."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return f"Mitigations of {self.model}"
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the findings, then the table."""
-        return (*to_paragraphs(describe_changes(self.outcomes)), DisplaySection(tables=(build_table(self.outcomes),)))
-
-    def records(self) -> list[dict[str, object]]:
-        """Return a row for each method."""
-        return [flatten_outcome(outcome) for outcome in self.outcomes]
-
-    def document(self) -> dict[str, Any]:
-        """Return the outcomes, and what was not tried."""
-        return {"outcomes": self.records(), "not_tried": self.not_tried}
-
-    def legend(self) -> tuple[str, ...]:
-        """Return how to read the numbers."""
-        return (BRIEF,)
 
     def warnings(self) -> tuple[str, ...]:
         """Return what was not tried."""
         return tuple(f"not tried: {reason}" for reason in self.not_tried)
-
-    def explanation(self) -> tuple[str, ...]:
-        """Return what every column means, and what was not tried."""
-        return (LEGEND, SOURCES, *self.not_tried)
 
 
 @public()
@@ -149,7 +121,22 @@ def mitigate(
         raise PosirError("no method works for this model. " + " ".join(refused))
     with track("Comparing"):
         outcomes = compare_trials(plain, mitigated, task.metadata.name, folder)
-    return Mitigations(str(plain.name), tuple(outcomes), refused)
+    return present_outcomes(str(plain.name), outcomes, refused)
+
+
+def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]) -> Mitigations:
+    """Return the findings of the plain model and each method, and their table."""
+    rows = [flatten_outcome(outcome) for outcome in outcomes]
+    return Mitigations(
+        title=f"Mitigations of {model}",
+        rows=rows,
+        tables=[build_table(outcomes)],
+        values={"outcomes": rows, "not_tried": not_tried},
+        sentences=list(describe_changes(outcomes)),
+        notes=[BRIEF],
+        further=[LEGEND, SOURCES, *not_tried],
+        not_tried=not_tried,
+    )
 
 
 def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:

@@ -221,11 +221,7 @@ class Calibrated(Mitigation):
         return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that calibrates documents.
-
-        Raises:
-            PosirError: It pools in another way, or its attention cannot be calibrated.
-        """
+        """Return the model that calibrates documents; raise PosirError if its attention, or its pooling, cannot be."""
         parts = self.find_parts(base)
         if parts.pooling_mode not in self.POOLING:
             raise self.refuse(base, f"no rule for {parts.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")

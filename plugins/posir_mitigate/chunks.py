@@ -120,12 +120,7 @@ class Chunks(DividingMethod):
         return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that encodes chunks.
-
-        Raises:
-            PosirError: The model is no encoder; or chunks are counted in tokens and exceed its window, or its tokenizer does
-                not say where tokens are.
-        """
+        """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that exceed its window."""
         encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
         if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.locates_tokens:
@@ -187,11 +182,7 @@ class LateChunks(DividingMethod):
         return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the model that pools chunks.
-
-        Raises:
-            PosirError: The model is not mean-pooled, has no fast tokenizer or no window, or an overlap does not fit that.
-        """
+        """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer, or a window."""
         parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
         if parts.pooling_mode != "mean":
             raise self.refuse(base, f"needs mean pooling, but this model pools by {parts.pooling_mode}; use chunks.")

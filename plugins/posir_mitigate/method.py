@@ -59,11 +59,7 @@ class Mitigation(ABC):
 
     @abstractmethod
     def apply(self, base: MTEBModels) -> MTEBModels:
-        """Return the mitigated model, which shares the weights of the plain one and leaves it as it is.
-
-        Raises:
-            PosirError: The method does not work for this model.
-        """
+        """Return the mitigated model, which shares the weights of the plain one; raise PosirError if that does not work."""
 
     def refuse(self, model: Any, reason: str) -> PosirError:
         """Return the error for a model for which the method does not work."""
@@ -77,11 +73,7 @@ class Mitigation(ABC):
         return model
 
     def find_parts(self, model: MTEBModels) -> TransformerParts:
-        """Return the parts of a model.
-
-        Raises:
-            PosirError: It is not a model of sentence-transformers that is loaded here, with a transformer, then pooling.
-        """
+        """Return the parts of a loaded model of sentence-transformers; raise PosirError if it has others, or is none."""
         from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
         encoder, loaded = self.require_encoder(model), getattr(model, "model", None)

@@ -108,11 +108,7 @@ class Dispatcher:
         self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield every job with its outcome, as they come. Closing the generator stops the workers.
-
-        Raises:
-            PosirError: No worker can be started anywhere.
-        """
+        """Yield jobs with outcomes, as they come; PosirError: no worker can be started. Closing stops the workers."""
         try:
             while self._pending or any(slot.job for slot in self._slots.values()):
                 self._start_workers()
@@ -262,11 +258,7 @@ def find_workload(
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Return the named tasks and the tasks of the named benchmarks, without duplicates.
-
-    Raises:
-        PosirError: A task or benchmark does not exist, has no evidence positions, or there is no data of a benchmark.
-    """
+    """Return tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has no positions or data."""
     import mteb
 
     from posir_tasks.tasks.base import PositionTask

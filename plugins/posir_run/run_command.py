@@ -35,18 +35,8 @@ class EngineName(StrEnum):
     RAY = "ray"
 
 
-EngineOption = Annotated[EngineName, typer.Option("--engine", help="This machine, or a Ray cluster.")]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine.")
-]
-
-
 def choose_engine(engine: EngineName, address: str | None, settings: Settings) -> Callable[[], Engine]:
-    """Return what starts the engine.
-
-    Raises:
-        PosirError: An address is given for this machine.
-    """
+    """Return what starts the engine; raise PosirError for an address of this machine."""
     if engine is EngineName.RAY:
         return partial(RayEngine, address, settings)
     if address:
@@ -93,8 +83,10 @@ def run_command(
     revision: Annotated[str | None, typer.Option("--revision", help="Revision of the model; for a single model only.")] = None,
     output_folder: Annotated[Path, typer.Option("--output", help="Folder for results, as in `mteb run`.")] = Path("results"),
     batch_size: Annotated[int, typer.Option(min=1, help="Number of texts encoded at a time.")] = 32,
-    engine: EngineOption = EngineName.LOCAL,
-    address: Address = None,
+    engine: Annotated[EngineName, typer.Option("--engine", help="This machine, or a Ray cluster.")] = EngineName.LOCAL,
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster, or `auto`; by default Ray starts on this machine.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show the workers' logs.")] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Evaluate nothing: estimate texts, embeddings and time, from a short benchmark.")

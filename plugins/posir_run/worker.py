@@ -104,11 +104,7 @@ class Evaluator:
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
     def check_versions(self, expected: Mapping[str, str]) -> None:
-        """Check that this machine has the same versions as the one that runs the command.
-
-        Raises:
-            PosirError: They differ.
-        """
+        """Raise PosirError unless this machine has the same versions as the one that runs the command."""
         if (installed := installed_versions()) != expected:
             ours, theirs = (
                 ", ".join(f"{name} {number}" for name, number in versions.items()) for versions in (installed, expected)
@@ -231,11 +227,7 @@ class RayEngine:
     """A Ray cluster."""
 
     def __init__(self, address: str | None, settings: Settings) -> None:
-        """Connect to a cluster, or start one on this machine if no address is given.
-
-        Raises:
-            PosirError: Ray is not installed, or no cluster can be reached at the address.
-        """
+        """Connect to a cluster, or start one here without an address; raise PosirError without Ray, or a cluster there."""
         try:
             import ray
         except ImportError as error:

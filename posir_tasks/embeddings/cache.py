@@ -129,13 +129,9 @@ def write_embeddings(file: Path, embedding_format: EmbeddingFormat, keys: Keys, 
 
 
 def read_embeddings(file: Path) -> FileContents:
-    """Memory-map a file of embeddings; the checksums of the embeddings are not verified.
+    """Memory-map a file of embeddings, without verifying their checksums.
 
-    Raises:
-        DamageError: The file is not what `write_embeddings` wrote.
-        FileNotFoundError: There is no such file.
-        PermissionError: The file is not readable.
-        PosirError: The file has a newer schema.
+    Raise DamageError if it is not what was written, PosirError for a newer schema, FileNotFoundError or PermissionError.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
@@ -216,7 +212,13 @@ class EmbeddingCache:
 
     def look_up(self, keys: Keys) -> Lookup:
         """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes."""
-        self._register_new_files()
+        if self._outdated:
+            self._files, self._index, self._outdated = [], KeyIndex(), False
+        registered = set(self._files)
+        for file in sorted(self.folder.glob(f"*{SUFFIX}")):
+            if file.name not in registered and (contents := self._open(file.name)):
+                self._require_format(contents.format)
+                self._register(file.name, contents.keys)
         if self.format is None:
             return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
@@ -248,15 +250,6 @@ class EmbeddingCache:
         # Half a key finds the location; the checksum covers the full key and confirms it.
         self._index.add(keys[:, 0], (len(self._files) << 32) + np.arange(len(keys)))
         self._files.append(name)
-
-    def _register_new_files(self) -> None:
-        if self._outdated:
-            self._files, self._index, self._outdated = [], KeyIndex(), False
-        registered = set(self._files)
-        for file in sorted(self.folder.glob(f"*{SUFFIX}")):
-            if file.name not in registered and (contents := self._open(file.name)):
-                self._require_format(contents.format)
-                self._register(file.name, contents.keys)
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         own = self.format = self.format or other
@@ -295,19 +288,16 @@ class EmbeddingCache:
             computed = compute_checksums(contents.format, keys[batch], rows[batch])
             intact[start : start + READ_BATCH_SIZE] = computed == contents.checksums[at]
         if not intact.all():
-            self._rescue(name, contents)
+            # The intact embeddings are copied into a new file.
+            whole = compute_checksums(contents.format, contents.keys, contents.rows) == contents.checksums
+            logger.warning(
+                "%s is damaged: %d of its %d embeddings are intact, the others are encoded again; the file is renamed to *%s",
+                self.folder / name, whole.sum(), len(whole), DAMAGED_SUFFIX,
+            )  # fmt: skip
+            if whole.any():
+                self._write(contents.format, contents.keys[whole], contents.rows[whole])
+            self._quarantine(name)
         return intact
-
-    def _rescue(self, name: str, contents: FileContents) -> None:
-        """Copy the intact embeddings of a damaged file into a new one."""
-        intact = compute_checksums(contents.format, contents.keys, contents.rows) == contents.checksums
-        logger.warning(
-            "%s is damaged: %d of its %d embeddings are intact, the others are encoded again; the file is renamed to *%s",
-            self.folder / name, intact.sum(), len(intact), DAMAGED_SUFFIX,
-        )  # fmt: skip
-        if intact.any():
-            self._write(contents.format, contents.keys[intact], contents.rows[intact])
-        self._quarantine(name)
 
     def _quarantine(self, name: str) -> None:
         file = self.folder / name

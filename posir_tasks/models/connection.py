@@ -50,17 +50,13 @@ class Connection:
     """The client of a server; may be used by several threads. The key is in no public attribute and in no message."""
 
     def __init__(self, address: str, *, key_variable: str = KEY_VARIABLE, retries: int, timeout: float | None = None) -> None:
-        """Prepare a connection; nothing is sent.
+        """Prepare a connection, and send nothing; raise PosirError for a key that cannot be sent in a header.
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the key.
             retries: How often a request is repeated after a failure that may pass.
-            timeout: Seconds in which something of an answer must come, and half of those in which it must be complete; None for
-                ten minutes.
-
-        Raises:
-            PosirError: The key cannot be sent in a header.
+            timeout: Seconds until something of an answer, half of those until it is complete; by default ten minutes.
         """
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):

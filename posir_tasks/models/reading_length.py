@@ -131,7 +131,7 @@ def measure_reading_length(
     max_tokens: int | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ReadingLength:
-    """Measure how far a model reads, with documents that are put together from texts, or with synthetic ones.
+    """Measure how far a model reads, with synthetic documents or of texts; errors of a model that encodes none are its own.
 
     Args:
         encoder: The model; its prompt for documents is part of what it reads, and not counted.
@@ -142,9 +142,6 @@ def measure_reading_length(
         required_tokens: What it should read; texts of at least so many tokens are tried.
         max_tokens: Longest text that is tried otherwise; by default a quarter more than the model claims, at most 32,768.
         advance: Called after every request.
-
-    Raises:
-        Exception: The model's own, if it cannot encode short texts either.
     """
     usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
     limit = max(max_tokens or usual, required_tokens)

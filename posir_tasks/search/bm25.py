@@ -31,11 +31,6 @@ MIN_QUERIES_PER_PROCESS = 2_000
 # bm25s logs at DEBUG, whatever the level of the root logger is.
 logging.getLogger("bm25s").setLevel(logging.NOTSET)
 
-EMPTY_INDEX = (
-    "subset {!r}: BM25 finds no word in any document, only punctuation or stop words: every document has the score 0 for every "
-    "query. Check the texts and their language."
-)
-
 logger = logging.getLogger(__name__)
 
 #: Index, tokenized queries and k; set only in worker processes.
@@ -81,7 +76,10 @@ def search_bm25(
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
     with hidden_progress():
         if not _build_index(model, texts, **task_arguments):
-            logger.warning("%s", EMPTY_INDEX.format(task_arguments["hf_subset"]))
+            logger.warning(
+                "subset %r: BM25 finds no word in any document, only punctuation or stop words: every document has the score 0 "
+                "for every query. Check the texts and their language.", task_arguments["hf_subset"],
+            )  # fmt: skip
             shape = len(queries), min(top_k, len(ids))
             return Hits(np.broadcast_to(np.arange(shape[1]), shape), np.zeros(shape, np.float32), ids)
         tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])

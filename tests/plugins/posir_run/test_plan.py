@@ -12,15 +12,17 @@ from posir_run import plan as plan_module
 from posir_run.plan import (
     Duration,
     ModelSpeed,
+    Samples,
     Speed,
     SpeedCalibration,
+    SubsetSize,
+    TextCounts,
     build_plan,
     build_table,
     describe_plan,
     explain_estimates,
     measure_speed,
 )
-from posir_run.sizes import Samples, SubsetSize, TextCounts
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import print_tables
 from posir_tasks.embeddings.cache import EmbeddingFormat

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mteb import get_task
 
-from posir_run.plan import sum_counts
-from posir_run.sizes import (
+from posir_run.plan import (
     BOUNDS,
     BUCKETS,
     SAMPLE_SIZE,
@@ -17,6 +16,7 @@ from posir_run.sizes import (
     measure_subsets,
     measure_texts,
     published_size,
+    sum_counts,
     synthetic_texts,
 )
 from posir_tasks.errors import DataError
