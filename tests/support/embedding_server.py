@@ -29,9 +29,7 @@ class Pooling(StrEnum):
     """How a vector is made of the words of a text."""
 
     COUNT = "count"
-    """Numbers of words by class."""
     MEAN = "mean"
-    """The mean of a vector per word."""
     CLS = "cls"
     """A function of the first word's vector and of an attention over all of them."""
 
@@ -61,15 +59,11 @@ class EmbeddingServer:
     max_words: int | None = None
     """Words of a text from which it is refused."""
     failures: deque[Failure] = field(default_factory=deque)
-    """Answers to the next requests."""
     damage: Damage = list
     rewrite: Rewrite | None = None
     seconds: float = 0.0
-    """How long an answer takes."""
     batches: list[list[str]] = field(default_factory=list)
-    """The texts of every request that was answered."""
     times: list[float] = field(default_factory=list)
-    """When requests came."""
     most_in_flight: int = 0
     in_flight: int = 0
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
@@ -79,12 +73,10 @@ class EmbeddingServer:
 
     @property
     def reference(self) -> str:
-        """What a user writes after `-m`."""
         return f"{self.model}@{self.url}"
 
 
 def select(words: list[str], window: Window) -> list[str]:
-    """Return the words that are read."""
     return window(words) if callable(window) else words[:window]
 
 
@@ -120,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Any
 
     def log_message(self, *_: Any) -> None:
-        """Print nothing."""
+        pass
 
     def do_GET(self) -> None:
         self.answer(200, {"object": "list", "data": [{"id": self.server.state.model, "object": "model"}]})
@@ -178,14 +170,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve_embeddings(**settings: Any) -> Iterator[EmbeddingServer]:
-    """Run a server on a free port of this machine."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.state = state = EmbeddingServer(**settings, url=f"http://127.0.0.1:{http.server_port}/v1")  # type: ignore[attr-defined]
-    thread = threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
+def serve(handler: type[BaseHTTPRequestHandler], state: Any = None) -> Iterator[str]:
+    """Run a server on a free port of this machine; yield its address, which the state is given as `url`."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http.handle_error = lambda *_: None  # type: ignore[method-assign]
+    address = f"http://127.0.0.1:{http.server_port}"
+    if state is not None:
+        http.state, state.url = state, f"{address}/v1"  # type: ignore[attr-defined]
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield state
+        yield address
     finally:
         http.shutdown()
         http.server_close()
+
+
+@contextmanager
+def serve_embeddings(**settings: Any) -> Iterator[EmbeddingServer]:
+    state = EmbeddingServer(**settings)
+    with serve(Handler, state):
+        yield state

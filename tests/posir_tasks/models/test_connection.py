@@ -3,12 +3,11 @@
 import asyncio
 import gzip
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
 
 import openai
 import pytest
@@ -18,7 +17,8 @@ from posir_tasks.models import connection
 from posir_tasks.models.connection import Connection
 from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 from posir_tasks.models.references import parse_endpoint
-from tests.support.embedding_server import Failure, serve_embeddings
+from tests.support import embedding_server
+from tests.support.embedding_server import Failure, Handler, serve_embeddings
 
 #: Writes an answer.
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -69,27 +69,17 @@ JSON = {"deep": b"[" * 100_000, "digits": b'{"data": %s}' % (b"9" * 400), "twice
 def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
     monkeypatch.setattr(connection, "MAX_ANSWER", 2**20)
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
-    servers = []
+    with ExitStack() as servers:
 
-    def start(answer: Answer) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                answer(self)
+        def start(answer: Answer) -> str:
+            class Answering(Handler):
+                def do_POST(self) -> None:  # noqa: N802
+                    self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                    answer(self)
 
-            def log_message(self, *_: Any) -> None:
-                pass
+            return servers.enter_context(embedding_server.serve(Answering)) + "/v1"
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/v1"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 def ask_chat(address: str) -> str:

@@ -1,7 +1,6 @@
 """Rerankers behind an endpoint, over real HTTP."""
 
 import math
-import re
 from collections import deque
 from typing import Any
 
@@ -34,34 +33,20 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
                     {"model": "bge", "query": "nothing", "documents": TEXTS, "top_n": 3})  # fmt: skip
 
 
-def spoil(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**rows[0], "relevance_score": math.nan}, *rows[1:]]
-
-
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("options", "message"),
     [
-        (lambda rows: rows[1:], "to 2 texts has 1 scores, with the indices"),
-        (lambda rows: [rows[0], rows[0]], "to 2 texts has 2 scores"),
-        (lambda _rows: "no", "is not one of a rerank API"),
-        (spoil, "numbers must be finite"),
+        ({"damage": lambda rows: rows[1:]}, "to 2 texts has 1 scores, with the indices"),
+        ({"damage": lambda rows: [rows[0], rows[0]]}, "to 2 texts has 2 scores"),
+        ({"damage": lambda _: "no"}, "rerank API"),
+        ({"damage": lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]]}, "finite"),
+        ({"failures": deque([Failure(422)] * 3)}, "refuses a request"),
+        ({"failures": deque([Failure(404)] * 3)}, "no such model"),
+        ({"failures": deque([Failure(401)] * 3)}, "without a key"),
     ],
 )
-def test_answers_that_cannot_be_scores_are_refused(damage: Any, message: str):
-    with serve_reranker(damage=damage) as server, pytest.raises(PosirError, match=re.escape(message)):
-        RerankEndpoint(parse_endpoint("rerank", server.url))
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (422, "the server refuses a request"),
-        (404, "no such model or address"),
-        (401, "the server refuses requests without a key"),
-    ],
-)
-def test_failures_are_explained(status: int, message: str):
-    with serve_reranker(failures=deque([Failure(status)] * 3)) as server, pytest.raises(PosirError, match=message):
+def test_failures_and_answers_that_cannot_be_scores_are_one_message(options: Any, message: str):
+    with serve_reranker(**options) as server, pytest.raises(PosirError, match=message):
         RerankEndpoint(parse_endpoint("rerank", server.url))
 
 
