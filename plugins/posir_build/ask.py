@@ -258,28 +258,31 @@ def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Di
         for third in sorted(request.random("third", document.id).sample(range(3), request.settings.draws))
     ]
     shared = {"questions": str(request.settings.questions), "language": english_name(request.language)}
-    values = [{"document": document.text, "part": THIRDS[third], **shared} for document, third in drawn]
+    replies = model.ask(ASK_POSITIONAL, drawn, lambda row: {"document": row[0].text, "part": THIRDS[row[1]], **shared}, "Ask")
     return [
         (document, POSITIONS[third], reply, reply.answer.questions if reply.answer else [], {})
-        for (document, third), reply in zip(drawn, model.ask(ASK_POSITIONAL, values, "Ask"), strict=True)
+        for (document, third), reply in zip(drawn, replies, strict=True)
     ]
 
 
 def ask_chunk(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
     """Ask about chunks of documents, with a summary of the document in view (PosQ)."""
     language = {"language": english_name(request.language)}
-    texts = [{"document": document.text, **language} for document in request.documents]
+    replies = model.ask(SUMMARIZE, request.documents, lambda document: {"document": document.text, **language}, "Summarize")
     asked: list[Asked | Discarded] = []
     chunks: list[tuple[Document, Span, str]] = []
-    for document, reply in zip(request.documents, model.ask(SUMMARIZE, texts, "Summarize"), strict=True):
+    for document, reply in zip(request.documents, replies, strict=True):
         if reply.answer is None:
             asked.append(Discarded(f"unusable summary: {reply.problem}", document.id, reply.prompt))
         else:
             spans = split_chunks(document.text, request.settings.chunk_words)
             chunks += [(document, span, reply.answer.summary) for span in spans]
-    shared = {"questions": str(request.settings.questions), **language}
-    values = [{"summary": summary, "chunk": chunk.of(document.text), **shared} for document, chunk, summary in chunks]
-    for (document, chunk, _), answered in zip(chunks, model.ask(ASK_CHUNK, values, "Ask"), strict=True):
+
+    def build(row: tuple[Document, Span, str]) -> dict[str, str]:
+        document, chunk, summary = row
+        return {"summary": summary, "chunk": chunk.of(document.text), "questions": str(request.settings.questions), **language}
+
+    for (document, chunk, _), answered in zip(chunks, model.ask(ASK_CHUNK, chunks, build, "Ask"), strict=True):
         questions = answered.answer.questions if answered.answer else []
         details = {"chunk": f"{chunk.start}-{chunk.end}"}
         asked.append((document, tag_chunk(chunk, len(document.text)), answered, questions, details))
@@ -333,15 +336,15 @@ def _merge(text: str, pieces: Sequence[Span], words: int) -> list[Span]:
 
 def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
     """Choose a persona for each document, then ask for one query per segment (Built-in or Learned)."""
-    offered = offer_personas(request)
-    values = [
-        {"document": document.text, "personas": "\n".join(f"{number}. {persona}" for number, persona in enumerate(offer, 1))}
-        for document, offer in zip(request.documents, offered, strict=True)
-    ]
-    choices = model.ask(CHOOSE_PERSONA, values, "Choose personas")
+    offered = list(zip(request.documents, offer_personas(request), strict=True))
+
+    def describe(row: tuple[Document, list[str]]) -> dict[str, str]:
+        return {"document": row[0].text, "personas": "\n".join(f"{number}. {name}" for number, name in enumerate(row[1], 1))}
+
+    choices = model.ask(CHOOSE_PERSONA, offered, describe, "Choose personas")
     asked: list[Asked | Discarded] = []
     pending: list[tuple[Document, int, dict[str, str]]] = []
-    for document, offer, reply in zip(request.documents, offered, choices, strict=True):
+    for (document, offer), reply in zip(offered, choices, strict=True):
         choice = reply.answer
         problem = reply.problem if choice is None else "" if 1 <= choice.persona <= len(offer) else "there is no such person"
         if problem or choice is None:
@@ -349,19 +352,15 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
             continue
         details = {"persona": offer[choice.persona - 1], "difficulty": choice.difficulty, "query_length": choice.query_length}
         pending += [(document, third, details) for third in range(3)]
-    values = [
-        {
-            "document": document.text,
-            "segment": split_thirds(document.text, find_sentences(document.text, request.language))[third].of(document.text),
-            "part": POSITIONS[third],
-            "persona": details["persona"],
-            "difficulty": details["difficulty"].replace("_", " "),
-            "query_length": LENGTHS[details["query_length"]],
-            "language": english_name(request.language),
-        }
-        for document, third, details in pending
-    ]
-    replies = model.ask(ASK_PERSONA, values, "Ask")
+
+    def build(row: tuple[Document, int, dict[str, str]]) -> dict[str, str]:
+        (document, third, details), language = row, request.language
+        segment = split_thirds(document.text, find_sentences(document.text, language))[third].of(document.text)
+        words = {"difficulty": details["difficulty"].replace("_", " "), "query_length": LENGTHS[details["query_length"]]}
+        told = {"persona": details["persona"], **words, "language": english_name(language)}
+        return {"document": document.text, "segment": segment, "part": POSITIONS[third], **told}
+
+    replies = model.ask(ASK_PERSONA, pending, build, "Ask")
     for (document, third, details), answered in zip(pending, replies, strict=True):
         query = answered.answer
         questions = [AskedQuestion(question=query.query, answer=query.answer, type="query")] if query else []

@@ -8,7 +8,7 @@ PosIR leaves this open. The question's own document is never a false negative.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from posir_build.cluster import Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel
+from posir_tasks.language_models.asking import LanguageModel
 
 if TYPE_CHECKING:
     from posir_build.cluster import Recall
@@ -83,24 +83,25 @@ def _find_candidates(
         scores = np.stack([reranker.score([*own, *texts]) for reranker in rerankers], axis=1)
         positives = {question.id: row for (question, _), row in zip(batch, scores[: len(batch)], strict=True)}
         for (question, document), row in zip(pairs, scores[len(batch) :], strict=True):
-            if (
-                scores_above_positive(row, positives[question.id])
-                if settings.rule == "document"
-                else is_suspect(row, settings.threshold, settings.votes)
-            ):
-                yield question, document, row, positives[question.id]
+            positive = positives[question.id]
+            # PosIR, section 2.3: any reranker scores it above the question's own.
+            if has_votes(row, settings.threshold, settings.votes) if settings.rule == "question" else (row > positive).any():
+                yield question, document, row, positive
 
 
 def _confirm(
     suspects: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
 ) -> list[tuple[str, QuestionVerdict]]:
     """Return the ids of questions and verdicts of what the panel confirms; an answer that cannot be used counts as no vote."""
-    values = BuiltValues(suspects, lambda suspect: {"question": suspect[0].text, "text": suspect[1].text})
-    replies = [judge.ask(RELEVANCE, values, f"Confirm by {judge.name}") for judge in panel]
+
+    def build(suspect: Candidate) -> dict[str, str]:
+        return {"question": suspect[0].text, "text": suspect[1].text}
+
+    replies = [judge.ask(RELEVANCE, suspects, build, f"Confirm by {judge.name}") for judge in panel]
     negatives = []
     for (question, document, own, positive), graded in zip(suspects, zip(*replies, strict=True), strict=True):
         grades = [reply.answer.relevance if reply.answer else NO_VOTE for reply in graded]
-        if is_confirmed(grades, settings.level, settings.votes):
+        if has_votes(grades, settings.level, settings.votes):
             scores = {"scores": own.tolist(), "positive": positive.tolist()}
             verdict = {"document": document.id, **scores, "grades": grades}
             judges = ", ".join(f"{reply.model} {reply.prompt}" for reply in graded)
@@ -108,22 +109,7 @@ def _confirm(
     return negatives
 
 
-def is_suspect(scores: Scores, threshold: float, votes: int) -> bool:
-    """Return whether enough rerankers score a document, shape (rerankers,), at or above the threshold (PosQ, appendix A.2).
-
-    If there are fewer rerankers than votes, all of them must.
-    """
-    return int((scores >= threshold).sum()) >= min(votes, scores.size)
-
-
-def is_confirmed(grades: Sequence[int], level: int, votes: int) -> bool:
-    """Return whether enough judges grade a document at or above the level (PosQ, appendix A.2).
-
-    If there are fewer judges than votes, all of them must.
-    """
-    return sum(grade >= level for grade in grades) >= min(votes, len(grades))
-
-
-def scores_above_positive(scores: Scores, positive: Scores) -> bool:
-    """Return whether any reranker scores a document above the question's own (PosIR, section 2.3); shapes (rerankers,)."""
-    return bool((scores > positive).any())
+def has_votes(values: Iterable[float], threshold: float, votes: int) -> bool:
+    """Return whether enough rerankers or judges are at or above a threshold; of fewer than the votes, all (PosQ, A.2)."""
+    given = [value >= threshold for value in values]
+    return sum(given) >= min(votes, len(given))

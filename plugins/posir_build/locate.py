@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from rapidfuzz import fuzz
 
 from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel
+from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.questions import find_occurrences
 from posir_tasks.text.sentences import find_sentences
@@ -57,17 +58,15 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
     numbered = {name: (texts[name], find_sentences(texts[name], language)) for name in needed}
     pairs = [(numbered[question.document], question) for question in asked.questions]
 
-    def check_quote(number: int, answer: Citations) -> None:
-        try:
-            find_cited_span(answer, pairs[number][0], settings)
-        except QuoteError as error:
-            raise UnusableAnswerError(str(error)) from None
-        except EvidenceError:
-            # The model's judgment, not a slip in its answer.
-            return
+    def build(pair: tuple[NumberedDocument, Question]) -> dict[str, str]:
+        return {"document": number_sentences(*pair[0]), "question": pair[1].text}
 
-    values = BuiltValues(pairs, lambda pair: {"document": number_sentences(*pair[0]), "question": pair[1].text})
-    replies = model.ask(LOCATE, values, "Locate", check_quote)
+    def check(pair: tuple[NumberedDocument, Question], answer: Citations) -> None:
+        # What is no QuoteError is the model's judgment, not a slip in its answer.
+        with suppress(EvidenceError):
+            find_cited_span(answer, pair[0], settings)
+
+    replies = model.ask(LOCATE, pairs, build, "Locate", check)
     kept, discarded = list[Question](), list[Discarded]()
     for question, reply in zip(asked.questions, replies, strict=True):
         if reply.answer is None:
@@ -164,7 +163,7 @@ CONTEXT = 50
 CHANGED_NUMBER, CHANGED_NEGATION = "the quote changes a number", "the quote changes a negation"
 
 
-class QuoteError(Exception):
+class QuoteError(UnusableAnswerError):
     """A quote has no certain place; the text is the reason."""
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from posir_build.locate import number_sentences
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult
 from posir_build.settings import TranslateSettings
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
+from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import REFUSAL, AnswerT, ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
@@ -125,66 +124,52 @@ class Translator:
     def _translate_documents(self, documents: Sequence[Document]) -> tuple[dict[str, TranslatedDocument], list[Discarded], int]:
         sentences = [find_sentences(document.text, self.source) for document in documents]
         size = self.settings.sentences
-        parts = [(row, start, start + size) for row, spans in enumerate(sentences) for start in range(0, len(spans), size)]
+        parts = [
+            (row, spans[start : start + size]) for row, spans in enumerate(sentences) for start in range(0, len(spans), size)
+        ]
 
-        def build(part: tuple[int, int, int]) -> dict[str, str]:
-            row, start, end = part
-            return {"sentences": number_sentences(documents[row].text, sentences[row][start:end]), **self._languages}
+        def build(part: tuple[int, Sequence[Span]]) -> dict[str, str]:
+            return {"sentences": number_sentences(documents[part[0]].text, part[1]), **self._languages}
 
-        def check(number: int, answer: TranslatedSentences) -> None:
-            row, start, end = parts[number]
-            originals = [sentence.of(documents[row].text) for sentence in sentences[row][start:end]]
-            if sorted(sentence.number for sentence in answer.sentences) != list(range(1, len(originals) + 1)):
+        def check(part: tuple[int, Sequence[Span]], answer: TranslatedSentences) -> None:
+            if sorted(sentence.number for sentence in answer.sentences) != list(range(1, len(part[1]) + 1)):
                 raise UnusableAnswerError(MISSING)
             text = " ".join(sentence.text for sentence in answer.sentences)
+            original = " ".join(sentence.of(documents[part[0]].text) for sentence in part[1])
             # A few sentences may be names alone, which are the same in both languages.
-            if is_same_text(text, " ".join(originals)) and detect_other_language(text, self.target):
+            if is_same_text(text, original) and detect_other_language(text, self.target):
                 raise UnusableAnswerError(UNTRANSLATED)
 
-        replies = self.model.ask(TRANSLATE_SENTENCES, BuiltValues(parts, build), f"Translate into {self.target}", check)
+        replies = self.model.ask(TRANSLATE_SENTENCES, parts, build, f"Translate into {self.target}", check)
         texts: list[list[str]] = [[] for _ in documents]
-        repaired, problems = 0, dict[int, str]()
-        for (row, start, _), reply in zip(parts, replies, strict=True):
+        repaired, problems = 0, dict[str, str]()
+        for (row, spans), reply in zip(parts, replies, strict=True):
             if reply.answer is None:
-                problems.setdefault(row, _name_problem(reply))
+                problems.setdefault(documents[row].id, _name_problem(reply))
                 continue
-            numbered = {sentence.number: sentence.text for sentence in reply.answer.sentences}
-            bare = remove_prefix(numbered[1], sentences[row][start].of(documents[row].text))
-            repaired += bare != numbered[1]
-            texts[row] += [bare, *(numbered[number] for number in range(2, len(numbered) + 1))]
-        joined, faults = dict[str, TranslatedDocument](), dict[str, str]()
-        for row, document in enumerate(documents):
-            whole = None if row in problems else self._join(document, sentences[row], texts[row])
-            if whole is None:
-                faults[document.id] = problems.get(row, "a sentence is blank")
-            else:
-                joined[document.id] = whole
-                faults[document.id] = self._find_fault(whole[0].text, document.text)
-        faults = self._judge_suspects(faults, {name: whole.text for name, (whole, *_) in joined.items()})
+            own = [sentence.text for sentence in sorted(reply.answer.sentences, key=lambda sentence: sentence.number)]
+            bare = remove_prefix(own[0], spans[0].of(documents[row].text))
+            repaired += bare != own[0]
+            texts[row] += [" ".join(text.split()) for text in (bare, *own[1:])]
+        joined = dict[str, TranslatedDocument]()
+        for document, spans, own in zip(documents, sentences, texts, strict=True):
+            if not all(own):
+                problems.setdefault(document.id, "a sentence is blank")
+            if document.id not in problems:
+                joined[document.id] = self._join(document, spans, own)
+        originals = {document.id: document.text for document in documents}
+        faults = self._find_faults(originals, {name: whole.text for name, (whole, *_) in joined.items()}, problems)
         translated = {name: whole for name, whole in joined.items() if not faults[name]}
         return translated, [Discarded(fault, name) for name, fault in faults.items() if fault], repaired
 
-    def _judge_suspects(self, faults: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, str]:
-        """Return the faults of translations, by id, empty for none; the judge has decided those that rules suspect."""
-        suspects = [name for name, fault in faults.items() if fault in SUSPECTED]
-        if self.judge is None or not suspects:
-            return dict(faults)
-        values = BuiltValues(suspects, lambda name: {"text": texts[name][:JUDGED_CHARACTERS], **self._languages})
-        replies = self.judge.ask(JUDGE_TRANSLATION, values, f"Judge translations into {self.target}")
-        answered = ((name, reply.answer) for name, reply in zip(suspects, replies, strict=True))
-        return {**faults, **{name: VERDICTS[answer.verdict] for name, answer in answered if answer}}
-
-    def _join(self, document: Document, original: Sequence[Span], texts: Sequence[str]) -> TranslatedDocument | None:
-        """Put translated sentences together with the white space between the original ones; None if one is blank."""
-        text, spans = "", list[Span]()
-        between = [document.text[sentence.end : other.start] for sentence, other in pairwise(original)]
-        for sentence, space in zip(texts, [*between, ""], strict=True):
-            bare = " ".join(sentence.split())
-            if not bare:
-                return None
-            spans.append(Span(len(text), len(text) + len(bare)))
-            text += bare + space
-        return replace(document, text=text), self.count_tokens(text), list(zip(original, spans, strict=True))
+    def _join(self, document: Document, original: Sequence[Span], texts: Sequence[str]) -> TranslatedDocument:
+        """Put translated sentences together with the white space between the original ones."""
+        text, pairs = "", list[tuple[Span, Span]]()
+        ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
+        for sentence, own, end in zip(original, texts, ends, strict=True):
+            pairs.append((sentence, Span(len(text), len(text) + len(own))))
+            text += own + document.text[sentence.end : end]
+        return replace(document, text=text), self.count_tokens(text), pairs
 
     def _find_fault(self, text: str, original: str) -> str:
         """Return why a translation is discarded, or an empty text."""
@@ -194,35 +179,47 @@ class Translator:
             return UNTRANSLATED
         return OTHER_LANGUAGE if detect_other_language(text, self.target) else ""
 
-    def _translate_questions(
-        self, questions: Sequence[Question], documents: dict[str, TranslatedDocument]
-    ) -> tuple[tuple[Question, ...], list[Discarded], int]:
-        asked, kept, discarded = list[Question](), list[Question](), list[Discarded]()
-        for question in questions:
-            if question.document in documents:
-                asked.append(question)
-            else:
-                discarded.append(Discarded("its document is discarded", question.id, question=question))
-        values = BuiltValues(asked, lambda question: {"question": question.text, **self._languages})
+    def _find_faults(
+        self, originals: Mapping[str, str], texts: Mapping[str, str], problems: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return why each translation is discarded, by id, empty for none; a judge decides about those that rules suspect."""
+        faults = {name: problems.get(name) or self._find_fault(texts[name], text) for name, text in originals.items()}
+        suspects = [name for name, fault in faults.items() if fault in SUSPECTED and name in texts]
+        if self.judge is None or not suspects:
+            return faults
 
-        def check(number: int, answer: TranslatedText) -> None:
-            text = " ".join(remove_prefix(answer.text, asked[number].text).split())
-            problem = self._find_fault(text, asked[number].text) if text else BLANK
+        def build(name: str) -> dict[str, str]:
+            return {"text": texts[name][:JUDGED_CHARACTERS], **self._languages}
+
+        replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, f"Judge translations into {self.target}")
+        answered = ((name, reply.answer) for name, reply in zip(suspects, replies, strict=True))
+        return faults | {name: VERDICTS[answer.verdict] for name, answer in answered if answer}
+
+    def _translate_questions(
+        self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
+    ) -> tuple[tuple[Question, ...], list[Discarded], int]:
+        asked = [question for question in questions if question.document in documents]
+        lost = [question for question in questions if question.document not in documents]
+        discarded = [Discarded("its document is discarded", question.id, question=question) for question in lost]
+
+        def build(question: Question) -> dict[str, str]:
+            return {"question": question.text, **self._languages}
+
+        def check(question: Question, answer: TranslatedText) -> None:
+            text = " ".join(remove_prefix(answer.text, question.text).split())
+            problem = self._find_fault(text, question.text) if text else BLANK
             # A judge needs what was written; asked again, the model may write something else.
             if problem and not (self.judge and problem in SUSPECTED):
                 raise UnusableAnswerError(problem)
 
-        replies = self.model.ask(TRANSLATE_QUESTION, values, f"Translate questions into {self.target}", check)
-        texts, faults, repaired = dict[str, str](), dict[str, str](), 0
-        for question, reply in zip(asked, replies, strict=True):
-            if reply.answer is None:
-                faults[question.id] = _name_problem(reply)
-                continue
-            bare = remove_prefix(reply.answer.text, question.text)
-            repaired += bare != reply.answer.text
-            texts[question.id] = " ".join(bare.split())
-            faults[question.id] = self._find_fault(texts[question.id], question.text)
-        faults = self._judge_suspects(faults, texts)
+        replies = self.model.ask(TRANSLATE_QUESTION, asked, build, f"Translate questions into {self.target}", check)
+        answered = [(question, reply.answer) for question, reply in zip(asked, replies, strict=True) if reply.answer]
+        bare = {question.id: remove_prefix(answer.text, question.text) for question, answer in answered}
+        repaired = sum(bare[question.id] != answer.text for question, answer in answered)
+        texts = {name: " ".join(text.split()) for name, text in bare.items()}
+        failed = zip(asked, replies, strict=True)
+        problems = {question.id: _name_problem(reply) for question, reply in failed if reply.answer is None}
+        faults, kept = self._find_faults({question.id: question.text for question in asked}, texts, problems), list[Question]()
         for question, reply in zip(asked, replies, strict=True):
             if faults[question.id]:
                 discarded.append(Discarded(faults[question.id], question.id, question=question))

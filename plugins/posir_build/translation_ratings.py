@@ -209,11 +209,11 @@ def ask_judge(
 ) -> tuple[list[Rated], dict[str, int]]:
     """Return the judge's ratings, and the number of translations without one by the reason; PosirError if it rates nothing."""
     source = english_name(settings.language)
-    values = [
-        {"source": source, "target": english_name(row.language), "original": row.original, "translation": row.text}
-        for row in translations
-    ]
-    replies = model.ask(RATE_TRANSLATION, values, "Rate translations")
+
+    def build(row: Translation) -> dict[str, str]:
+        return {"source": source, "target": english_name(row.language), "original": row.original, "translation": row.text}
+
+    replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
     rated = [
         (translation, {scale: getattr(reply.answer, scale) for scale in SCALES})
         for translation, reply in zip(translations, replies, strict=True)

@@ -6,28 +6,26 @@ Rules of PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_build.cluster import Reranker
 from posir_build.locate import remove_span, split_thirds
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import VerifySettings
 from posir_tasks.interventions import find_part
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel, Reply
+from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import AnswerT, ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.models.rerankers import compute_margin
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.spans import Span, find_third
-
-Scores = NDArray[np.float64]
+from posir_tasks.text.spans import find_third
 
 
 class Relevance(ModelAnswer):
@@ -47,6 +45,12 @@ RELEVANCE = load_prompt("relevance", Relevance)
 ANSWERABLE = load_prompt("answerable", Answerability)
 
 
+#: Why a question is discarded by the rule of rerankers.
+RERANK_REASONS = {
+    "segments": "a reranker prefers another segment",
+    "margin": "the margin of the segment is too small",
+    "span": "a reranker does not need the span",
+}
 #: A text that may be judged: the text with the evidence comes first.
 Views = tuple[str, ...]
 #: The verdict on a question, and the reason why it is discarded; empty if it passed.
@@ -90,67 +94,64 @@ class Verifier:
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        return {name: document.text for name, document in by_id(self.documents).items()}
+        return {document.id: document.text for document in self.documents}
 
-    def _span_views(self, question: Question) -> Views:
-        """Return the document, and the document without the span."""
+    def _build_views(self, rule: str, question: Question) -> Views:
+        """Return the document, and it without the span; or of segments, the third with the evidence, and the other two."""
         text = self._texts[question.document]
-        return text, remove_span(text, question.evidence)
-
-    def _segment_views(self, question: Question) -> Views:
-        """Return the third with the evidence, and the other two."""
-        text = self._texts[question.document]
+        if rule == "span":
+            return text, remove_span(text, question.evidence)
         parts = split_thirds(text, find_sentences(text, self.language))
         target = find_part(parts, question.evidence)
-        ordered: list[Span] = [parts[target], *(part for row, part in enumerate(parts) if row != target)]
-        return tuple(part.of(text) for part in ordered)
+        return tuple(part.of(text) for part in (parts[target], *parts[:target], *parts[target + 1 :]))
 
     def check_by_rerankers(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Apply the rule of PosQ, Built-in or Learned or PosIR to the scores of all rerankers."""
         rule = self.settings.rerank_rule
-        build_views = self._span_views if rule == "span" else self._segment_views
-        pairs = [(question.text, view) for question in questions for view in build_views(question)]
+        pairs = [(question.text, view) for question in questions for view in self._build_views(rule, question)]
         scores = np.stack([reranker.score(pairs) for reranker in self.rerankers])
         judge = ", ".join(reranker.name for reranker in self.rerankers)
         outcomes = []
         # Of each question, shape (rerankers, views).
         for own in scores.reshape(len(self.rerankers), len(questions), -1).swapaxes(0, 1):
-            values: dict[str, object] = {}
-            match rule:
-                case "segments":
-                    reason = "" if ranks_target_first(own, 0) else "a reranker prefers another segment"
-                case "margin":
-                    values["margin"] = margin = compute_margin(own, 0)
-                    reason = "" if margin >= self.settings.margin else "the margin of the segment is too small"
-                case "span":
-                    reason = "" if needs_span(own[:, 0], own[:, 1]) else "a reranker does not need the span"
-            values["scores"] = own.tolist()
-            outcomes.append((QuestionVerdict(f"rerankers: {rule}", not reason, judge, values), reason))
+            values: dict[str, object] = {"scores": own.tolist()}
+            # PosQ, appendix A.2; PosIR, section 2.3: every reranker puts the text with the evidence first, and a tie fails.
+            passed = bool((own[:, :1] > own[:, 1:]).all())
+            if rule == "margin":
+                margin = compute_margin(own, 0)
+                passed, values = margin >= self.settings.margin, {"margin": margin, **values}
+            verdict = QuestionVerdict(f"rerankers: {rule}", passed, judge, values)
+            outcomes.append((verdict, "" if passed else RERANK_REASONS[rule]))
         return outcomes
 
     def check_by_relevance(self, questions: Sequence[Question]) -> list[CheckOutcome]:
-        """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR."""
-        rule = self.settings.relevance
-        build_views = self._span_views if rule == "span" else self._segment_views
-        outcomes = []
-        for graded in self._ask_about(RELEVANCE, questions, build_views, "Grade relevance"):
+        """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR.
+
+        PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section 2.3, compares the document
+        with the document without the span; its thresholds are lost.
+        """
+        rule, outcomes = self.settings.relevance, []
+        for graded in self._ask_about(RELEVANCE, questions, partial(self._build_views, rule), "Grade relevance"):
             grades = [reply.answer.relevance for reply in graded if reply.answer is not None]
             if len(grades) < len(graded):
                 reason = f"unusable answer: {next(reply.problem for reply in graded if reply.answer is None)}"
-            elif is_relevant(grades[0], grades[1:], self.settings.level, self.settings.gap):
-                reason = ""
+            elif grades[0] < self.settings.level:
+                reason = "the text is not relevant enough"
             else:
-                enough = grades[0] >= self.settings.level
-                reason = "as relevant without the evidence" if enough else "the text is not relevant enough"
+                needed = all(grades[0] >= other + self.settings.gap for other in grades[1:])
+                reason = "" if needed else "as relevant without the evidence"
             judge = f"{graded[0].model} {graded[0].prompt}"
             outcomes.append((QuestionVerdict(f"relevance: {rule}", not reason, judge, {"grades": grades}), reason))
         return outcomes
 
     def check_without_span(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Ask whether the document answers the question without the span; it must not."""
-        replies = self._ask_about(ANSWERABLE, questions, lambda question: self._span_views(question)[1:], "Leave the span out")
         outcomes = []
-        for (reply,) in replies:
+
+        def build_views(question: Question) -> Views:
+            return self._build_views("span", question)[1:]
+
+        for (reply,) in self._ask_about(ANSWERABLE, questions, build_views, "Leave the span out"):
             answer = reply.answer and reply.answer.answer
             reason = "answered without the span" if answer == "yes" else ""
             reason = reason if answer else f"unusable answer: {reply.problem}"
@@ -161,7 +162,7 @@ class Verifier:
     def audit(self, result: StageResult) -> StageResult:
         """Ask of each third by itself whether it has the answer (Built-in or Learned, appendix B.3); nothing is discarded."""
         chosen = choose_audited(result, self.settings, self.seed)
-        replies = self._ask_about(ANSWERABLE, chosen, self._segment_views, "Audit") if chosen else []
+        replies = self._ask_about(ANSWERABLE, chosen, partial(self._build_views, "segments"), "Audit") if chosen else []
         audited: dict[str, Question] = {}
         for question, answered in zip(chosen, replies, strict=True):
             answerable = [None if reply.answer is None else reply.answer.answer == "yes" for reply in answered]
@@ -181,28 +182,12 @@ class Verifier:
         """Return the replies about each view of each question."""
         views = len(build_views(questions[0]))
         pairs = [(question, view) for question in questions for view in range(views)]
-        values = BuiltValues(pairs, lambda pair: {"question": pair[0].text, "text": build_views(pair[0])[pair[1]]})
-        replies = self.model.ask(prompt, values, description)
+
+        def build(pair: tuple[Question, int]) -> dict[str, str]:
+            return {"question": pair[0].text, "text": build_views(pair[0])[pair[1]]}
+
+        replies = self.model.ask(prompt, pairs, build, description)
         return [replies[start : start + views] for start in range(0, len(replies), views)]
-
-
-def ranks_target_first(scores: Scores, target: int) -> bool:
-    """Return whether every reranker, scores of shape (rerankers, segments), puts a segment first (PosQ, appendix A.2)."""
-    return bool((scores[:, [target]] > np.delete(scores, target, axis=1)).all())
-
-
-def needs_span(with_span: Scores, without_span: Scores) -> bool:
-    """Return whether every reranker, shape (rerankers,), prefers the document to that without the span (PosIR, section 2.3)."""
-    return bool((with_span > without_span).all())
-
-
-def is_relevant(target: int, others: Sequence[int], level: int, gap: int) -> bool:
-    """Return whether the text with the evidence is relevant, and more so than every text without.
-
-    PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section 2.3, compares the document with
-    the document without the span; its thresholds are lost. Grades are 0 to 4, of texts with and without evidence.
-    """
-    return target >= level and all(target >= other + gap for other in others)
 
 
 AUDIT_CHECK = "audit"
@@ -235,22 +220,23 @@ class MarginRange:
 
 def find_margin(question: Question) -> float | None:
     """Return the margin of a question's segment; None if no rerankers compared segments."""
-    for verdict in question.verdicts:
-        if verdict.check in MARGIN_CHECKS:
-            return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
-    return None
+    scores = next((verdict.values["scores"] for verdict in question.verdicts if verdict.check in MARGIN_CHECKS), None)
+    return None if scores is None else compute_margin(np.array(scores, np.float64), 0)
+
+
+def _group_by_range(questions: Sequence[Question], margins: Sequence[float]) -> defaultdict[int | None, list[Question]]:
+    """Return questions by the number of thresholds that their margin reaches; None for those without a margin."""
+    groups: defaultdict[int | None, list[Question]] = defaultdict(list)
+    for question in questions:
+        margin = find_margin(question)
+        groups[None if margin is None else bisect_right(margins, margin)].append(question)
+    return groups
 
 
 def choose_audited(verified: StageResult, settings: VerifySettings, seed: int) -> list[Question]:
     """Return the questions that the audit reads: those that are kept, and of each range of margins the discarded ones, too."""
-    groups: defaultdict[int | None, list[Question]] = defaultdict(list)
-    kept = {question.id for question in verified.questions}
-    for question in list_checked(verified):
-        margin = find_margin(question)
-        if margin is not None:
-            groups[_find_range(margin, settings.margins)].append(question)
-        elif question.id in kept:
-            groups[None].append(question)
+    groups, kept = _group_by_range(list_checked(verified), settings.margins), {question.id for question in verified.questions}
+    groups[None] = [question for question in groups[None] if question.id in kept]
     drawn = [sorted(group, key=lambda row: seeded_order(seed, AUDIT_CHECK, row.id)) for group in groups.values()]
     return [question for group in drawn for question in group[: settings.audit_sample]]
 
@@ -289,11 +275,7 @@ def count_pools(questions: Sequence[Question], documents: Sequence[Document], ma
 
 def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> list[MarginRange]:
     """Return the rates of the audit in each range of margins; none if no audited question has a margin."""
-    groups: defaultdict[int, list[Question]] = defaultdict(list)
-    for question in questions:
-        margin = find_margin(question)
-        if margin is not None:
-            groups[_find_range(margin, margins)].append(question)
+    groups = _group_by_range(questions, margins)
     ranges = [
         MarginRange(low, high, len(_list_complete(groups[row])), summarize_audit(groups[row]))
         for row, (low, high) in enumerate(pairwise((None, *margins, None)))
@@ -304,11 +286,6 @@ def audit_ranges(questions: Sequence[Question], margins: Sequence[float]) -> lis
 def list_checked(verified: StageResult) -> list[Question]:
     """Return every question that Verify checked, kept or discarded."""
     return [*verified.questions, *(row.question for row in verified.discarded if row.question is not None)]
-
-
-def _find_range(margin: float, margins: Sequence[float]) -> int:
-    """Return the number of thresholds that a margin reaches."""
-    return sum(margin >= threshold for threshold in margins)
 
 
 def _list_complete(questions: Sequence[Question]) -> list[list[bool]]:

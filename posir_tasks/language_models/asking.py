@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
-from posir_tasks.files import cache_folder
 from posir_tasks.language_models.call_log import CallLog, Completion
 from posir_tasks.language_models.chat_client import (
     ChatClient,
@@ -27,9 +26,7 @@ from posir_tasks.language_models.chat_client import (
     UnusableAnswerError,
     parse_answer,
 )
-from posir_tasks.language_models.settings import LanguageModelSettings, Prices, compute_cost
-from posir_tasks.read_part import estimate_tokens
-from posir_tasks.settings_file import load_settings
+from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
@@ -66,102 +63,48 @@ class Reply(Generic[AnswerT]):
     """The reason why there is no answer."""
 
 
-def accept_all(number: int, answer: BaseModel) -> None:
-    """Accept every answer; other checks raise UnusableAnswerError for one to the `number`-th values that cannot be used."""
-
-
-@dataclass(frozen=True)
-class BuiltValues(Generic[Item]):
-    """Values that are built when they are sent: together they may be many copies of each document."""
-
-    items: Sequence[Item]
-    build: Callable[[Item], Mapping[str, str]]
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __iter__(self) -> Iterator[Mapping[str, str]]:
-        return map(self.build, self.items)
-
-
 class BudgetError(PosirError):
     """The budget of a build is spent."""
 
 
-class Budget:
-    """The cost of the calls so far, and its limit."""
-
-    def __init__(self, limit: float | None, prices: Prices, log: CallLog, model: str) -> None:
-        used = [usage for (name, _), usage in log.usage().items() if name == model]
-        self._limit, self._prices = limit, prices
-        self._calls = sum(usage.calls for usage in used)
-        self._output_tokens = sum(usage.output_tokens for usage in used)
-        self._spent = compute_cost(prices, sum(usage.input_tokens for usage in used), self._output_tokens)
-        self._reserved, self._in_flight = 0.0, 0
-
-    async def reserve(self, request: ChatRequest) -> float:
-        """Reserve what a request is expected to cost, and return it; raise BudgetError if the budget does not cover it."""
-        input_tokens = sum(estimate_tokens(content) for _, content in request.messages)
-        while True:
-            output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
-            expected = compute_cost(self._prices, input_tokens, output_tokens)
-            if self._limit is None or self._spent + self._reserved + expected <= self._limit:
-                self._reserved += expected
-                self._in_flight += 1
-                return expected
-            if not self._in_flight:
-                raise BudgetError(
-                    f"the budget of {self._limit:g} {self._prices.currency} is spent: {self._calls:,} calls cost "
-                    f"{self._spent:.4g}, and the next one is expected to cost {expected:.2g}. All answers are saved; raise "
-                    "llm.budget and run again to continue."
-                )
-            await asyncio.sleep(BUDGET_SECONDS)
-
-    def settle(self, reserved: float, completion: Completion | None) -> None:
-        """Replace a reservation by the tokens that the server counted."""
-        self._reserved -= reserved
-        self._in_flight -= 1
-        if completion:
-            self._calls += 1
-            self._output_tokens += completion.output_tokens
-            self._spent += compute_cost(self._prices, completion.input_tokens, completion.output_tokens)
-
-
 class LanguageModel:
-    """A language model behind endpoints, with a log of its answers."""
+    """A language model behind endpoints, with a log of its answers and the cost of its calls so far."""
 
     def __init__(self, settings: LanguageModelSettings, log: CallLog) -> None:
         self.name, self._settings, self._log = settings.model, settings, log
-        self._budget = Budget(settings.budget, settings.prices, log, settings.model)
+        used = [usage for (name, _), usage in log.usage().items() if name == settings.model]
+        self._calls, self._output_tokens = sum(usage.calls for usage in used), sum(usage.output_tokens for usage in used)
+        self._spent = compute_cost(settings.prices, sum(usage.input_tokens for usage in used), self._output_tokens)
+        self._reserved, self._in_flight = 0.0, 0
         self._answered: set[str] = set()
         self._rejected, self._refusal = 0, ""
 
     def ask(
         self,
         prompt: PromptTemplate[AnswerT],
-        values: BuiltValues[Any] | Sequence[Mapping[str, str]],
+        items: Sequence[Item],
+        build: Callable[[Item], Mapping[str, str]],
         description: str,
-        check: Callable[[int, AnswerT], None] = accept_all,
+        check: Callable[[Item, AnswerT], None] | None = None,
     ) -> list[Reply[AnswerT]]:
-        """Return the reply to a prompt for each mapping of placeholders to values; several are asked at a time.
+        """Return the reply to a prompt about each item; several are asked at a time.
 
-        An answer that cannot be read, or fails the check, is asked for again. PosirError is raised if no server answers, or the
-        budget is spent.
+        The values of placeholders are built when they are sent: together they may be many copies of each document. An answer
+        that cannot be read, or for which the check raises UnusableAnswerError, is asked for again. PosirError is raised if no
+        server answers, or the budget is spent.
         """
         stop = threading.Event()
-        with track(description, len(values)) as advance:
+        with track(description, len(items)) as advance:
 
             async def ask_all() -> list[Reply[AnswerT]]:
                 async with aclosing(ChatClient(self._settings)) as client:
 
-                    async def reply(numbered: tuple[int, Mapping[str, str]]) -> Reply[AnswerT]:
-                        number, row_values = numbered
-                        answered = await self._reply(client, prompt, row_values, partial(check, number))
+                    async def reply(item: Item) -> Reply[AnswerT]:
+                        answered = await self._reply(client, prompt, build(item), partial(check, item) if check else None)
                         advance()
                         return answered
 
-                    in_flight = min(self._settings.in_flight, len(values))
-                    return await map_in_flight(reply, enumerate(values), in_flight, stop)
+                    return await map_in_flight(reply, items, min(self._settings.in_flight, len(items)), stop)
 
             replies = run_in_thread(ask_all(), stop)
         if replies and self._refusal and all(reply.problem == REFUSED for reply in replies):
@@ -169,7 +112,11 @@ class LanguageModel:
         return replies
 
     async def _reply(
-        self, client: ChatClient, prompt: PromptTemplate[AnswerT], values: Mapping[str, str], check: Callable[[AnswerT], None]
+        self,
+        client: ChatClient,
+        prompt: PromptTemplate[AnswerT],
+        values: Mapping[str, str],
+        check: Callable[[AnswerT], None] | None,
     ) -> Reply[AnswerT]:
         problem = ""
         for attempt in range(self._settings.attempts):
@@ -177,7 +124,8 @@ class LanguageModel:
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 answer = parse_answer(completion, prompt.answer)
-                check(answer)
+                if check:
+                    check(answer)
                 return Reply(completion.served or self.name, prompt.id, answer)
             except UnusableAnswerError as error:
                 problem = str(error)
@@ -187,36 +135,41 @@ class LanguageModel:
         return Reply(self.name, prompt.id, None, problem)
 
     async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
-        reserved, completion = await self._budget.reserve(request), None
+        reserved, prices = await self._reserve(request), self._settings.prices
         try:
             completion = await client.complete(request)
             self._log.add(request.key, self.name, request.prompt, completion)
             self._answered.add(request.prompt)
+            self._calls += 1
+            self._output_tokens += completion.output_tokens
+            self._spent += compute_cost(prices, completion.input_tokens, completion.output_tokens)
+            return completion
         except RejectedError as error:
             self._rejected, self._refusal = self._rejected + 1, str(error)
             if request.prompt not in self._answered and self._rejected >= MAX_REJECTED:
                 raise PosirError(f"{self.name}: {error}") from None
             raise
         finally:
-            self._budget.settle(reserved, completion)
-        return completion
+            self._reserved -= reserved
+            self._in_flight -= 1
 
-
-def open_language_model(reference: str, cache: str, attempts: int) -> LanguageModel:
-    """Return a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`, or raise PosirError.
-
-    Its answers are saved in a subfolder of posir's cache folder, `cache`, and are not asked for again. It is asked `attempts`
-    times until its answer can be read.
-    """
-    model, _, address = reference.partition("@http")
-    endpoints = {"endpoints": [f"http{address}"]} if address else {}
-    try:
-        settings = load_settings(LanguageModelSettings, None, {"model": model, "attempts": attempts, **endpoints})
-    except PosirError as error:
-        raise PosirError(
-            f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as name@http://localhost:8000/v1."
-        ) from None
-    return LanguageModel(settings, CallLog(cache_folder() / cache / "calls.sqlite"))
+    async def _reserve(self, request: ChatRequest) -> float:
+        """Reserve what a request is expected to cost, and return it; raise BudgetError if the budget does not cover it."""
+        limit, prices = self._settings.budget, self._settings.prices
+        while True:
+            output_tokens = self._output_tokens / self._calls if self._calls else FIRST_OUTPUT_TOKENS
+            expected = compute_cost(prices, request.input_tokens, output_tokens)
+            if limit is None or self._spent + self._reserved + expected <= limit:
+                self._reserved += expected
+                self._in_flight += 1
+                return expected
+            if not self._in_flight:
+                raise BudgetError(
+                    f"the budget of {limit:g} {prices.currency} is spent: {self._calls:,} calls cost {self._spent:.4g}, and "
+                    f"the next one is expected to cost {expected:.2g}. All answers are saved; raise llm.budget and run again "
+                    "to continue."
+                )
+            await asyncio.sleep(BUDGET_SECONDS)
 
 
 async def map_in_flight(
@@ -251,22 +204,21 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
         except BaseException as error:
             future.set_exception(error)
 
+    def join() -> None:
+        # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach another thread.
+        while wait([future], SIGNAL_SECONDS).not_done:
+            pass
+
     # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of many requests.
     gc.freeze()
     threading.Thread(target=run, daemon=True).start()
     try:
-        _wait_for(future)
+        join()
     except KeyboardInterrupt:
         stop.set()
         print(STOPPING, file=sys.stderr)
-        _wait_for(future)
+        join()
         raise
     finally:
         gc.unfreeze()
     return future.result()
-
-
-def _wait_for(future: Future[Any]) -> None:
-    """Wait in short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach another thread."""
-    while wait([future], SIGNAL_SECONDS).not_done:
-        pass

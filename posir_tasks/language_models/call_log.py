@@ -114,7 +114,3 @@ class CallLog:
             # At the end of the block it commits, after an error it rolls back.
             with self._database:
                 self._database.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.gate import GateError, parse_json, parse_json_at
 from posir_tasks.language_models.call_log import Completion
-from posir_tasks.language_models.settings import LanguageModelSettings, StructuredOutput
+from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection
 from posir_tasks.read_part import estimate_tokens
 
@@ -36,9 +37,6 @@ ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON schema (structured_output)."
 )
 
-#: Role and content of each message.
-Messages = tuple[tuple[str, str], ...]
-
 
 class RejectedError(Exception):
     """The server refuses one request, for example because it is too long."""
@@ -50,39 +48,12 @@ class ChatRequest:
 
     prompt: str
     """Name and version of the prompt."""
-    messages: Messages
-    schema: Mapping[str, Any]
-    """JSON schema of the answer."""
-    attempt: int
-    """Counts the requests for one answer, from 0."""
-    settings: LanguageModelSettings
-
-    @cached_property
-    def body(self) -> dict[str, Any]:
-        """The JSON that is sent."""
-        settings = self.settings
-        body: dict[str, Any] = {
-            "model": settings.model,
-            "messages": [{"role": role, "content": content} for role, content in self.messages],
-            "max_tokens": settings.max_tokens,
-        }
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
-        if self.attempt:
-            # Another seed, or a deterministic server would repeat an answer that could not be read.
-            body["seed"] = self.attempt
-        if settings.structured_output is StructuredOutput.SCHEMA:
-            schema = {"name": self.prompt.partition("@")[0], "strict": True, "schema": self.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif settings.structured_output is StructuredOutput.OBJECT:
-            body["response_format"] = {"type": "json_object"}
-        return body
-
-    @cached_property
-    def key(self) -> str:
-        """The identity of the request: a digest of all that is asked, in 32 hexadecimal digits."""
-        settings = {name: value for name, value in self.body.items() if name != "messages"}
-        return digest_json([self.prompt, self.attempt, settings, self.messages])
+    body: Mapping[str, Any]
+    """The JSON that is sent."""
+    key: str
+    """The identity of the request: a digest of all that is asked, in 32 hexadecimal digits."""
+    input_tokens: int
+    """An estimate."""
 
 
 @dataclass
@@ -116,33 +87,27 @@ class ChatClient:
         """Return an answer of any server that works; raise RejectedError if this request is refused, else PosirError."""
         tried: list[_Server] = []
         while True:
-            server = self._choose(tried)
+            now = time.monotonic()
+            untried = [server for server in self._servers if server not in tried]
+            # One at rest is asked only if there is no other.
+            server = min(untried, key=lambda endpoint: (endpoint.resting_until > now, endpoint.in_flight))
             server.in_flight += 1
             try:
                 return await self._send(server, request)
             except openai.OpenAIError as error:
+                status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+                may_pass = isinstance(error, openai.APIConnectionError) or status >= 500 or status in (408, 409, 429)
                 tried.append(server)
-                self._handle(server, error, is_last=len(tried) == len(self._servers))
+                if may_pass and len(tried) < len(self._servers):
+                    server.resting_until = time.monotonic() + REST_SECONDS
+                    continue
+                # The errors of the library are not chained: they have the server's answer, which may repeat the key.
+                reason = server.connection.explain(error, advice=ADVICE)
+                if status in (400, 413, 422):
+                    raise RejectedError(reason) from None
+                raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None
             finally:
                 server.in_flight -= 1
-
-    def _choose(self, tried: Sequence[_Server]) -> _Server:
-        """Return the untried server with the fewest requests in flight, one at rest only if there is no other."""
-        now = time.monotonic()
-        untried = [server for server in self._servers if server not in tried]
-        return min(untried, key=lambda endpoint: (endpoint.resting_until > now, endpoint.in_flight))
-
-    def _handle(self, server: _Server, error: openai.OpenAIError, *, is_last: bool) -> None:
-        """Let a server rest, or raise if no other can do better."""
-        # The errors of the library are not chained: they have the server's answer, which may repeat the key.
-        if isinstance(error, openai.APIStatusError) and error.status_code in (400, 413, 422):
-            raise RejectedError(server.connection.explain(error, advice=ADVICE)) from None
-        status = error.status_code if isinstance(error, openai.APIStatusError) else 0
-        may_pass = isinstance(error, openai.APIConnectionError) or status >= 500 or status in (408, 409, 429)
-        if is_last or not may_pass:
-            reason = server.connection.explain(error, advice=ADVICE)
-            raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None
-        server.resting_until = time.monotonic() + REST_SECONDS
 
     async def _send(self, server: _Server, request: ChatRequest) -> Completion:
         # Gateways that honor the key do not charge a request twice whose answer was lost on the way.
@@ -152,7 +117,7 @@ class ChatClient:
         for _ in range(INVALID_ANSWERS + 1):
             # Reading the answer as text takes a third of the time of the client's own models, and says what is wrong with it.
             text = await server.client.post(url, cast_to=str, body=request.body, options=options)
-            completion = read_completion(text, request.messages)
+            completion = read_completion(text, request.input_tokens)
             if completion is not None:
                 return completion
         shown = server.connection.redact(text)
@@ -161,8 +126,8 @@ class ChatClient:
         )
 
 
-def read_completion(text: str, messages: Messages) -> Completion | None:
-    """Return the completion in a server's answer, tokens estimated if not counted; None if it is not one of a chat API."""
+def read_completion(text: str, input_tokens: int) -> Completion | None:
+    """Return the completion in a server's answer, tokens as estimated if not counted; None if it is not one of a chat API."""
     try:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
         choice = answer["choices"][0]
@@ -179,14 +144,14 @@ def read_completion(text: str, messages: Messages) -> Completion | None:
     return Completion(
         content,
         finish,
-        _read_count(usage.get("prompt_tokens"), lambda: sum(estimate_tokens(content) for _, content in messages)),
-        _read_count(usage.get("completion_tokens"), lambda: estimate_tokens(content)),
+        _read_count(usage.get("prompt_tokens"), input_tokens),
+        _read_count(usage.get("completion_tokens"), estimate_tokens(content)),
         sanitized(served) if isinstance(served, str) else "",
     )
 
 
-def _read_count(value: Any, estimate: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 2**40 else estimate()
+def _read_count(value: Any, estimate: int) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**40 else estimate
 
 
 def replace_surrogates(text: str) -> str:
@@ -196,7 +161,7 @@ def replace_surrogates(text: str) -> str:
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
-FILE_NAME = re.compile(r"(?P<name>[a-z_]+)\.v(?P<version>\d+)\.txt")
+PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
 #: Where JSON is looked for in an answer, at most.
 MAX_STARTS = 50
@@ -234,18 +199,30 @@ class PromptTemplate(Generic[AnswerT]):
         return self.answer.model_json_schema()
 
     def build_request(self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings) -> ChatRequest:
-        """Return the request for given values of the placeholders."""
-        messages = (("system", self.system.substitute(values)), ("user", self.user.substitute(values)))
-        return ChatRequest(self.id, messages, self.schema, attempt, settings)
+        """Return the request for given values of the placeholders; attempts at one answer count from 0."""
+        texts = {"system": self.system.substitute(values), "user": self.user.substitute(values)}
+        messages = [{"role": role, "content": content} for role, content in texts.items()]
+        body: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": settings.max_tokens}
+        if settings.temperature is not None:
+            body["temperature"] = settings.temperature
+        if attempt:
+            # Another seed, or a deterministic server would repeat an answer that could not be read.
+            body["seed"] = attempt
+        if settings.structured_output == "json_schema":
+            schema = {"name": self.name, "strict": True, "schema": self.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif settings.structured_output == "json_object":
+            body["response_format"] = {"type": "json_object"}
+        chosen = {name: value for name, value in body.items() if name != "messages"}
+        key = digest_json([self.id, attempt, chosen, list(texts.items())])
+        return ChatRequest(self.id, body, key, sum(map(estimate_tokens, texts.values())))
 
 
 def load_prompt(name: str, answer: type[AnswerT]) -> PromptTemplate[AnswerT]:
     """Return the newest version of a prompt."""
-    versions = [match for file in (files(__package__) / "prompts").iterdir() if (match := FILE_NAME.fullmatch(file.name))]
-    newest = max((match for match in versions if match["name"] == name), key=lambda match: int(match["version"]))
-    text = (files(__package__) / "prompts" / newest[0]).read_text(encoding="utf-8")
-    system, _, user = text.partition(HEADING)
-    return PromptTemplate(name, int(newest["version"]), Template(system.strip()), Template(user.strip()), answer)
+    versions = {int(file.stem.rpartition(".v")[2]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
+    system, _, user = versions[max(versions)].read_text(encoding="utf-8").partition(HEADING)
+    return PromptTemplate(name, max(versions), Template(system.strip()), Template(user.strip()), answer)
 
 
 class ModelAnswer(BaseModel):
@@ -260,40 +237,21 @@ class UnusableAnswerError(Exception):
 
 def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
     """Return the answer in the JSON that a language model wrote; raise UnusableAnswerError if there is none or it refused."""
-    problem = "the answer has no JSON"
-    for value in _find_values(completion.text):
-        if isinstance(value, GateError):
-            problem = f"the answer's JSON {'repeats a key' if 'occurs twice' in value.problem else 'is incomplete'}"
-            continue
+    text, problem, end = completion.text, "the answer has no JSON", 0
+    for _ in range(MAX_STARTS):
+        start = text.find("{", end)
+        if start < 0:
+            break
         try:
-            return answer.model_validate(value)
+            value, end = parse_json_at(text, start, "answer")
+            # JSON can contain what UTF-8 cannot represent.
+            return answer.model_validate(parse_json(replace_surrogates(json.dumps(value, ensure_ascii=False)), "answer"))
+        except GateError as error:
+            problem = f"the answer's JSON {'repeats a key' if 'occurs twice' in error.problem else 'is incomplete'}"
+            end = start + 1
         except ValidationError as error:
             if "JSON is incomplete" not in problem:
                 problem = f"the answer's JSON has other fields ({summarize_error(error)})"
-    if completion.finish_reason in ("refusal", "content_filter") or REFUSAL.match(completion.text):
+    if completion.finish_reason in ("refusal", "content_filter") or REFUSAL.match(text):
         raise UnusableAnswerError("the model refused")
     raise UnusableAnswerError("the answer was cut off" if completion.finish_reason == "length" else problem)
-
-
-def _find_values(text: str) -> Iterator[Any]:
-    """Yield the JSON objects in a text, and an error for each brace that begins none."""
-    start = text.find("{")
-    for _ in range(MAX_STARTS):
-        if start < 0:
-            return
-        try:
-            value, end = parse_json_at(text, start, "answer")
-            yield _clean(value)
-        except GateError as error:
-            yield error
-            end = start + 1
-        start = text.find("{", end)
-
-
-def _clean(value: Any) -> Any:
-    """Replace what UTF-8 cannot represent, in all texts of a JSON value."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
-    return list(map(_clean, value)) if isinstance(value, list) else value

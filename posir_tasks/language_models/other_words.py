@@ -27,9 +27,14 @@ from mteb.types import PromptType
 
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.encoding import Encoder, Vectors, unit_vectors
+from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
-from posir_tasks.language_models.asking import BuiltValues, LanguageModel, open_language_model
+from posir_tasks.files import cache_folder
+from posir_tasks.language_models.asking import LanguageModel
+from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.settings import LanguageModelSettings
+from posir_tasks.settings_file import load_settings
 from posir_tasks.text.words import find_terms, is_unspaced
 
 #: Words of a sentence that is asked about: fewer are headings, more are lists or tables.
@@ -46,8 +51,6 @@ MAX_VOCABULARY = 5_000
 BATCH = 256
 #: Between the parts of a term such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Folder of the answers in the cache.
-CACHE = "other-words"
 #: Times that a question is asked for until it is in other words.
 ATTEMPTS = 2
 
@@ -192,15 +195,20 @@ class LanguageModelWriter:
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
         """Return the question about each sentence; None if its second answer, too, shares a content word with the sentence."""
-        values = BuiltValues(requests, lambda request: {"sentence": request.sentence, "language": request.language})
 
-        def check(number: int, answer: OtherWordsQuestion) -> None:
-            if shared := find_shared(answer.question, requests[number].sentence, self.common):
+        def check(request: WritingRequest, answer: OtherWordsQuestion) -> None:
+            if shared := find_shared(answer.question, request.sentence, self.common):
                 raise UnusableAnswerError(f"words of the sentence: {', '.join(shared)}")
             if not find_terms(answer.question):
                 raise UnusableAnswerError("no question")
 
-        replies = self.model.ask(OTHER_WORDS, values, "Asking in other words", check)
+        replies = self.model.ask(
+            OTHER_WORDS,
+            requests,
+            lambda request: {"sentence": request.sentence, "language": request.language},
+            "Asking in other words",
+            check,
+        )
         return [reply.answer.question.strip() if reply.answer else None for reply in replies]
 
 
@@ -218,5 +226,18 @@ QuestionWriter = EmbedderWriter | LanguageModelWriter
 
 
 def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
-    """Return a writer that asks a language model; words that are common in the texts may be in question and sentence."""
-    return LanguageModelWriter(open_language_model(reference, CACHE, ATTEMPTS), find_common_words(texts))
+    """Return a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of `llm` in `posir build`.
+
+    Its answers are saved in posir's cache folder, and are not asked for again. Words that are common in the texts may be in
+    question and sentence. PosirError is raised if the reference is none.
+    """
+    model, _, address = reference.partition("@http")
+    endpoints = {"endpoints": [f"http{address}"]} if address else {}
+    try:
+        settings = load_settings(LanguageModelSettings, None, {"model": model, "attempts": ATTEMPTS, **endpoints})
+    except PosirError as error:
+        raise PosirError(
+            f"--llm {reference}: {error}. Write MODEL, or MODEL@ADDRESS such as name@http://localhost:8000/v1."
+        ) from None
+    log = CallLog(cache_folder() / "other-words" / "calls.sqlite")
+    return LanguageModelWriter(LanguageModel(settings, log), find_common_words(texts))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, HttpUrl, field_validator, model_validator
 
@@ -30,14 +29,6 @@ class Prices(Section):
         return bool(self.input or self.output)
 
 
-class StructuredOutput(StrEnum):
-    """The way in which a server is asked for JSON."""
-
-    SCHEMA = "json_schema"
-    OBJECT = "json_object"
-    NONE = "none"
-
-
 class LanguageModelSettings(Section):
     """A language model behind one or several OpenAI-compatible endpoints."""
 
@@ -52,7 +43,8 @@ class LanguageModelSettings(Section):
     """null to leave it to the server; some models accept no other value than their default."""
     max_tokens: Count = 4096
     """Most tokens of an answer."""
-    structured_output: StructuredOutput = StructuredOutput.SCHEMA
+    structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
+    """The way in which a server is asked for JSON."""
     in_flight: Annotated[int, Field(ge=1, le=1024)] = 32
     """Most requests that are sent at the same time, over all endpoints."""
     retries: Annotated[int, Field(ge=0, le=20)] = 8

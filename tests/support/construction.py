@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posir_build.records import Document, Question, question_id
-from posir_tasks.language_models.asking import Reply, accept_all
+from posir_tasks.language_models.asking import Reply
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.chat_client import UnusableAnswerError, parse_answer
 from posir_tasks.text.spans import Span
@@ -21,16 +21,18 @@ class ScriptedModel:
     name: str = "scripted"
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
 
-    def ask(self, prompt: Any, values: Any, description: str, check: Any = accept_all) -> list[Any]:
+    def ask(self, prompt: Any, items: Any, build: Any, description: str, check: Any = None) -> list[Any]:
         assert description
         replies = []
-        for number, value in enumerate(values):
+        for item in items:
+            value = build(item)
             prompt.system.substitute(value)
             prompt.user.substitute(value)
             self.asked.append((prompt.name, value))
             try:
                 answer = parse_answer(Completion(self.write(prompt.name, value), "stop", 1, 1), prompt.answer)
-                check(number, answer)
+                if check:
+                    check(item, answer)
                 replies.append(Reply(self.name, prompt.id, answer))
             except UnusableAnswerError as error:
                 replies.append(Reply(self.name, prompt.id, None, str(error)))

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -365,6 +366,32 @@ def grade(prompt, values):
     return json.dumps(
         {"relevance": 4 if has else 1} if prompt == "relevance" else {"reasoning": "", "answer": "yes" if has else "no"}
     )
+
+
+@pytest.mark.parametrize(
+    ("grades", "passed"),
+    [((3, 2, 2), True), ((3, 3, 0), False), ((2, 0, 0), False), ((4, 3, 3), True), ((4, 4, 0), False), ((3, 2), True)],
+)
+def test_relevance_of_posq_and_posir(grades, passed):
+    # The text with the evidence is asked about first.
+    answers = map(json.dumps, [{"relevance": grade} for grade in grades])
+    result = verify(lambda *_: next(answers), relevance="span" if len(grades) == 2 else "segments", level=3, gap=1)
+    assert len(result.questions) == passed
+
+
+@pytest.mark.parametrize(
+    ("rule", "scores", "passed"),
+    [
+        ("segments", [(0.9, 0.1, 0.2), (0.5, 0.4, 0.49)], True),
+        ("segments", [(0.9, 0.1, 0.2), (0.5, 0.4, 0.6)], False),
+        ("segments", [(0.9, 0.9, 0.2)], False),
+        ("span", [(0.9, 0.8), (0.5, 0.4)], True),
+        ("span", [(0.9, 0.8), (0.5, 0.5)], False),
+    ],
+)
+def test_every_reranker_must_put_the_evidence_first_and_a_tie_fails(rule, scores, passed):
+    rerankers = [SimpleNamespace(name="r", score=lambda _, own=row: np.array(own)) for row in scores]
+    assert len(verify(rerankers=rerankers, rerank_rule=rule).questions) == passed
 
 
 @pytest.mark.parametrize("rule", ["span", "segments"])

@@ -51,7 +51,7 @@ def connect(tmp_path, *servers, **settings):
 
 
 def ask(model, values=ASKED):
-    return [reply.answer.answer if reply.answer else reply.problem for reply in model.ask(PROMPT, values, "Ask")]
+    return [reply.answer.answer if reply.answer else reply.problem for reply in model.ask(PROMPT, values, dict, "Ask")]
 
 
 def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, tmp_path):
@@ -160,15 +160,14 @@ def test_what_is_sent_depends_on_the_settings():
      '{"choices": [{"message": null}]}', '{"choices": [{"message": {"content": "a"}, "finish_reason": 3}]}', "[" * 9000],
 )  # fmt: skip
 def test_an_answer_of_another_api_is_none(text):
-    assert read_completion(text, ()) is None
+    assert read_completion(text, 0) is None
 
 
 def test_usage_is_the_servers_or_else_estimated():
     choice = {"message": {"content": "12345678", "refusal": None}, "finish_reason": "stop"}
     usage = {"prompt_tokens": 7, "completion_tokens": 9}
-    messages = (("user", "1234"),)
     for given, tokens in ((usage, (7, 9)), ({"prompt_tokens": "x"}, (1, 2))):
-        counted = read_completion(json.dumps({"choices": [choice], "usage": given}), messages)
+        counted = read_completion(json.dumps({"choices": [choice], "usage": given}), 1)
         assert (counted.input_tokens, counted.output_tokens) == tokens
 
 

@@ -22,7 +22,7 @@ from posir_tasks.language_models.other_words import (
     find_common_words,
     find_shared,
     find_stems,
-    open_language_model,
+    open_writer,
 )
 from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.text.words import find_terms
@@ -151,7 +151,6 @@ def test_a_language_model_is_asked_twice_at_most_and_paid_once(tmp_path: Path, d
         for _ in range(2):
             log = CallLog(tmp_path / "calls.sqlite")
             questions = LanguageModelWriter(LanguageModel(settings, log), frozenset()).write(requests)
-            log.close()
         assert sum(server.answered.values()) == calls * len(requests)
     if disobedience:
         assert questions == [None] * 3
@@ -172,5 +171,5 @@ def test_content_words_in_common():
 def test_a_language_model_that_cannot_be_one_is_an_error_with_advice(reference: str, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(PosirError, match=re.escape("Write MODEL, or MODEL@ADDRESS")):
-        open_language_model(reference, "test", 1)
-    assert open_language_model("name@http://localhost:1/v1", "test", 1).name == "name"
+        open_writer(reference, [])
+    assert open_writer("name@http://localhost:1/v1", []).name == "name"
