@@ -19,10 +19,10 @@ import numpy as np
 from posir_compare.comparison import CommonResults, ModelRun, Pair, compare_pair
 from posir_report.api import Results
 from posir_significance.analysis import analyze
-from posir_tasks.cells import pool
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
+from posir_tasks.profile import pool
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import RelativePositions

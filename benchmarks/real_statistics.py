@@ -20,8 +20,8 @@ from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import decide
 from posir_significance.observations import Observations
 from posir_significance.sentences import format_contrast, label_state
-from posir_tasks.cells import pool
 from posir_tasks.display.numbers import format_estimate, format_p_value, format_percent, format_psi
+from posir_tasks.profile import pool
 from posir_tasks.results import read_results
 from posir_tasks.scores import ResultValues
 

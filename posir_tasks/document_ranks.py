@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.cells import reading_json
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import KEY_NAMES, digest_documents, link_documents, pack_keys, unpack_keys
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
-from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns
+from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns, reading_json
 from posir_tasks.read_part import CountedWith
 from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.schemes import Axes, PositionScheme
@@ -156,8 +155,8 @@ class DocumentRanks:
         query_cells = [(length, tuple(sorted(positions))) for length, positions in zip(lengths.tolist(), bins, strict=True)]
         cell_keys = sorted(set(query_cells))
         places = {key: place for place, key in enumerate(cell_keys)}
-        columns = [places[key] for key in query_cells]
-        part = _build_set(subset, evidence, np.array(columns, np.int64), rank_columns(ranks), placed, texts or {})
+        columns = np.array([places[key] for key in query_cells], np.int64)
+        part = _build_set(subset, evidence, columns, rank_columns(ranks), placed, texts or {})
         return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
@@ -189,17 +188,14 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        owners, rows, offset, first = [], [], 0, 0
-        for _, same in groupby(self.sets, key=lambda part: part.documents):
-            documents = 0
-            for part in same:
-                documents = max(documents, len(part.document_sizes))
-                rows.append(np.repeat(np.arange(len(part.document_sizes)), part.document_sizes) + offset)
-                owners.append(np.arange(len(part.document_sizes)) + first + 1)
-                offset += len(part.document_sizes)
-            first += documents
         nothing, names = np.zeros(0, np.int64), sorted({part.subset for part in self.sets})
-        row, owner = np.concatenate([*rows, nothing]), np.concatenate([*owners, nothing])
+        sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
+        row, owners, firsts = np.repeat(np.arange(len(sizes)), sizes), [nothing], dict[str, int]()
+        for part in self.sets:
+            # Sets of the same documents number them alike.
+            first = firsts.setdefault(part.documents, 1 + sum(map(len, owners)))
+            owners.append(np.arange(len(part.document_sizes)) + first)
+        owner = np.concatenate(owners)
         keys = np.concatenate([*(part.document_keys for part in self.sets), np.zeros((0, len(KEY_NAMES)), np.int64)]).T
 
         def join(name: str) -> Integers:
@@ -256,33 +252,9 @@ class DocumentRanks:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the value; the axes are those of the profile beside it."""
+        cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         return {
-            RANKS_KEY: {
-                "schema": SCHEMA,
-                "cells": " ".join(_format_cell_key(key) for key in self.cell_keys),
-                "sets": [
-                    {"subset": part.subset, "documents": part.documents, "queries": part.queries, **_pack(part, RANK_COLUMNS)}
-                    for part in self.sets
-                ],
-            },
-            READ_RANKS_KEY: {
-                "schema": SCHEMA,
-                "sets": [
-                    {"counted_with": part.counted_with and part.counted_with.value, **_pack(part, READ_COLUMNS)}
-                    for part in self.sets
-                ],
-            },
-            KEYS_KEY: {
-                "schema": SCHEMA,
-                "sets": [
-                    {
-                        name: pack_keys(column)
-                        for name, column in zip(KEY_NAMES, part.document_keys.T, strict=True)
-                        if column.any()
-                    }
-                    for part in self.sets
-                ],
-            },
+            key: {"schema": SCHEMA, **cells.get(key, {}), "sets": [_pack(part, key) for part in self.sets]} for key in FIELDS
         }
 
     @classmethod
@@ -299,56 +271,74 @@ class DocumentRanks:
             NewerSchemaError: A newer version of posir wrote it.
         """
         stored: list[list[Any]] = []
-        for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
+        for key in FIELDS:
             if key not in data:
-                raise ProfileError(f"no field '{key}'. Run the model again.")
-            with reading_json(data[key], SCHEMA, f"field '{key}'"):
+                raise ProfileError(f"no field '{key}'. Run the model again.", key)
+            with reading_json(data[key], SCHEMA, f"field '{key}'", key):
                 stored.append(data[key]["sets"])
                 if not isinstance(stored[-1], list) or not all(isinstance(row, dict) for row in stored[-1]):
                     raise ValueError("'sets' must be a list of objects")
-        with reading_json(data[RANKS_KEY], SCHEMA, "ranks by document"):
+        if unknown := {str(name) for rows in stored for row in rows for name in row}.difference(*FIELDS.values()):
+            names = sanitized(", ".join(sorted(unknown)), 200)
+            logger.warning("fields of a newer version of posir are left out: %s", names)
+        with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
             cell_keys = tuple(_parse_cell_key(text, axes) for text in data[RANKS_KEY]["cells"].split())
-            sets, left = [], min(queries, MAX_QUERIES)
-            known = {"subset", "documents", "queries", "counted_with", *RANK_COLUMNS, *READ_COLUMNS, *KEY_NAMES}
-            if unknown := {str(name) for rows in stored for row in rows for name in row} - known:
-                names = sanitized(", ".join(sorted(unknown)), 200)
-                logger.warning("fields of a newer version of posir are left out: %s", names)
-            for ranks, read, keys in zip(*stored, strict=True):
-                sets.append(_read_set(ranks, read, keys, len(cell_keys), left))
-                left -= len(sets[-1].ranks)
+            rows_of_sets = list(zip(*stored, strict=True))
+        sets, left = [], min(queries, MAX_QUERIES)
+        for rows in rows_of_sets:
+            sets.append(_read_set(data, rows, len(cell_keys), left))
+            left -= len(sets[-1].ranks)
         return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
 
-RANK_COLUMNS = ("document_sizes", "cells", "ranks")
-READ_COLUMNS = ("twelfths", "thirds", "half_octaves")
+#: The fields of a result that hold the value, and what each has of every set: texts, columns, keys of documents.
+FIELDS = {
+    RANKS_KEY: ("subset", "documents", "queries", "document_sizes", "cells", "ranks"),
+    READ_RANKS_KEY: ("counted_with", "twelfths", "thirds", "half_octaves"),
+    KEYS_KEY: KEY_NAMES,
+}
 
 
-def _pack(part: DocumentSet, names: Iterable[str]) -> dict[str, str]:
-    return {name: pack_column(getattr(part, name)) for name in names}
+def _pack(part: DocumentSet, field: str) -> dict[str, Any]:
+    """Return what a field has of a set; digests of documents only if one is known."""
+    if field == KEYS_KEY:
+        columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
+        return {name: pack_keys(column) for name, column in columns if column.any()}
+    values = ((name, getattr(part, name)) for name in FIELDS[field])
+    return {name: pack_column(value) if isinstance(value, np.ndarray) else value for name, value in values}
 
 
-def _read_set(ranks: Mapping[str, Any], read: Mapping[str, Any], keys: Mapping[str, Any], cells: int, most: int) -> DocumentSet:
-    """Return a set of at most `most` queries from its rows of the three fields; raise ValueError if they do not fit."""
-    columns = {name: unpack_column(ranks[name], most) for name in RANK_COLUMNS}
-    columns |= {name: unpack_column(read[name], most) for name in READ_COLUMNS}
-    queries, documents, counted_with = len(columns["ranks"]), len(columns["document_sizes"]), read["counted_with"]
-    bounds = {"ranks": len(RANKS), "cells": cells, "twelfths": max(Unread) + 1, "thirds": 3, "half_octaves": 64}
-    if not (
-        columns["document_sizes"].sum() == queries == len(columns["cells"])
-        and len(columns["half_octaves"]) == documents
-        and all(len(columns[name]) in (0, queries) for name in ("twelfths", "thirds"))
-        and all(columns[name].max(initial=-1) < bound for name, bound in bounds.items())
-    ):
-        raise ValueError("the columns of a set do not fit each other or the profile's cells")
-    digests = [unpack_keys(keys[name], documents) if name in keys else np.zeros(documents, np.int64) for name in KEY_NAMES]
-    return DocumentSet(
-        subset=str(ranks["subset"]),
-        documents=str(ranks["documents"]),
-        queries=str(ranks["queries"]),
-        **columns,
-        document_keys=np.stack(digests, axis=1),
-        counted_with=None if counted_with is None else CountedWith(counted_with),
-    )
+def _read_set(data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], cells: int, most: int) -> DocumentSet:
+    """Return a set of at most `most` queries from what each field has of it; raise ProfileError if a column does not fit."""
+    values: dict[str, Any] = {}
+    for (key, names), row in zip(FIELDS.items(), rows, strict=True):
+        with reading_json(data[key], SCHEMA, f"field '{key}'", key):
+            if key == KEYS_KEY:
+                documents = len(values["document_sizes"])
+                keys = [unpack_keys(row[name], documents) if name in row else np.zeros(documents, np.int64) for name in names]
+                values["document_keys"] = np.stack(keys, axis=1)
+                continue
+            values |= {name: _unpack(name, row[name], most) for name in names}
+            queries = int(values["document_sizes"].sum())
+            # The sizes that a column may have, and the first number that is too large.
+            limits = {
+                "cells": ({queries}, cells),
+                "ranks": ({queries}, len(RANKS)),
+                "twelfths": ({0, queries}, max(Unread) + 1),
+                "thirds": ({0, queries}, 3),
+                "half_octaves": ({len(values["document_sizes"])}, 64),
+            }
+            for name in limits.keys() & {*names}:
+                sizes, bound = limits[name]
+                if len(values[name]) not in sizes or values[name].max(initial=-1) >= bound:
+                    raise ValueError(f"'{name}' does not fit the other columns of a set, or the profile's cells")
+    return DocumentSet(**values)
+
+
+def _unpack(name: str, value: Any, most: int) -> Any:
+    if name == "counted_with":
+        return None if value is None else CountedWith(value)
+    return str(value) if name in ("subset", "documents", "queries") else unpack_column(value, most)
 
 
 def _build_set(
@@ -369,8 +359,8 @@ def _build_set(
     twelfths = placed.twelfths if placed else np.zeros(0, np.int64)
     return DocumentSet(
         subset=subset,
-        documents=_combine(keys[row][0] for row in first),
-        queries=_combine(keys[row][2] for row in order),
+        documents=blake2b(b"".join(keys[row][0] for row in first), digest_size=HASH_BYTES).hexdigest(),
+        queries=blake2b(b"".join(keys[row][2] for row in order), digest_size=HASH_BYTES).hexdigest(),
         document_sizes=np.array([len(rows) for rows in documents], np.int64),
         cells=cells[order],
         ranks=ranks[order],
@@ -386,10 +376,6 @@ def _build_set(
     )
 
 
-def _combine(digests: Iterable[bytes]) -> str:
-    return blake2b(b"".join(digests), digest_size=HASH_BYTES).hexdigest()
-
-
 def _format_cell_key(key: CellKey) -> str:
     return f"{key[0]}:{','.join(map(str, key[1]))}"
 
@@ -397,7 +383,7 @@ def _format_cell_key(key: CellKey) -> str:
 def _parse_cell_key(text: str, axes: Axes) -> CellKey:
     """Read what `_format_cell_key` returned; raise ValueError if it is no cell of these axes."""
     first, _, rest = text.partition(":")
-    length, bins = int(first), tuple(int(number) for number in rest.split(",")) if rest else ()
+    length, bins = int(first), tuple(map(int, rest.split(","))) if rest else ()
     if not (0 <= length < len(axes.lengths) and all(0 <= bin_ < len(axes.positions) for bin_ in bins)):
         raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
     return length, bins
@@ -407,17 +393,13 @@ def pack_column(column: Integers) -> str:
     """Return small numbers as text: varints, deflated, in base 85. All ones, or nothing, is the number of ones."""
     if (column == 1).all():
         return str(len(column))
-    small = column.max() < 128
-    raw = column.astype(np.uint8).tobytes() if small else b"".join(_varint(number) for number in column.tolist())
+    raw = bytearray()
+    for number in column.tolist():
+        while number > 127:
+            raw.append(number & 127 | 128)
+            number >>= 7
+        raw.append(number)
     return "z" + base64.b85encode(zlib.compress(raw, 9)).decode()
-
-
-def _varint(number: int) -> bytes:
-    parts = bytearray()
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*parts, number])
 
 
 def unpack_column(text: str, most: int) -> Integers:

@@ -1,30 +1,69 @@
-"""The position profile: the rank of the one relevant document, counted per cell. Everything else follows from it."""
+"""Counts per length bucket and position bin, which add: the ranks of the one relevant document, from which all else follows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.cells import CellCounts, format_counts, parse_counts, reading_json
-from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.errors import ProfileError, check_schema, summarize_error
+from posir_tasks.evidence import Evidence, Floats, Integers
 from posir_tasks.result_schema import SCHEMA
 from posir_tasks.schemes import Axes, PositionScheme
 
+#: Largest count; no corpus has as many queries.
+MAX_COUNT = 10**12
 #: Deepest rank that is counted apart; deeper ones are counted together.
 DEPTH = 10
 #: Columns of a profile: ranks 1 to 10, ranks 11 to 100, not among the first 100.
 RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
-
-Gains = NDArray[np.float64]
 #: nDCG@10 of each column: with one relevant document 1 / log2(1 + rank), 0 below rank 10 (Järvelin & Kekäläinen 2002).
-NDCG_AT_10: Gains = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
+NDCG_AT_10: Floats = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
 #: MRR@10 of each column: 1 / rank, 0 below rank 10.
-MRR_AT_10: Gains = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
+MRR_AT_10: Floats = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
+Addable = TypeVar("Addable")
+
+
+def pool(values: Iterable[Addable]) -> Addable:
+    """Add one or more profiles or other values that add; raise ProfileError if their schemes differ."""
+    return reduce(add, values)
+
+
+def check_counts(axes: Axes, per_cell: Iterable[Integers], per_length: Iterable[Integers], *columns: int) -> None:
+    """Raise ValueError for counts below 0, too large, or not of shape (L, P, *columns) per cell or (L, *columns) per length."""
+    lengths, positions = len(axes.lengths), len(axes.positions)
+    for arrays, expected in ((per_cell, (lengths, positions, *columns)), (per_length, (lengths, *columns))):
+        for array in arrays:
+            if array.shape != expected:
+                raise ValueError(
+                    f"an array has the shape {array.shape}; {lengths} length buckets and {positions} position bins need "
+                    f"{expected}."
+                )
+            if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
+                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries.")
+
+
+@contextmanager
+def reading_json(data: object, newest: int, what: str, field: str = "") -> Iterator[None]:
+    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError of `field`, NewerSchemaError."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
+        raise ProfileError(f"The {what} must be a JSON object with an integer field 'schema'.", field)
+    check_schema(data["schema"], newest, f"The {what}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ProfileError(f"The {what}: damaged ({summarize_error(error)})", field) from error
+
+
+def format_counts(row: Integers) -> str:
+    """Return a row of counts as one string, which keeps a JSON file readable and small."""
+    return " ".join(map(str, row.tolist()))
 
 
 def rank_columns(ranks: Integers) -> Integers:
@@ -33,12 +72,58 @@ def rank_columns(ranks: Integers) -> Integers:
     return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
-def mean_gain(counts: NDArray[np.int64] | NDArray[np.float64], gains: Gains) -> NDArray[np.float64]:
+def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
     """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN without queries."""
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
-        means: NDArray[np.float64] = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
+        means: Floats = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
     return means
+
+
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """Queries counted per cell. Values of one class over the same axes add."""
+
+    COLUMNS: ClassVar[tuple[int, ...]] = ()
+    """Shape of the counts of a cell."""
+
+    axes: Axes
+    """The L length buckets and P position bins."""
+    counts: Integers
+    """Queries of each cell, shape (L, P, *COLUMNS); a query on a shared boundary counts in two cells."""
+    totals: Integers
+    """Distinct queries of each length bucket, shape (L, *COLUMNS)."""
+
+    def __post_init__(self) -> None:
+        check_counts(self.axes, [self.counts], [self.totals], *self.COLUMNS)
+
+    @staticmethod
+    def from_evidence(scheme: PositionScheme, evidence: Evidence) -> CellCounts:
+        """Count queries in the cells of a scheme."""
+        return PositionProfile.from_ranks(scheme, evidence, np.zeros(len(evidence), np.int64)).cell_counts()
+
+    def __add__(self, other: Self) -> Self:
+        if type(self) is not type(other):
+            return NotImplemented
+        self.axes.check_same(other.axes)
+        return replace(self, counts=self.counts + other.counts, totals=self.totals + other.totals)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, CellCounts)
+            and type(self) is type(other)
+            and self.axes == other.axes
+            and np.array_equal(self.counts, other.counts)
+            and np.array_equal(self.totals, other.totals)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.axes, self.counts.tobytes(), self.totals.tobytes()))
+
+    @property
+    def queries(self) -> int:
+        """Number of distinct queries."""
+        return int(self.totals.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +160,11 @@ class PositionProfile(CellCounts):
         """Return the numbers of queries, whatever their ranks."""
         return CellCounts(self.axes, self.counts.sum(axis=-1), self.totals.sum(axis=-1))
 
-    def score(self, gains: Gains = NDCG_AT_10) -> float:
+    def score(self, gains: Floats = NDCG_AT_10) -> float:
         """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""
         return float(mean_gain(self.totals.sum(axis=0), gains))
 
-    def by_position(self, gains: Gains = NDCG_AT_10) -> NDArray[np.float64]:
+    def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
         """Return the mean gain of each position bin over all lengths, shape (P,); NaN where empty."""
         return mean_gain(self.counts.sum(axis=0), gains)
 
@@ -103,8 +188,8 @@ class PositionProfile(CellCounts):
     def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
         """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "position profile"):
-            counts = np.array([[parse_counts(row) for row in bucket] for bucket in data["counts"]], np.int64)
-            totals = np.array([parse_counts(row) for row in data["totals"]], np.int64)
+            counts = np.array([[row.split() for row in bucket] for bucket in data["counts"]], np.int64)
+            totals = np.array([row.split() for row in data["totals"]], np.int64)
             profile = cls(Axes.from_json(data["axes"]), counts, totals)
         if data.get("queries") != profile.queries:
             raise ProfileError(f"The position profile states {data.get('queries')} queries but counts {profile.queries}.")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Evidence, Integers
+from posir_tasks.evidence import Evidence, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,6 @@ class LabeledPositions(PositionScheme):
 def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Axes:
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
 
-
-Floats = NDArray[np.float64]
 
 #: Weights of the thirds in a contrast.
 START_TO_END, MIDDLE_TO_ENDS = (1.0, 0.0, -1.0), (-0.5, 1.0, -0.5)

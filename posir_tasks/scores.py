@@ -17,11 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from posir_tasks.cells import check_counts, format_counts, parse_counts, reading_json
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Integers, TokensRead
-from posir_tasks.profile import PositionProfile
+from posir_tasks.profile import PositionProfile, check_counts, format_counts, reading_json
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
 
@@ -148,13 +147,10 @@ class ResultValues:
             raise ProfileError("The position profile and the ranks by document disagree.")
         read, tokens_read = ReadPart.from_json(data.get(READ_KEY, {})), None
         if TOKENS_READ_KEY in data:
-            try:
-                with reading_json(data[TOKENS_READ_KEY], SCHEMA, "tokens that are read"):
-                    columns = [np.array(parse_counts(data[TOKENS_READ_KEY][name]), np.int64) for name in ("read", "not_read")]
-                    check_counts(profile.axes, [], columns)
-                    tokens_read = TokensRead(*columns)
-            except PosirError as error:
-                raise ProfileError(str(error), TOKENS_READ_KEY) from error
+            with reading_json(data[TOKENS_READ_KEY], SCHEMA, "tokens that are read", TOKENS_READ_KEY):
+                columns = [np.array(data[TOKENS_READ_KEY][name].split(), np.int64) for name in ("read", "not_read")]
+                check_counts(profile.axes, [], columns)
+                tokens_read = TokensRead(*columns)
         return cls(ranks, read, tokens_read)
 
     def groups(self) -> Iterator[QueryGroup]:

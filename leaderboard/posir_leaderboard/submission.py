@@ -21,9 +21,9 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import PINS, Entry
-from posir_tasks.cells import pool
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.profile import pool
 from posir_tasks.results import META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task

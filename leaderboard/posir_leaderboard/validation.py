@@ -23,7 +23,6 @@ from mteb.results import TaskResult
 from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
 from posir_tasks import document_ranks
 from posir_tasks import result_schema as keys
-from posir_tasks.cells import CellCounts
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import OPENINGS, TEXTS, TITLES
@@ -31,7 +30,7 @@ from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import DEPTH, PositionProfile
+from posir_tasks.profile import DEPTH, CellCounts, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.read_part import CountedWith
 from posir_tasks.results import DECIMALS, SubsetResult

@@ -23,7 +23,6 @@ from posir_significance.decision import (
 )
 from posir_significance.intervals import LEVEL
 from posir_significance.sentences import describe_metric_change, format_level, label_change, metric_interval
-from posir_tasks.cells import pool
 from posir_tasks.display.numbers import (
     format_count,
     format_estimate,
@@ -38,6 +37,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
+from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import SubsetResult, read_results, unify_names
 from posir_tasks.scores import ALL, Difference, Estimate

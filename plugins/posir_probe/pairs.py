@@ -32,8 +32,8 @@ from posir_probe import probe as base
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.results import ProbeSums, at
-from posir_tasks.cells import Floats
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
+from posir_tasks.evidence import Floats
 from posir_tasks.interventions import move_evidence
 from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import find_sentences

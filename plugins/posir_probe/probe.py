@@ -11,9 +11,9 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeSums
-from posir_tasks.cells import Floats
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
+from posir_tasks.evidence import Floats
 from posir_tasks.scores import Estimate, Interval, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.

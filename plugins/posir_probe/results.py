@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
 from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_tasks.cells import Floats, reading_json
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
-from posir_tasks.evidence import Integers
+from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import find_files
 from posir_tasks.gate import read_json
+from posir_tasks.profile import reading_json
 from posir_tasks.scores import Estimate
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.summary import TaskSummary
-from posir_tasks.cells import Floats, reading_json
 from posir_tasks.display.charts import COLORS, add_frame, build_chart, cycle_scale
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
@@ -40,10 +39,10 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.evidence import Integers
+from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
-from posir_tasks.profile import NDCG_AT_10, mean_gain
+from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json
 from posir_tasks.scores import Estimate, flatten
 
 SUFFIX = "-Tiny"

@@ -22,11 +22,11 @@ from posir_report.summary import (
 )
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
 from posir_significance.sentences import describe_decision
-from posir_tasks.cells import CellCounts
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.display.progress import progress
+from posir_tasks.profile import CellCounts
 from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import ALL, Unit
 

@@ -12,13 +12,12 @@ from typing import Any, Self, TypeVar
 from posir_published.rows import NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
 from posir_significance.sentences import describe_decision, describe_start_to_end
-from posir_tasks.cells import pool
 from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain
+from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain, pool
 from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import Axes

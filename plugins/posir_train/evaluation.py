@@ -27,7 +27,6 @@ from posir_report.summary import TaskSummary, is_sparse
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_tasks.cells import pool
 from posir_tasks.display.charts import COLORS, NULL, add_frame, build_chart, build_positions, curve, null_band, with_percentages
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.tables import format_csv
@@ -36,6 +35,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import Vectors, unit_vectors
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.references import legible_name
+from posir_tasks.profile import pool
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_and_rank

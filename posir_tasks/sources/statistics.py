@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from posir_tasks.cells import CellCounts, pool
 from posir_tasks.evidence import Integers
+from posir_tasks.profile import CellCounts, pool
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Subset

@@ -26,10 +26,10 @@ from posir_stats.tables import (
     describe_spread,
     summarize_lengths,
 )
-from posir_tasks.cells import pool
 from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.profile import pool
 from posir_tasks.schemes import LabeledPositions, RelativePositions
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.opening import open_data
