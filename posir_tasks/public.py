@@ -85,8 +85,12 @@ class Parameter:
     option: Option
 
     def check(self, value: Any) -> None:
-        """Raise PosirError if a value, or one of several, is out of range."""
+        """Raise PosirError if a value, or one of several, is out of range or none of the choices."""
         low, high = self.option.min, self.option.max
+        if value is not None and typing.get_origin(self.type) is typing.Literal:
+            choices = typing.get_args(self.type)
+            if value not in choices:
+                raise PosirError(f"{self.name}={value!r}: must be {' or '.join(map(repr, choices))}.")
         if value is None or (low is None and high is None):
             return
         for number in value if isinstance(value, Iterable) and not isinstance(value, str) else (value,):

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from posir_data.texts import read_texts
-from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
-from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, load_function, public
-from posir_tasks.scores import ALL, Estimate
 from posir_tasks.sources.opening import DataReference
 from posir_tasks.text.chunks import TextSplitter, name_splitters
 
 if TYPE_CHECKING:
-    from posir_inspect.inspection import ModelInspection
+    from posir_inspect.sections import Inspection
     from posir_inspect.window import WindowReading
-    from posir_tasks.display.figures import Figure
     from posir_tasks.language_models.other_words import QuestionWriter
 
 Chunker: TypeAlias = Callable[[str], Any]
@@ -32,128 +27,6 @@ Chunker: TypeAlias = Callable[[str], Any]
 BUDGET = 180_000
 #: Texts that are read at most within a budget; of more, a random sample.
 MAX_TEXTS = 1000
-EXPLANATION = (
-    "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
-    "embedding is not read. The model's own limits were not asked for.",
-    "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that text among the others (inverse "
-    "cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence stays in the text, as its position is what is compared. "
-    "People ask in other words, so the scores are higher than those of their questions; compare positions and sizes, not "
-    "models by these numbers.",
-)
-
-
-#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Those of a decision have its names;
-#: `change` is nDCG@10 of chunks minus that of whole texts, at 98.33 %.
-COLUMNS = (
-    "model", "chunk_size", "chunker", "vectors", "tokens", "wording", "length", "questions", "ndcg_at_10", "start_to_end",
-    "start_to_end_plain", "bias_within_read", "state", "reason", "margin", "level", "documents", "documents_needed", "not_read",
-    "not_read_difference", "psi", "psi_as_published", "psi_chance", "p_value_within_read", "change", "change_state",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, repr=False)
-class Inspection(Presentable):
-    """The inspection of a model on texts: how far it reads, where evidence fades, which chunk size serves."""
-
-    findings: ModelInspection
-    """All values, such as `findings.window` and `findings.fading[-1].decision`."""
-    full: bool = False
-    """Whether PSI, its values by chance and p-values are shown, too."""
-
-    @property
-    def title(self) -> str:
-        """The model."""
-        return self.findings.model
-
-    def sections(self) -> list[DisplaySection]:
-        """Return the texts, then the answer in its parts, with tables and charts."""
-        from posir_inspect.sections import CHUNKERS, CHUNKS, FADING, build_sections
-
-        chunks = partial(self._draw, "chunk-sizes")
-        charts = {FADING: partial(self._draw, "positions"), CHUNKS: chunks, CHUNKERS: chunks}
-        drawn = charts if self.findings.fading else {}
-        return [replace(section, draw=drawn.get(section.title)) for section in build_sections(self.findings, full=self.full)]
-
-    def records(self) -> list[Mapping[str, object]]:
-        """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
-        findings = self.findings
-        rows: list[dict[str, object]] = []
-        for fading in findings.fading or ():
-            for length, (questions, decision) in fading.groups.items():
-                vectors = findings.fading_texts if length == ALL else None
-                own = {"vectors": vectors, "wording": fading.wording.value, "length": length, "questions": questions}
-                values = decision.to_json()
-                intervals = {name: values[f"{name}_interval"] for name in values if f"{name}_interval" in values}
-                known = {name: Estimate(values[name], ends) for name, ends in intervals.items() if values[name] is not None}
-                rows.append(own | values | known)
-        in_other_words = findings.other_words.chunks if findings.other_words else None
-        for wording, comparison in (("rarest-words", findings.chunks), ("other-words", in_other_words)):
-            for row in comparison.rows[1:] if comparison else ():
-                difference = row.change and row.change.estimate(row.change.ndcg_at_10)
-                rows.append(
-                    {
-                        "chunk_size": row.size,
-                        "chunker": row.chunker,
-                        "vectors": row.vectors,
-                        "tokens": row.counts.tokens,
-                        "wording": wording,
-                        "length": ALL,
-                        "ndcg_at_10": row.ndcg_at_10,
-                        "start_to_end": row.group.position.start_to_end,
-                        "change": difference if difference and difference.interval else None,
-                        "change_state": row.change and row.change.ndcg_at_10.state.value,
-                    }
-                )
-        return [{name: (row | {"model": findings.model}).get(name) for name in COLUMNS} for row in rows]
-
-    def document(self) -> dict[str, object]:
-        """Return all values, the reading length with the names of `posir window`, and the rows."""
-        findings, other = self.findings, self.findings.other_words
-        chunks = {"chunks": findings.chunks, "chunks_in_other_words": other.chunks if other else None}
-        return {
-            **vars(findings),
-            "window": findings.window.document(),
-            "read": findings.window.read_part.to_json(),
-            "other_words": {name: value for name, value in vars(other).items() if name != "chunks"} if other else None,
-            "fading": [
-                {
-                    **vars(fading),
-                    "groups": {
-                        name: {"questions": questions, **decision.to_json()}
-                        for name, (questions, decision) in fading.groups.items()
-                    },
-                }
-                for fading in findings.fading or ()
-            ],
-            **{
-                name: comparison
-                and {
-                    "chosen": comparison.row.name,
-                    "decided": comparison.decided,
-                    "chunked_model": comparison.chunked_model,
-                    "sentences": comparison.sentences,
-                }
-                for name, comparison in chunks.items()
-            },
-            "rows": self.records(),
-        }
-
-    def legend(self) -> tuple[str, ...]:
-        """Return what the numbers are."""
-        from posir_inspect.sections import LEGEND
-
-        return (LEGEND,)
-
-    def explanation(self) -> tuple[str, ...]:
-        """Return how it was found out."""
-        return EXPLANATION
-
-    def _draw(self, name: str) -> Sequence[Figure]:
-        from posir_inspect.charts import draw_chunks, draw_positions
-        from posir_tasks.display.figures import Figure
-
-        draw = draw_positions if name == "positions" else draw_chunks
-        return [Figure(name, None, self.findings.model, draw(self.findings))]
 
 
 def _parse_budget(text: str) -> int:
@@ -185,7 +58,7 @@ def inspect(
     llm: str | None = None,
     output: str | Path | None = None,
     full: bool = False,
-    show: Annotated[Callable[[Inspection], object], Option(python_only=True)] = lambda _: None,
+    show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
 ) -> Inspection:
     """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no questions are needed.
 
@@ -243,8 +116,7 @@ def inspect(
     writer = open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
     setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer)
     with measure(encoder.model):
-        known = inspect_model(setup, Path(output) if output else None, lambda part: show(Inspection(part, full)))
-    return Inspection(known, full)
+        return inspect_model(setup, Path(output) if output else None, show, full=full)
 
 
 def open_question_writer(

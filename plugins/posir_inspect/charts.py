@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 import altair as alt
 
-from posir_inspect.inspection import Fading, ModelInspection
-from posir_inspect.sections import WORDINGS, describe_texts, name_chunks, title_chunks
+from posir_inspect.sections import WORDINGS, Inspection, describe_texts, name_chunks
 from posir_significance.sentences import describe_state
 from posir_tasks.display import charts
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.schemes import Axes, RelativePositions
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import flatten
 
 WIDTH, HEIGHT = 640, 280
 
 
-def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
+def draw_positions(inspection: Inspection) -> alt.VConcatChart:
     """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
     assert inspection.fading
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
     window, positions = inspection.window.tokens.high, charts.build_positions(axes)
-    rows = list(chain.from_iterable(_position_rows(fading, axes) for fading in inspection.fading))
+    bins = len(axes.positions)
+    rows: list[Mapping[str, Any]] = [
+        {
+            "wording": WORDINGS[fading.wording],
+            "position": name,
+            "start": row / bins,
+            "middle": (row + 0.5) / bins,
+            "end": (row + 1) / bins,
+            "beyond_share": fading.not_read_by_position[row] if fading.not_read_by_position else None,
+            **flatten("ndcg_at_10", score),
+        }
+        for fading in inspection.fading
+        for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
+        if score is not None
+    ]
     first = charts.mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
     names = [WORDINGS[fading.wording] for fading in inspection.fading]
     color = alt.Color("wording:N", scale=charts.cycle_scale(names, charts.COLORS), legend=None)
@@ -59,24 +71,7 @@ def draw_positions(inspection: ModelInspection) -> alt.VConcatChart:
     return charts.add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
 
 
-def _position_rows(fading: Fading, axes: Axes) -> list[Mapping[str, Any]]:
-    bins = len(axes.positions)
-    return [
-        {
-            "wording": WORDINGS[fading.wording],
-            "position": name,
-            "start": row / bins,
-            "middle": (row + 0.5) / bins,
-            "end": (row + 1) / bins,
-            "beyond_share": fading.not_read_by_position[row] if fading.not_read_by_position else None,
-            **flatten("ndcg_at_10", score),
-        }
-        for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
-        if score is not None
-    ]
-
-
-def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
+def draw_chunks(inspection: Inspection) -> alt.VConcatChart:
     """Return nDCG@10 of every chunk size, with its number of vectors."""
     chunks = inspection.chunks
     assert chunks
@@ -97,8 +92,9 @@ def draw_chunks(inspection: ModelInspection) -> alt.VConcatChart:
     explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
     scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
-    return charts.add_frame(chart, title_chunks(chunks), inspection.model, explanation, _cite(inspection), seen)
+    title = chunks.sentences[0].partition(":")[0].rstrip(".")
+    return charts.add_frame(chart, title, inspection.model, explanation, _cite(inspection), seen)
 
 
-def _cite(inspection: ModelInspection) -> str:
+def _cite(inspection: Inspection) -> str:
     return f"Source: {describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."

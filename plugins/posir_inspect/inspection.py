@@ -15,9 +15,10 @@ from mteb.types import EncodeKwargs, PromptType
 from posir_data.texts import TextCollection
 from posir_inspect import questions as asking
 from posir_inspect import splitting
-from posir_inspect.window import UnreadShare, WindowReading, measure_unread, measure_window
+from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
+from posir_inspect.window import measure_unread, measure_window
 from posir_significance.analysis import estimate_bins
-from posir_significance.decision import Decision, decide_result
+from posir_significance.decision import decide_result
 from posir_significance.observations import Observations
 from posir_tasks.display.progress import track
 from posir_tasks.embeddings.context import EncodingContext
@@ -28,9 +29,8 @@ from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.read_part import ReadPart
-from posir_tasks.scores import ALL, Estimate, ResultValues
-from posir_tasks.search.chunked import MaximumSearch
-from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.scores import ALL, ResultValues
+from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
@@ -48,93 +48,6 @@ WHOLE_SHARE = 0.5
 MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
-
-
-@dataclass(frozen=True)
-class Fading:
-    """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
-
-    wording: asking.Wording
-    by_position: tuple[Estimate | None, ...]
-    """nDCG@10 in every tenth of the texts."""
-    not_read_by_position: tuple[float, ...]
-    """Share of the sentences in every tenth of the texts that are not read, in [0, 1]; empty if unknown."""
-    ndcg_at_10_read: float | None
-    """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
-    ndcg_at_10_not_read: float | None
-    """The same of the questions about sentences that it does not read."""
-    not_read_without_model: asking.WordBaseline | None
-    """nDCG@10 of the latter without the model; None if there are none."""
-    groups: Mapping[str, tuple[int, Decision]]
-    """Number of questions and the decision on them: `all`, then by the title of the length bucket."""
-
-    @property
-    def decision(self) -> Decision:
-        """The decision on all questions."""
-        return self.groups[ALL][1]
-
-
-@dataclass(frozen=True)
-class OtherWords:
-    """The questions in other words, and which chunk size they advise."""
-
-    writer: str
-    """Name of the model that wrote them."""
-    by_itself: bool
-    """Whether this is the inspected model."""
-    questions: int
-    """Questions about whole texts."""
-    unwritten: int
-    """Sentences that have a question in their rarest words and none in other words."""
-    words_alone: asking.WordBaseline | None
-    """nDCG@10 of BM25 in whole texts; None if there are no questions."""
-    chunks: splitting.ChunkComparison | None = None
-    """None if it is not known yet, or there are no questions."""
-
-
-@dataclass(frozen=True)
-class WorkEstimate:
-    """Tokens to encode, and the time that it takes; everything is all texts, questions in both wordings and chunk sizes."""
-
-    tokens: int
-    seconds: float
-    all_tokens: int
-    all_seconds: float
-
-
-@dataclass(frozen=True)
-class ModelInspection:
-    """All that is found out."""
-
-    model: str
-    revision: str | None
-    source: str
-    texts: int
-    texts_found: int
-    languages: Mapping[str, int]
-    """Texts of each language, the most frequent first."""
-    median_tokens: float
-    tokens_estimated: bool
-    """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
-    skipped: tuple[SkippedText, ...]
-    window: WindowReading
-    unread: UnreadShare
-    work: WorkEstimate | None = None
-    """Tokens and time of the rest; None if it is not known yet."""
-    encoded_tokens: int | None = None
-    """Tokens that were encoded after the reading length was known; None as long as there is more to encode."""
-    fading: tuple[Fading, ...] | None = None
-    """None if it is not known yet."""
-    fading_texts: int = 0
-    """Texts that the questions were about, among which they were searched."""
-    chunks: splitting.ChunkComparison | None = None
-    """The result by questions in their rarest words; None if it is not known yet, or there are no questions."""
-    chunk_texts: int = 0
-    """Texts in which chunk sizes were compared."""
-    excerpt_tokens: int | None = None
-    """Longest excerpt of these texts in tokens; None if they are whole."""
-    other_words: OtherWords | None = None
-    """None without a model that writes questions in other words, or if they are not written yet."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +76,12 @@ class Setup:
 
 
 def inspect_model(
-    setup: Setup, output_folder: Path | None = None, show: Callable[[ModelInspection], object] = lambda _: None
-) -> ModelInspection:
+    setup: Setup,
+    output_folder: Path | None = None,
+    show: Callable[[Inspection], object] = lambda _: None,
+    *,
+    full: bool = False,
+) -> Inspection:
     """Inspect a model on texts.
 
     `show` is called with what is known when there is a further answer; `output_folder` gets the result for whole texts.
@@ -182,7 +99,7 @@ def inspect_model(
             f"longer ({window.reading.refusal}). Let the model or its server truncate them, or divide them."
         )
     tokens = setup.counter.count_all(setup.texts)
-    known = ModelInspection(
+    known = Inspection(
         window.model,
         window.revision,
         source=collection.name,
@@ -194,6 +111,7 @@ def inspect_model(
         skipped=collection.skipped,
         window=window,
         unread=unread,
+        full=full,
     )
     show(known)
     run = InspectionRun(setup, asking.ask_questions(collection, tokens), window.reading)
@@ -208,7 +126,10 @@ def inspect_model(
     show(known)
     known = run.search_whole(known, output_folder)
     show(known)
-    known = replace(run.search_chunks(known), encoded_tokens=run.count_encoded())
+    known = run.search_chunks(known)
+    # Of all texts, questions and chunks, as far as the model reads them.
+    encoded = [min(length, run.window or length) for length in setup.counter.count_all(run.memory.known_texts)]
+    known = replace(known, encoded_tokens=sum(encoded))
     show(known)
     return known
 
@@ -221,6 +142,12 @@ class InspectionRun:
         self.setup, self.questions, self.read = setup, questions, reading.read_part()
         self.model, self.window = setup.encoder.model, self.read.tokens
         self.memory = EmbeddingMemory()
+        self.whole = MaximumSearch(
+            self.model,
+            lambda encoder, texts: DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts)),
+            self.memory,
+        )
+        self.whole.read_part = self.read
         self.options = cast("EncodeKwargs", setup.encoder.context.encode_kwargs)
         sample, refuses = questions.first(MIN_TEXTS), bool(reading.refusal)
         self.splitters = [
@@ -235,8 +162,8 @@ class InspectionRun:
         self.wordings = list(asking.WITHOUT_MODEL) if setup.budget is None else [asking.Wording.RAREST_WORDS]
 
     def _count_costs(self, questions: asking.QuestionSet, divisions: Sequence[splitting.Division]) -> splitting.Costs:
-        in_other_words = self.setup.writer is not None
-        return splitting.Costs.count(questions, divisions, self.window, self.setup.counter, in_other_words=in_other_words)
+        wordings = 1 + (self.setup.writer is not None)
+        return splitting.Costs.count(questions, divisions, self.window, self.setup.counter, wordings)
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
@@ -256,11 +183,6 @@ class InspectionRun:
         fitting = splitting.count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
         return max(MIN_SEARCHED, fitting)
 
-    def count_encoded(self) -> int:
-        """Return the tokens of all texts, questions and chunks that were encoded, as far as the model reads them."""
-        lengths = self.setup.counter.count_all(self.memory.known_texts)
-        return sum(min(length, self.window or length) for length in lengths)
-
     def estimate_work(self) -> WorkEstimate:
         """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
         texts = list(self.questions.documents.values())[: min(TIMED_TEXTS, self.most_texts)]
@@ -273,14 +195,13 @@ class InspectionRun:
         planned = min(self.budget, self.costs.total)
         return WorkEstimate(planned, planned / speed, self.costs.total, self.costs.total / speed)
 
-    def search_whole(self, known: ModelInspection, output_folder: Path | None) -> ModelInspection:
+    def search_whole(self, known: Inspection, output_folder: Path | None) -> Inspection:
         """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
         texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
-        model = splitting.WholeTextSearch(self.model, self.read, self.memory)
         with track("Searching whole texts") as advance:
             while True:
-                search = self._search(None, model, self.questions.first(texts), self.wordings)
+                search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()
                 if texts == most or is_narrow(search):
                     break
@@ -288,13 +209,13 @@ class InspectionRun:
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
         if self.setup.writer:
-            other_words, written = self._ask_in_other_words(self.setup.writer, model, texts)
+            other_words, written = self._ask_in_other_words(self.setup.writer, texts)
             searches |= {asking.Wording.OTHER_WORDS: written} if written else {}
         if output_folder is not None:
             tasks = [search.tasks[wording] for wording, search in searches.items()]
             # As `mteb run` does, for `posir report`.
             mteb.evaluate(
-                model,
+                self.whole,
                 tasks,
                 cache=mteb.ResultCache(output_folder),
                 overwrite_strategy="always",
@@ -302,26 +223,21 @@ class InspectionRun:
                 show_progress_bar=False,
             )
         # Questions in their rarest words last: verdicts are by them.
-        order = [
-            wording
-            for wording in (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
-            if wording in searches
-        ]
-        fading = tuple(summarize_fading(searches[wording], wording, known.window.read_part) for wording in order)
+        order = (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
+        read = known.window.read_part
+        fading = tuple(summarize_fading(searches[wording], wording, read) for wording in order if wording in searches)
         return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
 
-    def _ask_in_other_words(
-        self, writer: QuestionWriter, model: splitting.WholeTextSearch, texts: int
-    ) -> tuple[OtherWords, splitting.ChunkSearch | None]:
+    def _ask_in_other_words(self, writer: QuestionWriter, texts: int) -> tuple[OtherWords, splitting.ChunkSearch | None]:
         """Search with questions in other words about the first texts; None if there are none."""
         questions = self.questions.first(texts).write_in_other_words(writer)
         asked = len(questions.asked_in(asking.Wording.OTHER_WORDS))
-        search = self._search(None, model, questions, [asking.Wording.OTHER_WORDS]) if asked else None
+        search = self._search(None, questions, [asking.Wording.OTHER_WORDS]) if asked else None
         baseline = asking.measure_word_baseline(search.tasks[asking.Wording.OTHER_WORDS]) if search else None
         by_itself = writer.name == self.model.mteb_model_meta.name
         return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
 
-    def search_chunks(self, known: ModelInspection) -> ModelInspection:
+    def search_chunks(self, known: Inspection) -> Inspection:
         """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
         texts, other_words = known.fading_texts, known.other_words
         questions, divisions, excerpt = self.questions.first(texts), self.divisions, None
@@ -337,12 +253,10 @@ class InspectionRun:
         if self.setup.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.setup.writer)
             wordings += [asking.Wording.OTHER_WORDS] if questions.asked_in(asking.Wording.OTHER_WORDS) else []
-        whole = splitting.WholeTextSearch(self.model, self.read, self.memory)
         searches = []
         with track("Searching chunks", 1 + len(divisions)) as advance:
             for division in (None, *divisions):
-                model = division.build_search(self.model, self.memory) if division else whole
-                searches.append(self._search(division, model, questions, wordings))
+                searches.append(self._search(division, questions, wordings))
                 advance()
         named = portable_name(self.model.mteb_model_meta)
         rarest, *others = (
@@ -379,12 +293,9 @@ class InspectionRun:
         return questions, list(map(sum, zip(costs.whole, costs.questions, costs.chunks, strict=True)))
 
     def _search(
-        self,
-        division: splitting.Division | None,
-        model: MaximumSearch,
-        questions: asking.QuestionSet,
-        wordings: Sequence[asking.Wording],
+        self, division: splitting.Division | None, questions: asking.QuestionSet, wordings: Sequence[asking.Wording]
     ) -> splitting.ChunkSearch:
+        model = division.build_search(self.model, self.memory) if division else self.whole
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
         values = {wording: ResultValues.from_json(evaluate(task, model, self.options)) for wording, task in tasks.items()}
         return splitting.ChunkSearch(division, model.document_vectors, values, tasks)

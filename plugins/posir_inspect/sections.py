@@ -1,13 +1,15 @@
-"""The sections of an inspection: the answer, and the numbers behind it."""
+"""What an inspection finds: the answer in sections, and the numbers behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from posir_inspect.inspection import Fading, ModelInspection, OtherWords
-from posir_inspect.questions import Wording
+from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.splitting import ChunkComparison, ChunkRow
-from posir_significance.decision import CHANGE_LEVEL
+from posir_inspect.window import UnreadShare, WindowReading
+from posir_significance.decision import CHANGE_LEVEL, Decision
 from posir_significance.sentences import (
     advise,
     format_contrast,
@@ -17,6 +19,7 @@ from posir_significance.sentences import (
     label_change,
     label_state,
 )
+from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -26,11 +29,12 @@ from posir_tasks.display.numbers import (
     format_percent,
     format_score,
 )
+from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.scores import ALL, Unit
-from posir_tasks.sources.formats.passages import describe_skipped
+from posir_tasks.scores import ALL, Estimate, Unit
+from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence, by its position", "What to do"
 OTHER = "The same in other words"
@@ -39,14 +43,203 @@ LEGEND = (
     "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
     f"first minus last third. Intervals: 95 %; of lengths and of changes ({format_level(CHANGE_LEVEL)}) wider: all hold."
 )
+EXPLANATION = (
+    "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
+    "embedding is not read. The model's own limits were not asked for.",
+    "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that text among the others (inverse "
+    "cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence stays in the text, as its position is what is compared. "
+    "People ask in other words, so the scores are higher than those of their questions; compare positions and sizes, not "
+    "models by these numbers.",
+)
+#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Those of a decision have its names;
+#: `change` is nDCG@10 of chunks minus that of whole texts, at 98.33 %.
+COLUMNS = (
+    "model", "chunk_size", "chunker", "vectors", "tokens", "wording", "length", "questions", "ndcg_at_10", "start_to_end",
+    "start_to_end_plain", "bias_within_read", "state", "reason", "margin", "level", "documents", "documents_needed", "not_read",
+    "not_read_difference", "psi", "psi_as_published", "psi_chance", "p_value_within_read", "change", "change_state",
+)  # fmt: skip
 WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words", Wording.OTHER_WORDS: "other words"}
 
 
-def build_sections(inspection: ModelInspection, *, full: bool = False) -> Iterator[DisplaySection]:
-    """Yield the texts, then what is known of the answer; under 48 lines of 80 columns.
+@dataclass(frozen=True)
+class Fading:
+    """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
-    With `full`, PSI, its values by chance and p-values are shown, too.
-    """
+    wording: Wording
+    by_position: tuple[Estimate | None, ...]
+    """nDCG@10 in every tenth of the texts."""
+    not_read_by_position: tuple[float, ...]
+    """Share of the sentences in every tenth of the texts that are not read, in [0, 1]; empty if unknown."""
+    ndcg_at_10_read: float | None
+    """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
+    ndcg_at_10_not_read: float | None
+    """The same of the questions about sentences that it does not read."""
+    not_read_without_model: WordBaseline | None
+    """nDCG@10 of the latter without the model; None if there are none."""
+    groups: Mapping[str, tuple[int, Decision]]
+    """Number of questions and the decision on them: `all`, then by the title of the length bucket."""
+
+    @property
+    def decision(self) -> Decision:
+        """The decision on all questions."""
+        return self.groups[ALL][1]
+
+
+@dataclass(frozen=True)
+class OtherWords:
+    """The questions in other words, and which chunk size they advise."""
+
+    writer: str
+    """Name of the model that wrote them."""
+    by_itself: bool
+    """Whether this is the inspected model."""
+    questions: int
+    """Questions about whole texts."""
+    unwritten: int
+    """Sentences that have a question in their rarest words and none in other words."""
+    words_alone: WordBaseline | None
+    """nDCG@10 of BM25 in whole texts; None if there are no questions."""
+    chunks: ChunkComparison | None = None
+    """None if it is not known yet, or there are no questions."""
+
+
+@dataclass(frozen=True)
+class WorkEstimate:
+    """Tokens to encode, and the time that it takes; everything is all texts, questions in both wordings and chunk sizes."""
+
+    tokens: int
+    seconds: float
+    all_tokens: int
+    all_seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection(Presentable):
+    """The inspection of a model on texts: how far it reads, where evidence fades, which chunk size serves."""
+
+    model: str
+    revision: str | None
+    source: str
+    texts: int
+    texts_found: int
+    languages: Mapping[str, int]
+    """Texts of each language, the most frequent first."""
+    median_tokens: float
+    tokens_estimated: bool
+    """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
+    skipped: tuple[SkippedText, ...]
+    window: WindowReading
+    unread: UnreadShare
+    work: WorkEstimate | None = None
+    """Tokens and time of the rest; None if it is not known yet."""
+    encoded_tokens: int | None = None
+    """Tokens that were encoded after the reading length was known; None as long as there is more to encode."""
+    fading: tuple[Fading, ...] | None = None
+    """None if it is not known yet."""
+    fading_texts: int = 0
+    """Texts that the questions were about, among which they were searched."""
+    chunks: ChunkComparison | None = None
+    """The result by questions in their rarest words; None if it is not known yet, or there are no questions."""
+    chunk_texts: int = 0
+    """Texts in which chunk sizes were compared."""
+    excerpt_tokens: int | None = None
+    """Longest excerpt of these texts in tokens; None if they are whole."""
+    other_words: OtherWords | None = None
+    """None without a model that writes questions in other words, or if they are not written yet."""
+    full: bool = False
+    """Whether PSI, its values by chance and p-values are shown, too."""
+
+    @property
+    def title(self) -> str:
+        """The model."""
+        return self.model
+
+    def sections(self) -> list[DisplaySection]:
+        """Return the texts, then the answer in its parts, with tables and charts."""
+        drawn = {FADING: "positions", CHUNKS: "chunk-sizes", CHUNKERS: "chunk-sizes"} if self.fading else {}
+        draw = {title: partial(self._draw, name) for title, name in drawn.items()}
+        return [replace(section, draw=draw.get(section.title)) for section in build_sections(self)]
+
+    def records(self) -> list[Mapping[str, object]]:
+        """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
+        rows: list[dict[str, object]] = []
+        for fading in self.fading or ():
+            for length, (questions, decision) in fading.groups.items():
+                vectors = self.fading_texts if length == ALL else None
+                own = {"vectors": vectors, "wording": fading.wording.value, "length": length, "questions": questions}
+                values = decision.to_json()
+                intervals = {name: values[f"{name}_interval"] for name in values if f"{name}_interval" in values}
+                known = {name: Estimate(values[name], ends) for name, ends in intervals.items() if values[name] is not None}
+                rows.append(own | values | known)
+        in_other_words = self.other_words.chunks if self.other_words else None
+        for wording, comparison in (("rarest-words", self.chunks), ("other-words", in_other_words)):
+            for row in comparison.rows[1:] if comparison else ():
+                difference = row.change and row.change.estimate(row.change.ndcg_at_10)
+                rows.append(
+                    {
+                        "chunk_size": row.size,
+                        "chunker": row.chunker,
+                        "vectors": row.vectors,
+                        "tokens": row.counts.tokens,
+                        "wording": wording,
+                        "length": ALL,
+                        "ndcg_at_10": row.ndcg_at_10,
+                        "start_to_end": row.group.position.start_to_end,
+                        "change": difference if difference and difference.interval else None,
+                        "change_state": row.change and row.change.ndcg_at_10.state.value,
+                    }
+                )
+        return [{name: (row | {"model": self.model}).get(name) for name in COLUMNS} for row in rows]
+
+    def document(self) -> dict[str, object]:
+        """Return all values, the reading length with the names of `posir window`, and the rows."""
+        other = self.other_words
+        chunks = {"chunks": self.chunks, "chunks_in_other_words": other.chunks if other else None}
+        return {
+            **{name: value for name, value in vars(self).items() if name != "full"},
+            "window": self.window.document(),
+            "read": self.window.read_part.to_json(),
+            "other_words": {name: value for name, value in vars(other).items() if name != "chunks"} if other else None,
+            "fading": [
+                {
+                    **vars(fading),
+                    "groups": {
+                        name: {"questions": questions, **decision.to_json()}
+                        for name, (questions, decision) in fading.groups.items()
+                    },
+                }
+                for fading in self.fading or ()
+            ],
+            **{
+                name: comparison
+                and {
+                    "chosen": comparison.row.name,
+                    "decided": comparison.decided,
+                    "chunked_model": comparison.chunked_model,
+                    "sentences": comparison.sentences,
+                }
+                for name, comparison in chunks.items()
+            },
+            "rows": self.records(),
+        }
+
+    def legend(self) -> tuple[str, ...]:
+        """Return what the numbers are."""
+        return (LEGEND,)
+
+    def explanation(self) -> tuple[str, ...]:
+        """Return how it was found out."""
+        return EXPLANATION
+
+    def _draw(self, name: str) -> Sequence[Figure]:
+        from posir_inspect.charts import draw_chunks, draw_positions
+
+        draw = draw_positions if name == "positions" else draw_chunks
+        return [Figure(name, None, self.model, draw(self))]
+
+
+def build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
+    """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
     extent = f"{inspection.window.tokens.high:,} of {inspection.median_tokens:,.0f} tokens (median text)"
     reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
@@ -70,21 +263,25 @@ def build_sections(inspection: ModelInspection, *, full: bool = False) -> Iterat
     by_tenth = " ".join(format_percent(score.value if score else None, ".0f") for score in rarest.by_position)
     parts = how_well, start_to_end, not_read, *describe_scores_read(rarest), bias, f"By tenth of the text: {by_tenth}."
     sampled = describe_sample(inspection.fading_texts, inspection)
-    yield DisplaySection(FADING, (*parts, *sampled), tuple(build_tables(inspection.fading, full=full)))
+    yield DisplaySection(FADING, (*parts, *sampled), tuple(build_tables(inspection.fading, full=inspection.full)))
     if not (chunks := inspection.chunks):
         return
     sampled = describe_sample(inspection.chunk_texts, inspection)
     title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
-    yield DisplaySection(title, (*chunks.sentences, *describe_chunks(chunks), *sampled), (chunk_table(chunks.rows),))
+    counted = [(row, f"of {pluralize(row.vectors, 'chunk')}") for row in chunks.rows]
+    notes = (
+        *(f"{row.chunker}: {row.counts.cut:,} {of} are longer than the model reads." for row, of in counted if row.counts.cut),
+        *(
+            f"{row.chunker}: {row.counts.lost:,} {of} are not in their text, and are encoded as they are."
+            for row, of in counted
+            if row.counts.lost
+        ),
+    )
+    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (chunk_table(chunks.rows),))
     if inspection.other_words:
         yield build_other_words(chunks, inspection.other_words)
     run = [f"Run it with {chunks.row.name}: -m '{chunks.chunked_model}'."] if chunks.chunked_model else []
     yield DisplaySection(ADVICE, (advise(rarest.decision), *run))
-
-
-def title_chunks(comparison: ChunkComparison) -> str:
-    """Return how the chosen chunks change the score, as the title of a chart."""
-    return comparison.sentences[0].partition(":")[0].rstrip(".")
 
 
 def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -107,7 +304,7 @@ def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySect
     return DisplaySection(OTHER, tuple(sentences), (chunk_table(chunks.rows),))
 
 
-def describe_sample(texts: int, inspection: ModelInspection) -> Iterator[str]:
+def describe_sample(texts: int, inspection: Inspection) -> Iterator[str]:
     """Yield of which texts an answer is, unless it is of all."""
     excerpts = f" in excerpts of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
     if texts < inspection.texts:
@@ -116,7 +313,7 @@ def describe_sample(texts: int, inspection: ModelInspection) -> Iterator[str]:
         yield f"This is of the texts{excerpts}."
 
 
-def describe_texts(inspection: ModelInspection) -> str:
+def describe_texts(inspection: Inspection) -> str:
     """Return how many texts of which source and length are inspected."""
     examined = inspection.texts + len(inspection.skipped)
     sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
@@ -203,13 +400,3 @@ def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
 def name_chunks(row: ChunkRow) -> str:
     """Return the name of a row of chunks."""
     return row.chunker or ("whole texts" if row.size is None else f"{row.size:,} tokens")
-
-
-def describe_chunks(comparison: ChunkComparison) -> Iterator[str]:
-    """Yield which chunks of splitters are longer than the model reads, or not in their text."""
-    for row in comparison.rows:
-        chunks = f"of {pluralize(row.vectors, 'chunk')}"
-        if row.counts.cut:
-            yield f"{row.chunker}: {row.counts.cut:,} {chunks} are longer than the model reads."
-        if row.counts.lost:
-            yield f"{row.chunker}: {row.counts.lost:,} {chunks} are not in their text, and are encoded as they are."

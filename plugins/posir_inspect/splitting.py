@@ -4,45 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
-
-from mteb.types import PromptType
 
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_groups
 from posir_significance.intervals import MeanEstimate
 from posir_significance.sentences import describe_metric_change
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
+from posir_tasks.embeddings.encoding import EmbeddingMemory
 from posir_tasks.errors import PosirError
-from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch, find_room, vectorize_chunks
-from posir_tasks.text.chunks import Chunking, DividedText, TextSplitter
+from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
+from posir_tasks.text.chunks import Chunking, TextSplitter
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
 
     from posir_inspect.questions import PseudoQuestionTask
     from posir_tasks.embeddings.context import EncodingContext
-    from posir_tasks.read_part import ReadPart
     from posir_tasks.scores import ResultValues
     from posir_tasks.text.tokenizer import Tokenizer
 
 #: Sizes of chunks in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)
-
-
-class WholeTextSearch(MaximumSearch):
-    """Search in whole texts, each a vector."""
-
-    def __init__(self, base: EncoderProtocol, read: ReadPart, memory: EmbeddingMemory) -> None:
-        """Prepare a search with a model that reads a part of a text, in tokens without special ones."""
-
-        def vectorize(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-            return DocumentVectors(encoder(texts, PromptType.document), [1] * len(texts))
-
-        super().__init__(base, vectorize, memory)
-        self.read_part = read
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
@@ -102,10 +87,11 @@ class SplitterDivision:
         Raises:
             PosirError: The splitter does not divide them, or the model refuses a chunk for its length.
         """
-        self._splitter, self._tokenizer, self._window, self._refuses = splitter, tokenizer, window, refuses
+        self._tokenizer, self._window, self._refuses = tokenizer, window, refuses
         self.chunker = splitter.name
         texts = list(sample.documents.values())
-        self._known: dict[str, DividedText] = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        known = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        self._divide = cache(lambda text: known.get(text) or splitter.divide(text))
         self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
@@ -128,16 +114,9 @@ class SplitterDivision:
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search in the chunks."""
-
-        def vectorize(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-            return vectorize_chunks(encoder, [self._divide(text).chunks for text in texts])
-
-        return MaximumSearch(model, vectorize, memory)
-
-    def _divide(self, text: str) -> DividedText:
-        if text not in self._known:
-            self._known[text] = self._splitter.divide(text)
-        return self._known[text]
+        return MaximumSearch(
+            model, lambda encoder, texts: vectorize_chunks(encoder, [self._divide(text).chunks for text in texts]), memory
+        )
 
 
 Division: TypeAlias = TokenDivision | SplitterDivision
@@ -157,15 +136,9 @@ class Costs:
 
     @classmethod
     def count(
-        cls,
-        questions: QuestionSet,
-        divisions: Sequence[Division],
-        window: int | None,
-        tokenizer: Tokenizer,
-        *,
-        in_other_words: bool = False,
+        cls, questions: QuestionSet, divisions: Sequence[Division], window: int | None, tokenizer: Tokenizer, wordings: int
     ) -> Costs:
-        """Count the tokens of texts, questions and chunks."""
+        """Count the tokens of texts, questions and chunks; questions are asked in one or two wordings besides verbatim."""
         lengths = list(questions.tokens.values())
         rows = {name: row for row, name in enumerate(questions.documents)}
         asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
@@ -175,7 +148,7 @@ class Costs:
                 counts[rows[question.document]] += tokens
         return cls(
             tuple(min(length, window or length) for length in lengths),
-            tuple(tokens * (1 + in_other_words) for tokens in asked[Wording.RAREST_WORDS]),
+            tuple(tokens * wordings for tokens in asked[Wording.RAREST_WORDS]),
             tuple(asked[Wording.VERBATIM]),
             tuple(sum(division.estimate_tokens(length) for division in divisions) for length in lengths),
         )

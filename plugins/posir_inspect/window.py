@@ -40,16 +40,6 @@ DRAWS, SEED = 2000, 14
 
 
 @dataclass(frozen=True)
-class Claim:
-    """The number of tokens that a model claims to read."""
-
-    tokens: int | None
-    """Tokens, special ones included; None if it claims nothing."""
-    model: str
-    """Name of the model that claims it: for an endpoint, the registered model of the same name."""
-
-
-@dataclass(frozen=True)
 class UnreadShare:
     """The share of the texts that a model never reads."""
 
@@ -71,7 +61,10 @@ class WindowReading(Presentable):
     """Special tokens of a text; None if the tokenizer is unknown."""
     prompt_tokens: int
     """Tokens of the model's prompt for documents, which are read with every text."""
-    claim: Claim
+    claimed_tokens: int | None
+    """Tokens that it claims to read, special ones included; None if it claims nothing."""
+    claimed_by: str
+    """Name of the model that claims it: for an endpoint, the registered model of the same name."""
     required: int | None = None
     """Tokens that it should read; None if none are required."""
 
@@ -124,7 +117,7 @@ class WindowReading(Presentable):
     @property
     def sentence(self) -> str:
         """A sentence on the part that the model reads, and how that compares with what it claims."""
-        reading, claim, known = self.reading, self.claim, self.special_tokens is not None
+        reading, claimant, known = self.reading, self.claimed_by, self.special_tokens is not None
         at_start, total, unit, factor, about, parts = reading.at_start, self.tokens, "tokens", 1.0, "", ""
         if known:
             start = self._count(at_start) if at_start and at_start.tokens else None
@@ -145,19 +138,18 @@ class WindowReading(Presentable):
             tail = Bounds(total.low - start.low, total.high - start.high)
             length = f"the first {describe_bounds(start)} and the last {describe_bounds(tail)} {unit}"
         if reading.complete:
-            claimed = f"; {claim.model} claims {claim.tokens:,} tokens" if claim.tokens else ""
+            claimed = f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
             return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
         rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
-        if claim.tokens is None:
+        if self.claimed_tokens is None:
             return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
-        claimed = f"{claim.tokens:,} tokens that {claim.model} claims"
-        if self.tokens.high * factor < claim.tokens:
+        claimed = f"{self.claimed_tokens:,} tokens that {claimant} claims"
+        if self.tokens.high * factor < self.claimed_tokens:
             if known:
                 return f"It reads only {length.removesuffix(' tokens')} of the {claimed}{parts}, and {rest}."
-            return (
-                f"It reads only {length} of a text{about}, and {rest}, although {claim.model} claims {claim.tokens:,} tokens."
-            )
-        comparison = f"more than the {claimed}" if self.tokens.low > claim.tokens * factor else "as it claims"
+            claimed = f"{claimant} claims {self.claimed_tokens:,} tokens"
+            return f"It reads only {length} of a text{about}, and {rest}, although {claimed}."
+        comparison = f"more than the {claimed}" if self.tokens.low > self.claimed_tokens * factor else "as it claims"
         return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -180,8 +172,8 @@ class WindowReading(Presentable):
             "content_tokens": self.text_tokens,
             "characters_of_english": self.characters_of_english,
             "unit": reading.unit,
-            "claimed_tokens": self.claim.tokens,
-            "claimed_by": self.claim.model,
+            "claimed_tokens": self.claimed_tokens,
+            "claimed_by": self.claimed_by,
             "reads_all_tried": reading.complete,
             "refusal": reading.refusal,
             "required": self.required,
@@ -240,7 +232,7 @@ def measure_window(
     Raises:
         PosirError: The model cannot encode short texts.
     """
-    model, claim = encoder.model, find_claim(encoder.model)
+    model, (claimed, claimant) = encoder.model, find_claim(encoder.model)
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
     prompt_tokens = tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0
     # A server may fail for every text that is too long.
@@ -250,7 +242,7 @@ def measure_window(
                 encoder,
                 texts,
                 tokenizer.count if tokenizer else None,
-                claimed_tokens=claim.tokens,
+                claimed_tokens=claimed,
                 special_tokens=tokenizer.special_tokens + prompt_tokens if tokenizer else 0,
                 required_tokens=required or 0,
                 max_tokens=max_tokens,
@@ -265,7 +257,7 @@ def measure_window(
             ) from error
     special_tokens = tokenizer.special_tokens if tokenizer else None
     meta = model.mteb_model_meta
-    return WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claim, required)
+    return WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claimed, claimant, required)
 
 
 def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
@@ -285,14 +277,14 @@ def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractConte
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
-def find_claim(model: MTEBModels) -> Claim:
-    """Return what the metadata of a model claims; of an endpoint, the metadata of the registered model of that name."""
+def find_claim(model: MTEBModels) -> tuple[int | None, str]:
+    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of its registered model."""
     meta = model.mteb_model_meta
     if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
         registered, name = MODEL_REGISTRY.resolve(), portable_name(meta).partition("@http")[0]
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
-        return Claim(_finite(registration.max_tokens), str(registration.name)) if registration else Claim(None, str(meta.name))
-    return Claim(_finite(meta.max_tokens) or find_window(model), str(meta.name))
+        return (_finite(registration.max_tokens), str(registration.name)) if registration else (None, str(meta.name))
+    return _finite(meta.max_tokens) or find_window(model), str(meta.name)
 
 
 def _finite(tokens: float | None) -> int | None:

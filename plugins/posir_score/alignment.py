@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from heapq import nlargest
 from itertools import islice
 
@@ -23,15 +22,6 @@ DEPTH = 100
 CURES = "`search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB"
 #: Between the id of a document and the number of its chunk.
 SEPARATOR = "#"
-
-
-class Missing(StrEnum):
-    """The treatment of judged queries that a run does not have."""
-
-    ERROR = "error"
-    """The run is refused."""
-    ZERO = "zero"
-    """They have found nothing, as with `trec_eval -c`."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +93,14 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class AlignmentRules:
-    """The choices of a user: the treatment of queries that a run lacks, and the mapping of ids that a system returns.
+    """The choices of a user: whether all queries are needed, and the mapping of ids that a system returns.
 
     A chunk's document is the longest known id that is left when the end from a separator on is removed, so ids of documents
     that contain the separator stay as they are. A document ranks where its best chunk does (max-chunk).
     """
 
-    missing: Missing = Missing.ERROR
+    needs_all: bool = True
+    """Whether a run that lacks judged queries is refused; else they have found nothing, as with `trec_eval -c`."""
     separator: str = SEPARATOR
     """Empty if no id is that of a chunk."""
     find_document: Callable[[str], str] | None = None
@@ -184,11 +175,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
         )
     retrieved = [name for rankings in aligned.rankings.values() for scores in rankings.values() for name in scores]
     if not retrieved:
-        answered = total.queries - total.missing
-        raise PosirError(
-            f"{run.name}: {pluralize(answered, 'query', 'queries')} returned nothing, and no query returned a document. Check "
-            "that the index holds the corpus."
-        )
+        raise PosirError(describe_empty(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(retrieved):
         corpus = (name for subset in subsets for name in subset.documents)
         raise PosirError(
@@ -196,7 +183,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
             f"{_quote(corpus)}. If they are ids of chunks, give --chunk-separator, or a function from ids of chunks to "
             "documents."
         )
-    if total.missing and rules.missing is Missing.ERROR:
+    if total.missing and rules.needs_all:
         absent = (
             query for subset in subsets for query in subset.judgments.grades if query not in aligned.rankings[subset.name]
         )
@@ -209,7 +196,6 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
 
 
 def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
-    """Return the rankings by subset, and the number of queries that are in none."""
     divided: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     unknown = 0
     for stated, rankings in run.by_subset.items():
@@ -266,6 +252,12 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
         return dict(ranked)
     places = {score: float(place) for place, score in enumerate(distinct, start=1)}
     return {name: places[score] for name, score in ranked}
+
+
+def describe_empty(name: str, queries: int) -> str:
+    """Return what is wrong with a run without any document."""
+    returned = f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned a document."
+    return f"{returned} Check that the index holds the corpus."
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules, Missing
+from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
-from posir_score.run_files import ANY_SUBSET, Order, Run, check_exists, check_rankings, read_run
+from posir_score.run_files import ANY_SUBSET, KINDS, Order, Run, check_rankings, read_run
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
@@ -38,7 +38,6 @@ LEGEND = (
 RETRIEVED = 5
 #: Divides a text into a list of texts, such as `splitter.split_text` of LangChain.
 Chunker: TypeAlias = Callable[[str], Any]
-AnyChoice = TypeVar("AnyChoice", Missing, Order)
 
 
 @dataclass(frozen=True, repr=False)
@@ -208,18 +207,15 @@ def score(
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
             tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
         return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
-    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout)
-    rules = AlignmentRules(_choose(Missing, "missing", missing), chunk_separator, find_document)
+    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, Order(order) if order else None, Path(output))
+    rules = AlignmentRules(missing == "error", chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]
     # Mistakes in the runs are reported before the data is read.
     check_runs(given, names)
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
-    chosen, folder = None if order is None else _choose(Order, "order", order), Path(output)
-    return score_runs(
-        given, names, opened, revision or "unversioned", reads, rules, settings, chosen, folder, overwrite=overwrite
-    )
+    return score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
 
 
 def score_runs(
@@ -230,8 +226,6 @@ def score_runs(
     reads: ReadPart | str,
     rules: AlignmentRules,
     settings: CollectionSettings,
-    order: Order | None,
-    output: Path,
     *,
     overwrite: bool,
 ) -> ScoredRuns:
@@ -249,31 +243,23 @@ def score_runs(
     for place, given in enumerate(runs):
         stated, journal = names[place] if names else "", None
         if isinstance(given, str | Path):
-            read = read_run(Path(given).expanduser(), opened.task.metadata.name, order)
+            read = read_run(Path(given).expanduser(), opened.task.metadata.name, settings.order)
         elif isinstance(given, Mapping):
-            rankings, duplicates = check_rankings(stated or "run", "", given, order)
+            rankings, duplicates = check_rankings(stated or "run", "", given, settings.order)
             read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
         else:
-            called = stated or describe_retriever(given)
-            read, journal = collect_run(given, called, opened.subsets, rules.missing, settings, output, order)
+            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules.needs_all, settings)
         named = replace(read, name=stated or read.name)
         models.append(prepare_run(named, opened, rules, models, revision, read_by))
         journals.append(journal)
     for model in models:
-        is_recorded(model, opened, output, overwrite=overwrite)
+        is_recorded(model, opened, settings.folder, overwrite=overwrite)
     scored = []
     for model, journal in zip(models, journals, strict=True):
-        scored.append(evaluate_run(model, opened, output, overwrite=overwrite))
+        scored.append(evaluate_run(model, opened, settings.folder, overwrite=overwrite))
         if journal and not scored[-1].counts.missing:
             journal.remove()
     return ScoredRuns(tuple(scored))
-
-
-def _choose(choices: type[AnyChoice], name: str, value: str) -> AnyChoice:
-    try:
-        return choices(value)
-    except ValueError:
-        raise PosirError(f"{name}={value!r}: must be {' or '.join(map(repr, map(str, choices)))}.") from None
 
 
 def parse_window(window: int | str | None) -> ReadPart:
@@ -294,7 +280,8 @@ def check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
         raise PosirError(f"{len(runs)} runs and {len(names)} names. Give a --name for each run, or none.")
     for given in runs:
         if isinstance(given, str | Path):
-            check_exists(Path(given).expanduser())
+            if not (path := Path(given).expanduser()).exists():
+                raise PosirError(f"{path}: no such file or folder. Give {KINDS}.")
         elif not isinstance(given, Mapping) and not callable(given):
             raise PosirError(
                 f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, or a retriever, "

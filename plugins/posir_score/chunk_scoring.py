@@ -154,7 +154,7 @@ class ScoredChunkers(Presentable):
 
     def document(self) -> dict[str, Any]:
         """Return everything."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return vars(self)
 
     def legend(self) -> Sequence[str]:
         """Return what the numbers are."""
@@ -208,7 +208,7 @@ def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Inte
     shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
     for document in {excerpt.document for excerpt in excerpts}:
         spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
-        retrieved = merge(map(tuple, chunks.list_spans(document, rows).tolist()))
+        retrieved = merge(chunks.list_spans(document, rows).tolist())
         shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, retrieved)))
         missed += sum(len(range(*span)) - _count_shared(span, retrieved) for span in spans)
     length = int(chunks.lengths[rows].sum())
@@ -223,7 +223,7 @@ def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
         touching = np.zeros(len(places), np.bool_)
         for start, end in spans:
             touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
-        near = merge(map(tuple, places[touching].tolist()))
+        near = merge(places[touching].tolist())
         shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, near)))
         total += sum(end - start for start, end in merge([*near, *spans]))
     return shared / total
@@ -238,24 +238,15 @@ def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int,
     return [(start, end) for start, end in parts if start < end]
 
 
-def merge(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
+def merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     """Return the union of ranges as disjoint ranges, in order."""
     merged: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
+    for start, end in sorted(map(tuple, ranges)):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
             merged.append((start, end))
     return merged
-
-
-@dataclass(frozen=True)
-class ExcerptQuestion:
-    """A question with the excerpts that answer it."""
-
-    text: str
-    excerpts: tuple[Excerpt, ...]
-    """At least one."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +256,8 @@ class ExcerptData:
     name: str
     documents: dict[str, str]
     """Text by id."""
-    questions: tuple[ExcerptQuestion, ...]
+    questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
+    """Each with the excerpts that answer it, at least one."""
     articles: Integers
     """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
     skipped: int
@@ -274,7 +266,7 @@ class ExcerptData:
     @property
     def owners(self) -> Integers:
         """Number of the document of each question's first excerpt."""
-        return np.array([question.excerpts[0].document for question in self.questions], np.int64)
+        return np.array([excerpts[0].document for _, excerpts in self.questions], np.int64)
 
     @property
     def clusters(self) -> Integers:
@@ -286,7 +278,6 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
-    texts: dict[tuple[str, str, str], str] = {}
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
     for item in (item for subset in opened.subsets for item in subset.read_passages()):
@@ -298,16 +289,14 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
         name = item.id or f"{item.name}#{number}"
         documents[name], titles[name] = item.text, item.title
         for question in item.questions:
-            key = (question.file, question.name, question.text)
-            texts[key] = question.text
             try:
                 span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
             except ValueError:
                 span = None
-            places = excerpts.setdefault(key, [])
+            places = excerpts.setdefault((question.file, question.name, question.text), [])
             if span is not None:
                 places.append(Excerpt(number, span))
-    questions = [ExcerptQuestion(texts[key], tuple(places)) for key, places in excerpts.items() if places]
+    questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
     articles = link_documents(digest_documents([*documents], titles, documents).T)
@@ -331,7 +320,11 @@ def score_splitters(
             tokens = tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
             rows += _build_score_rows(name, data, run, scores[name], tokens)
             places += _build_place_rows(name, data, run)
-            notes += describe_run(name, run)
+            lost = int((run.in_place.documents == NOWHERE).sum())
+            repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+            of = f"of {len(run.first.documents):,} chunks"
+            notes += [f"{name}: {lost:,} {of} are not in their text."] if lost else []
+            notes += [f"{name}: {repeated:,} {of} repeat an earlier passage and count there."] if repeated else []
             advance()
     changes = [
         sentence
@@ -375,8 +368,8 @@ class ChunkRun:
     def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
         """Return the scores of each question if chunks are in these places."""
         rows = [
-            (*score_retrieved(question.excerpts, chunks, rows), score_division(question.excerpts, chunks))
-            for question, rows in zip(data.questions, self.retrieved, strict=True)
+            (*score_retrieved(excerpts, chunks, rows), score_division(excerpts, chunks))
+            for (_, excerpts), rows in zip(data.questions, self.retrieved, strict=True)
         ]
         return dict(zip(SCORES, np.array(rows, np.float64).T, strict=True))
 
@@ -385,7 +378,7 @@ def _retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence
     """Encode the chunks of each document and retrieve some for each question; of equal ones those that come first."""
     chunks = [chunk for text in divided for chunk in text.chunks]
     vectors = encoder(chunks, PromptType.document)
-    queries = encoder([question.text for question in data.questions], PromptType.query)
+    queries = encoder([text for text, _ in data.questions], PromptType.query)
     best = [
         np.argsort(-np.asarray(similarity.float().cpu()), axis=1, kind="stable")[:, :retrieve]
         for batch in split_queries(queries, len(chunks))
@@ -437,10 +430,10 @@ def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[P
     """Yield the recall of excerpts by their third of the document, then of their chunk; intervals are for new questions."""
     texts = list(data.documents.values())
     recalls, parts, owners = [], [], []
-    for number, (question, rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
-        for excerpt in question.excerpts:
+    for number, ((_, excerpts), rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
+        for excerpt in excerpts:
             document, span = excerpt.document, excerpt.span
-            retrieved = merge(map(tuple, run.first.list_spans(document, rows).tolist()))
+            retrieved = merge(run.first.list_spans(document, rows).tolist())
             recalls.append(_count_shared(span, retrieved) / (span.end - span.start))
             owners.append(number)
             third = THIRDS[find_third(span, len(texts[document]))]
@@ -461,16 +454,6 @@ def find_chunk_part(span: Span, chunks: Integers) -> str:
     # Of chunks that overlap, the one in which it is nearest to the middle.
     start, end = min(whole.tolist(), key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
-
-
-def describe_run(name: str, run: ChunkRun) -> Iterator[str]:
-    """Yield which chunks are not in their text, and which repeat an earlier passage."""
-    lost = int((run.in_place.documents == NOWHERE).sum())
-    if lost:
-        yield f"{name}: {lost:,} of {len(run.first.documents):,} chunks are not in their text."
-    repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
-    if repeated:
-        yield f"{name}: {repeated:,} of {len(run.first.documents):,} chunks repeat an earlier passage and count there."
 
 
 def _estimate_score(values: Floats, clusters: Integers) -> Estimate:

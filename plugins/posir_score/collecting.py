@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
-from posir_score.alignment import Missing, SubsetQueries
+from posir_score.alignment import SubsetQueries, describe_empty
 from posir_score.run_files import Hit, Order, OrderCheck, Rankings, Run, rank_hits, read_id
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
@@ -64,12 +64,14 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class CollectionSettings:
-    """Limits of the requests to a retriever."""
+    """Limits of the requests to a retriever, what its order follows from, and the folder of its answers."""
 
     k: int = 100
     concurrency: int = 8
     retries: int = 3
     timeout: float = 60.0
+    order: Order | None = None
+    folder: Path = Path("results")
     backoff: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
 
@@ -174,9 +176,9 @@ class AnswerError(Exception):
 class Collection:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
-    def __init__(self, journal: Journal, missing: Missing, order: OrderCheck | None) -> None:
+    def __init__(self, journal: Journal, order: OrderCheck | None, *, needs_all: bool) -> None:
         """Begin with the answers of a journal; without an order to check, the user says which counts."""
-        self.journal, self.missing, self.order = journal, missing, order
+        self.journal, self.needs_all, self.order = journal, needs_all, order
         self.reasons: dict[AskedQuery, str] = {}
         if order:
             for answer in journal.answers.values():
@@ -187,7 +189,7 @@ class Collection:
         """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
         if self.order and self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
-        if self.missing is Missing.ERROR:
+        if self.needs_all:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
@@ -220,10 +222,10 @@ class Collection:
         if self.order and (problem := self.order.describe_problem()):
             raise PosirError(f"{name}: {problem} {answered} are {kept}.")
         failed = len(self.reasons)
-        if failed and (self.missing is Missing.ERROR or not answers):
+        if failed and (self.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
             first = f"{name}: query {sanitized(query.id)}: {reason}"
-            if self.missing is Missing.ZERO:
+            if not self.needs_all:
                 all_failed = f"all {failed} queries" if failed > 1 else "the only query"
                 raise PosirError(
                     f"{first} ({all_failed} that were asked for failed, so nothing can be scored). Mend the retriever."
@@ -236,10 +238,7 @@ class Collection:
         if answers and not any(answer.hits for answer in answers.values()):
             # A later run asks anew, since these answers are of no use.
             self.journal.remove()
-            raise PosirError(
-                f"{name}: {pluralize(len(answers), 'query', 'queries')} returned nothing, and no query returned a document. "
-                "Check that the retriever's index holds the corpus."
-            )
+            raise PosirError(describe_empty(name, len(answers)))
         for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
             logger.warning("query %s: %s; it is scored 0", sanitized(query.id), reason)
         if failed > 1:
@@ -247,18 +246,11 @@ class Collection:
 
 
 def collect_run(
-    search: Retriever,
-    name: str,
-    subsets: Sequence[SubsetQueries],
-    missing: Missing,
-    settings: CollectionSettings,
-    folder: Path,
-    order: Order | None = None,
+    search: Retriever, name: str, subsets: Sequence[SubsetQueries], needs_all: bool, settings: CollectionSettings
 ) -> tuple[Run, Journal]:
     """Ask a retriever for every judged query that has a text, and go on where an earlier call was interrupted.
 
-    Returns:
-        The run, and its journal in the folder, to be removed when the result is saved.
+    Returns the run, and its journal in the folder, to be removed when the result is saved.
     """
     try:
         takes_subset = "subset" in inspect.signature(search).parameters
@@ -271,12 +263,12 @@ def collect_run(
         )
     queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
     key = digest(*(subset.digest for subset in subsets), settings.k).hex()
-    with Journal(folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
+    with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
         pending = [query for query in queries if (query.subset, query.id) not in journal.answers]
         if len(pending) < len(queries):
             done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
             logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
-        collection = Collection(journal, missing, None if order else OrderCheck())
+        collection = Collection(journal, None if settings.order else OrderCheck(), needs_all=needs_all)
         workers = [
             QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
         ]
@@ -285,7 +277,7 @@ def collect_run(
         collection.check(name, len(queries))
     by_subset: dict[str, Rankings] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, order).items(), settings.k))
+        by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, settings.order).items(), settings.k))
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
     return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
 
@@ -393,8 +385,8 @@ def read_hits(answer: object, k: int) -> list[Hit]:
         raise AnswerError(f"the retriever returned {type(answer).__name__}; it must return a list of ids or of (id, score)")
     hits = []
     for place, hit in enumerate(islice(answer, k) if is_ordered else answer, start=1):
-        name, score = hit if isinstance(hit, tuple | list) and len(hit) == 2 else (hit, None)
         is_pair = isinstance(hit, tuple | list) and len(hit) == 2
+        name, score = hit if is_pair else (hit, None)
         if (read := read_id(name)) is None:
             raise AnswerError(f"hit {place} is {_abbreviate(hit)}; it must be an id or (id, score)")
         try:

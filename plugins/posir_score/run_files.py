@@ -228,12 +228,6 @@ class RankingBuilder:
         return rankings, sum(len(hits) - len(rankings[query]) for query, hits in self.hits.items())
 
 
-def check_exists(path: Path) -> None:
-    """Raise PosirError if there is no such file or folder."""
-    if not path.exists():
-        raise PosirError(f"{path}: no such file or folder. Give {KINDS}.")
-
-
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     """Read a run from a file, or from all files of a folder, which are its parts.
 
@@ -242,7 +236,6 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
 
     Without an order, that of the scores counts, which may then not contradict stated ranks.
     """
-    check_exists(path)
     if not path.is_dir():
         return read_run_file(path, order)
     files = [file for file in find_files(path, "") if not file.name.startswith(".")]
@@ -284,7 +277,9 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
         if suffix == ".json":
             rows = ((f"[{number}]", record) for number, record in enumerate(content))
         elif suffix in (".csv", ".tsv"):
-            rows = _read_delimited(file, "," if suffix == ".csv" else "\t")
+            headings, cells = parse_table(read_bytes(file), file, delimiter="," if suffix == ".csv" else "\t")
+            names = _choose_columns(file, headings)
+            rows = ((f"line {number}", {name: row[column] for column, name in names}) for number, row in cells)
         elif suffix in (".parquet", ".parq"):
             rows = _read_parquet(file)
         else:
@@ -366,13 +361,6 @@ def _read_lines(file: Path, *, as_json: bool) -> Iterator[tuple[str, Any]]:
                 "score and tag."
             )
         yield place, dict(zip(TREC_COLUMNS, columns, strict=True))
-
-
-def _read_delimited(file: Path, delimiter: str) -> Iterator[tuple[str, Any]]:
-    headings, rows = parse_table(read_bytes(file), file, delimiter=delimiter)
-    names = _choose_columns(file, headings)
-    for number, cells in rows:
-        yield f"line {number}", {name: cells[place] for place, name in names}
 
 
 def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:

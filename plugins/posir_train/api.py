@@ -14,7 +14,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import public
 from posir_tasks.settings_file import load_settings
-from posir_train.settings import ComposeSettings, Position, RunFolder, TrainingSettings, open_dataset
+from posir_train.settings import RECORD, ComposeSettings, Position, TrainingSettings, open_dataset
 
 if TYPE_CHECKING:
     from posir_train.report import TrainingReport
@@ -83,7 +83,7 @@ def train(
         from posir_train.examples import read_examples
         from posir_train.report import build_report, open_forgetting_check, write_report
 
-    folder = RunFolder(Path(output))
+    folder = Path(output)
     try:
         forgetting_checks = [open_forgetting_check(name) for name in loaded.guard]
         with track("Reading the data"):
@@ -92,7 +92,7 @@ def train(
         with track("Comparing with the base model"):
             report = build_report(loaded, folder, trained, forgetting_checks)
     except KeyboardInterrupt:
-        advice = "with --resume to continue" if folder.record_file.exists() else "again: nothing was saved yet"
+        advice = "with --resume to continue" if (folder / RECORD).exists() else "again: nothing was saved yet"
         print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
         raise
     write_report(report, trained.model)

@@ -22,17 +22,15 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
 from posir_report.cells import pool_lengths
-from posir_report.charts import compare_curves
-from posir_report.summary import TaskSummary, is_sparse
+from posir_report.summary import is_sparse
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_tasks.display.charts import COLORS, NULL, add_frame, build_chart, build_positions, curve, null_band, with_percentages
-from posir_tasks.display.figures import Figure
+from posir_tasks.display.charts import COLORS, NULL, build_chart, build_positions, curve, null_band, with_percentages
 from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import Vectors, unit_vectors
+from posir_tasks.embeddings.encoding import unit_vectors
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.references import legible_name
 from posir_tasks.profile import pool
@@ -86,11 +84,24 @@ class Measurement:
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
     """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left out."""
     wrapped, size = _wrap_model(model), -(-COSINE_SAMPLE // len(dataset.subsets))
-    values, samples, names = zip(
-        *(_measure_subset(wrapped, dataset, subset, batch_size, size) for subset in dataset.subsets), strict=True
-    )
-    vectors, articles = np.concatenate(samples), np.concatenate(names)
-    unrelated = articles[:, None] != articles[None, :]
+    values, samples = [], []
+    articles: list[str] = []
+    for subset in dataset.subsets:
+        data = subset.read()
+        request = build_request(dataset, subset, data, batch_size)
+        ranked = _rank_documents(wrapped, request)
+        documents = select_relevant(request)
+        placed = find_read_evidence(wrapped, request, data.evidence, documents)
+        name = f"{subset.language}-{subset.domain}"
+        ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, placed, name, select_texts(documents))
+        values.append(ResultValues(ranks, placed.read))
+        rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
+        article_of = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
+        articles += [article_of.get(name) or name for name in (data.corpus["id"][row] for row in rows)]
+        encoded = request.context.encode(wrapped, data.corpus.select(rows), PromptType.document)
+        samples.append(unit_vectors(np.asarray(encoded, np.float32)))
+    vectors, names = np.concatenate(samples), np.array(articles)
+    unrelated = names[:, None] != names[None, :]
     cosine = float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
     return Measurement(pool(values), cosine)
 
@@ -106,24 +117,6 @@ def _rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchReq
         return search_and_rank(model, request)[1].ranks
     except ScoreError as error:
         raise ScoreError("The model returns NaN, so nothing can be ranked. Lower learning_rate.") from error
-
-
-def _measure_subset(
-    model: SentenceTransformerEncoderWrapper, dataset: Dataset, subset: Subset, batch_size: int, sample_size: int
-) -> tuple[ResultValues, Vectors, list[str]]:
-    """Return the ranks in a subset, unit vectors of some documents, shape (n, dimensions), and the article of each of these."""
-    data = subset.read()
-    request = build_request(dataset, subset, data, batch_size)
-    ranked = _rank_documents(model, request)
-    documents = select_relevant(request)
-    placed = find_read_evidence(model, request, data.evidence, documents)
-    name = f"{subset.language}-{subset.domain}"
-    ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, placed, name, select_texts(documents))
-    rows = random.Random(0).sample(range(len(data.corpus)), min(sample_size, len(data.corpus)))
-    articles = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
-    names = [data.corpus["id"][row] for row in rows]
-    vectors = np.asarray(request.context.encode(model, data.corpus.select(rows), PromptType.document), np.float32)
-    return ResultValues(ranks, placed.read), unit_vectors(vectors), [articles.get(name) or name for name in names]
 
 
 def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_size: int) -> SearchRequest:
@@ -150,13 +143,6 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
 
 
 WIDTH, HEIGHT = 480, 240
-
-
-def draw_before_after(measured: tuple[TaskSummary, TaskSummary], title: str, subject: str) -> Figure:
-    """Return nDCG@10 over position on held-out articles by the base model and the trained one; the title is the finding."""
-    chart, explanation, seen = compare_curves(measured, ("before", "after"))
-    source = f"Source: {measured[0].profile.queries:,} queries about held-out articles."
-    return Figure("before-after", None, None, add_frame(chart, title, subject, explanation, source, seen))
 
 
 def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
@@ -242,7 +228,16 @@ class PositionEvaluator(BaseEvaluator):
         Raises:
             ScoreError: The model returns NaN.
         """
-        self.ranks[steps] = self._rank(model)
+        wrapped, dataset = _wrap_model(model), self.dataset
+        self.ranks[steps] = pool(
+            DocumentRanks.from_ranks(
+                dataset.scheme,
+                data.evidence,
+                _rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
+                subset=f"{subset.language}-{subset.domain}",
+            )
+            for subset, data in self._data
+        )
         scores = compute_scores(self.ranks[steps], self.baseline)
         logger.info("Position evaluation on %s: %s", self.dataset.name, {key: round(scores[key], 4) for key in ESTIMATES})
         if output_path is not None and self.write_csv:
@@ -254,18 +249,6 @@ class PositionEvaluator(BaseEvaluator):
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
-
-    def _rank(self, model: SentenceTransformer) -> DocumentRanks:
-        wrapped, dataset = _wrap_model(model), self.dataset
-        return pool(
-            DocumentRanks.from_ranks(
-                dataset.scheme,
-                data.evidence,
-                _rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
-                subset=f"{subset.language}-{subset.domain}",
-            )
-            for subset, data in self._data
-        )
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return what a model card has of the settings."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytrec_eval
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+from posir_report.charts import compare_curves
 from posir_report.summary import TaskSummary
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import analyze
@@ -22,6 +23,7 @@ from posir_significance.decision import Change, ChangeState, MetricChange, compa
 from posir_significance.intervals import estimate_difference, estimate_mean
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.sentences import describe_metric_change, label_change
+from posir_tasks.display.charts import add_frame
 from posir_tasks.display.figures import SCALE, Figure
 from posir_tasks.display.numbers import (
     format_estimate,
@@ -42,24 +44,22 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.tasks.base import PositionTask
-from posir_train.evaluation import Measurement, draw_before_after, measure, select_third
+from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles
 from posir_train.preparation import load_base
 from posir_train.settings import (
     HELD_OUT,
+    WORK,
     Objective,
     Position,
-    RunFolder,
     TrainingSettings,
     display_name,
-    is_data_path,
     open_dataset,
 )
+from posir_train.training import TrainedModel, write_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from posir_train.training import TrainedModel
 
 NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
 #: The fields of a `Change` by score.
@@ -81,7 +81,6 @@ LEGEND = (
 )
 TRAINED = "The trained model"
 CARD_FILE, HEADING = "README.md", "## Position of the evidence"
-MARKDOWN_FILE, RESULTS_FILE, PAGE_FILE, CURVE_FILE = "report.md", "report.json", "report.html", "curve.png"
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,9 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
     """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of mteb."""
-    if is_data_path(name):
+    path = Path(name).expanduser()
+    # What no task is named.
+    if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
     try:
         task = mteb.get_task(name)
@@ -312,8 +313,7 @@ def add_to_card(folder: Path, report: str, base: str | None) -> None:
     # sentence-transformers links to the base model on the Hub; the name of a folder is no such link.
     if base and "/" not in base:
         text = text.replace(f"[{base}](https://huggingface.co/{base})", base)
-    with atomic_write(card) as temporary:
-        temporary.write_text(f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n", encoding="utf-8")
+    write_text(card, f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -346,7 +346,10 @@ class TrainingReport(Presentable):
         return (*to_paragraphs(describe_changes(self.changes)), DisplaySection(tables=self.tables, draw=self._draw))
 
     def _draw(self) -> list[Figure]:
-        return [draw_before_after(self.measured, title_changes(self.changes), self.title)]
+        chart, explanation, seen = compare_curves(self.measured, ("before", "after"))
+        source = f"Source: {self.measured[0].profile.queries:,} queries about held-out articles."
+        framed = add_frame(chart, title_changes(self.changes), self.title, explanation, source, seen)
+        return [Figure("before-after", None, None, framed)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each score and data."""
@@ -371,10 +374,7 @@ class TrainingReport(Presentable):
 
 
 def build_report(
-    settings: TrainingSettings,
-    folder: RunFolder,
-    trained: TrainedModel,
-    forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
+    settings: TrainingSettings, folder: Path, trained: TrainedModel, forgetting_checks: Sequence[Dataset | AbsTaskRetrieval]
 ) -> TrainingReport:
     """Compare the trained model with the base model on held-out articles and on the data of forgetting checks."""
     labels, articles = (display_name(settings.model), TRAINED), trained.data.articles
@@ -388,10 +388,19 @@ def build_report(
             forgetting_notes += said
     not_read = list_not_read(trained.before, trained.after, labels)
     retrieval = settings.objective is Objective.RETRIEVAL
+    results, tasks = folder / WORK / "results", [part for name in list_tasks(trained.held_out) for part in ("-t", name)]
+    # mteb knows no other pooling, window or prompt of the base model.
+    altered = settings.model_dump(include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True)
+    base = [] if altered else [settings.model]
+    runs = [
+        f"POSIR_DATA={shlex.quote(str(folder / HELD_OUT))} "
+        + shlex.join(["mteb", "run", *tasks, "-m", model, "--output-folder", str(results)])
+        for model in [*base, str(folder)]
+    ]
     return TrainingReport(
         title=f"{labels[0]}, trained {f'on {settings.positions}' if retrieval else f'with {settings.objective.value}'}",
         settings=settings.to_json(),
-        folder=folder.output,
+        folder=folder,
         steps=trained.steps,
         changes=tuple(changes),
         notes=(
@@ -401,39 +410,21 @@ def build_report(
             *trained.data.notes,
             *describe(settings, trained),
         ),
-        commands=tuple(_list_commands(settings, folder, trained.held_out)),
+        commands=(*runs, shlex.join(["posir", "compare" if base else "report", str(results)])),
         measured=(summarize_measurement(labels[0], trained.before), summarize_measurement(TRAINED, trained.after)),
     )
 
 
-def _list_commands(settings: TrainingSettings, folder: RunFolder, held_out: Dataset) -> list[str]:
-    """Return the commands of a shell that repeat the figures of held-out articles.
-
-    They have the base model only if it was trained as it is: mteb knows no other pooling, window or prompt.
-    """
-    results, tasks = folder.work_folder / "results", [part for name in list_tasks(held_out) for part in ("-t", name)]
-    changed = settings.revision, settings.pooling, settings.window, settings.query_prompt
-    models = [settings.model] if changed == (None,) * 4 else []
-    runs = [
-        f"POSIR_DATA={shlex.quote(str(folder.held_out))} "
-        + shlex.join(["mteb", "run", *tasks, "-m", model, "--output-folder", str(results)])
-        for model in [*models, str(folder.output)]
-    ]
-    return [*runs, shlex.join(["posir", "compare" if models else "report", str(results)])]
-
-
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     """Write the report into the work folder, and into the model card with its curve before and after training."""
-    work_folder = RunFolder(report.folder).work_folder
+    work_folder = report.folder / WORK
     sentences = list(describe_changes(report.changes))
     markdown = "\n\n".join([*sentences, *map(to_markdown, report.tables)])
-    files = {RESULTS_FILE: report.to_json(), MARKDOWN_FILE: markdown, PAGE_FILE: report.to_html()}
-    for name, text in files.items():
-        with atomic_write(work_folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    for name, text in {"report.json": report.to_json(), "report.md": markdown, "report.html": report.to_html()}.items():
+        write_text(work_folder / name, text)
     (figure,) = report.figures()
-    with atomic_write(work_folder / CURVE_FILE) as temporary:
+    with atomic_write(work_folder / "curve.png") as temporary:
         figure.chart.save(temporary, format="png", scale_factor=SCALE)
-    image = f"![{figure.title}]({work_folder.name}/{CURVE_FILE})"
+    image = f"![{figure.title}]({WORK}/curve.png)"
     card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables)])
     add_to_card(report.folder, card, model.model_card_data.base_model)

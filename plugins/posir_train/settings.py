@@ -1,4 +1,4 @@
-"""The settings of `posir train` and `posir compose`, and the files of a training run."""
+"""The settings of `posir train` and `posir compose`, and where a run keeps its files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from posir_tasks.settings_file import Section
 from posir_tasks.sources.opening import Dataset, open_data
@@ -79,11 +79,6 @@ class PositionWeights:
         return tuple(position for position in Position if self.shares[position])
 
 
-def is_data_path(name: str) -> bool:
-    """Return whether a name is that of a file, a folder or a dataset on the Hub, and not of a task."""
-    return "/" in name or bool(Path(name).suffix) or Path(name).expanduser().exists()
-
-
 def display_name(name: str) -> str:
     """Return the name of a task or model, or of a file or folder without the folders that it is in."""
     path = Path(name).expanduser()
@@ -95,8 +90,9 @@ def open_dataset(name: str) -> Dataset:
     return open_data(name).with_questions("posir train")
 
 
-#: Folder of the held-out data, in the folder of the model.
-HELD_OUT = "training/held-out"
+#: In the folder of a trained model: what is kept of its training, the checkpoints, the held-out questions and the corpus as a
+#: folder for `POSIR_DATA`, and the settings in which a continued run must agree.
+WORK, CHECKPOINTS, HELD_OUT, RECORD = "training", "training/checkpoints", "training/held-out", "training/run.json"
 #: Value of `positions` for a corpus of each position.
 EACH = "each"
 #: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate of 2e-5.
@@ -126,7 +122,7 @@ class TrainingSettings(Section):
     """The model to train: a registered one or a local folder."""
     data: Annotated[str, Field(min_length=1)]
     """A task, or any file, folder or Hub dataset of questions with evidence."""
-    positions: str = "uniform"
+    positions: Annotated[str, AfterValidator(lambda text: PositionWeights.parse(text).name)] = "uniform"
     """begin, middle, end, uniform, or three weights such as 2,1,1."""
     revision: str | None = None
     """Revision of the model."""
@@ -204,12 +200,6 @@ class TrainingSettings(Section):
             return PADS_DEFAULTS | values
         return values
 
-    @field_validator("positions")
-    @classmethod
-    def _check_positions(cls, text: str) -> str:
-        PositionWeights.parse(text)
-        return text
-
     @model_validator(mode="after")
     def _fit_the_objective(self) -> Self:
         if self.objective is Objective.RETRIEVAL and self.batch_size < 2:
@@ -243,7 +233,7 @@ class ComposeSettings(Section):
     """windows: cut from the documents themselves; mosaics: passages of other articles around the evidence."""
     tokens: Annotated[int, Field(ge=9)] = 126
     """Tokens of a composed document."""
-    positions: str = EACH
+    positions: Annotated[str, AfterValidator(lambda text: text if text == EACH else PositionWeights.parse(text).name)] = EACH
     """each: every question with its evidence in each third, in three domains NAME_1 to NAME_3; or begin, middle, end, uniform
     or three weights: every question once, in one domain."""
     tokenizer: str | None = None
@@ -253,30 +243,7 @@ class ComposeSettings(Section):
     seed: int = 42
     """Seed of the random numbers."""
 
-    @field_validator("positions")
-    @classmethod
-    def _check_positions(cls, text: str) -> str:
-        if text != EACH:
-            PositionWeights.parse(text)
-        return text
-
     @property
     def weights(self) -> PositionWeights | None:
         """Weights by which positions are drawn; None for a corpus of each."""
         return None if self.positions == EACH else PositionWeights.parse(self.positions)
-
-
-class RunFolder:
-    """The folder of a trained model, and of what is kept of its training."""
-
-    def __init__(self, output: Path) -> None:
-        self.output = output
-        #: Checkpoints and reports, which are not part of the model.
-        self.work_folder = output / "training"
-        #: The held-out questions and the corpus, as a folder for `POSIR_DATA`.
-        self.held_out = output / HELD_OUT
-        #: The settings of the run, to repeat it.
-        self.settings_file = self.work_folder / "settings.yaml"
-        #: The settings in which a continued run must agree.
-        self.record_file = self.work_folder / "run.json"
-        self.checkpoints = self.work_folder / "checkpoints"

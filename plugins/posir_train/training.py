@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ from posir_train.preparation import (
     load_base,
     prepare_data,
 )
-from posir_train.settings import Objective, RunFolder, TrainingSettings
+from posir_train.settings import CHECKPOINTS, HELD_OUT, RECORD, WORK, Objective, TrainingSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -89,15 +89,6 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
     trainer.state = state
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
     trainer._load_from_checkpoint(best or str(checkpoint))
-
-
-def _check_trackers(names: Sequence[str]) -> None:
-    """Raise PosirError if transformers does not know a tracker, or its package is missing."""
-    try:
-        for callback in get_reporting_integration_callbacks(list(names)):  # type: ignore[no-untyped-call]
-            callback()
-    except (ValueError, RuntimeError, ImportError) as error:
-        raise PosirError(f"trackers: {', '.join(names)}: {error}") from error
 
 
 def _read_step(checkpoint: Path | None) -> int:
@@ -187,14 +178,14 @@ class TrainedModel:
     """The step whose weights it has."""
 
 
-def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resume: bool = False) -> TrainedModel:
+def train(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False) -> TrainedModel:
     """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings.
 
     Raises:
         PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
     """
-    _check_trackers(settings.trackers)
-    check_folder(settings, folder, data, resume=resume)
+    _check_run(settings, output, data, resume=resume)
+    work_folder, checkpoints = output / WORK, output / CHECKPOINTS
     # None of the libraries' own bars, and of their messages errors only.
     disable_progress_bars()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -203,18 +194,18 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         model = load_base(settings)
     with track("Preparing the data"):
         prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model))
-    with explain_failures(folder.checkpoints):
-        _write_text(folder.settings_file, dump_settings(settings))
-        _write_text(folder.record_file, json.dumps(_record_settings(settings, data), indent=2))
-        held_out = write_dataset(prepared.held_out, folder.held_out)
+    with explain_failures(checkpoints):
+        write_text(work_folder / "settings.yaml", dump_settings(settings))
+        write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
+        held_out = write_dataset(prepared.held_out, output / HELD_OUT)
         # What an earlier start of the run measured is read again.
-        measured = folder.work_folder / "before.json"
+        measured = work_folder / "before.json"
         if measured.exists():
             before = Measurement.from_json(read_json(measured))
         else:
             with track("Measuring the base model"):
                 before = measure(model, held_out, settings.mini_batch_size)
-            _write_text(measured, json.dumps(before.to_json()))
+            write_text(measured, json.dumps(before.to_json()))
     evaluator = PositionEvaluator(
         held_out,
         primary_metric=METRICS.get(settings.chosen, CRITERION),
@@ -222,21 +213,21 @@ def train(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resu
         write_csv=False,
         baseline=before.ranks,
     )
-    trainer = _build_trainer(settings, folder, prepared, model, evaluator)
-    checkpoint = find_checkpoint(folder.checkpoints)
-    with explain_failures(folder.checkpoints):
+    trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
+    checkpoint = find_checkpoint(checkpoints)
+    with explain_failures(checkpoints):
         with track("Training", _count_steps(settings, prepared) - _read_step(checkpoint)) as advance:
             trainer.add_callback(type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()}))
-            _place_best_checkpoint(folder.checkpoints, folder.checkpoints)
+            _place_best_checkpoint(checkpoints, checkpoints)
             _continue_training(trainer, checkpoint)
         best = trainer.state.best_global_step if settings.chosen in METRICS else None
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
-        save_model(model, folder.output)
+        save_model(model, output)
         # Checkpoints can still be continued, and name no folders of the user.
-        _place_best_checkpoint(folder.checkpoints, Path())
+        _place_best_checkpoint(checkpoints, Path())
         # The arguments of the run, output folder included, which nothing reads: they are built from the settings.
-        for file in folder.checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
+        for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             file.unlink()
     return TrainedModel(model, prepared, held_out, before, after, step)
 
@@ -250,34 +241,43 @@ def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, An
     return recorded
 
 
-def check_folder(settings: TrainingSettings, folder: RunFolder, data: Examples, *, resume: bool) -> None:
-    """Raise PosirError unless the output folder is empty, or that of a run of the same settings which is to be continued."""
-    check_writable(folder.output)
-    file = folder.record_file
+def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
+    """Raise PosirError unless the trackers are installed, and the folder is empty, or that of a run of the same settings."""
+    try:
+        for callback in get_reporting_integration_callbacks(list(settings.trackers)):  # type: ignore[no-untyped-call]
+            callback()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise PosirError(f"trackers: {', '.join(settings.trackers)}: {error}") from error
+    check_writable(output)
+    file = output / RECORD
     if not resume:
-        if any(folder.output.iterdir()):
+        if any(output.iterdir()):
             unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
-            raise PosirError(f"{folder.output}: not empty.{unfinished} another --output.")
+            raise PosirError(f"{output}: not empty.{unfinished} another --output.")
     elif file.exists():
         stated, known = _record_settings(settings, data), read_json(file)
         changed = sorted(name for name in stated.keys() | known.keys() if stated.get(name) != known.get(name))
         if changed:
             raise PosirError(
-                f"{folder.output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
+                f"{output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
                 "Give the same settings and data, or choose another --output."
             )
 
 
-def _write_text(file: Path, text: str) -> None:
+def write_text(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def _build_trainer(
-    settings: TrainingSettings, folder: RunFolder, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
+    settings: TrainingSettings, folder: Path, data: PreparedData, model: SentenceTransformer, evaluator: PositionEvaluator
 ) -> PositionTrainer:
-    """Return the trainer of a run."""
     arguments = _build_arguments(settings, folder, _count_steps(settings, data), model)
+    options: dict[str, Any] = {"scale": settings.scale}
+    if settings.loss.startswith("Cached"):
+        options["mini_batch_size"] = settings.mini_batch_size
+    build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
     # A progress bar of the model card cannot be switched off.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
@@ -285,7 +285,7 @@ def _build_trainer(
             model=model,
             args=arguments,
             train_dataset=data.dataset,
-            loss=_build_loss(settings, model),
+            loss=build(model, **options) if settings.objective is Objective.RETRIEVAL else PadsLoss(model),
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
@@ -301,14 +301,13 @@ def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
 
 
 def _build_arguments(
-    settings: TrainingSettings, folder: RunFolder, steps: int, model: SentenceTransformer
+    settings: TrainingSettings, folder: Path, steps: int, model: SentenceTransformer
 ) -> SentenceTransformerTrainingArguments:
-    """Return the arguments of sentence-transformers' trainer."""
     every = math.ceil(steps / settings.evaluations)
     prompts = {"anchor": model.prompts.get("query") or "", "positive": model.prompts.get("document") or ""}
     best = settings.chosen in METRICS
     return SentenceTransformerTrainingArguments(
-        output_dir=str(folder.checkpoints),
+        output_dir=str(folder),
         num_train_epochs=settings.epochs,
         max_steps=settings.max_steps or -1,
         per_device_train_batch_size=settings.batch_size,
@@ -332,16 +331,6 @@ def _build_arguments(
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
     )
-
-
-def _build_loss(settings: TrainingSettings, model: SentenceTransformer) -> torch.nn.Module:
-    if settings.objective is not Objective.RETRIEVAL:
-        return PadsLoss(model)
-    options: dict[str, Any] = {"scale": settings.scale}
-    if settings.loss.startswith("Cached"):
-        options["mini_batch_size"] = settings.mini_batch_size
-    build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
-    return build(model, **options)
 
 
 def save_model(model: SentenceTransformer, folder: Path) -> None:

@@ -18,6 +18,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import find_prompt
+from posir_tasks.read_part import ReadPart
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
@@ -67,6 +68,9 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
 
     mteb gives its timer to subclasses of this class only.
     """
+
+    read_part: ReadPart | None = None
+    """What is known to be read of a document; None if its model says it."""
 
     def __init__(self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None) -> None:
         self.mteb_model_meta = base.mteb_model_meta

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posir_inspect.api import Inspection
-from posir_inspect.inspection import InspectionRun, ModelInspection, Setup, evaluate, inspect_model
+from posir_inspect.inspection import InspectionRun, Setup, evaluate, inspect_model
 from posir_inspect.questions import Wording, ask_questions, build_question_task
+from posir_inspect.sections import Inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.decision import ChangeState, Reason, State
@@ -28,12 +28,12 @@ from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, in
 from tests.support.tiny_encoders import build_encoder
 
 
-def run(encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any) -> ModelInspection:
+def run(encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any) -> Inspection:
     return inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), budget), **options)
 
 
 @pytest.fixture(scope="module")
-def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelInspection, Path]:
+def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inspection, Path]:
     folder = tmp_path_factory.mktemp("results")
     return run(FirstWords(words=60), invent_texts(60, 15), output_folder=folder), folder
 
@@ -108,13 +108,13 @@ def test_texts_without_a_sentence_to_ask_about():
     inspection = run(FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."])
     assert (inspection.fading, inspection.chunks) == ((), None)
     assert "Cannot be said" in show(inspection)
-    assert "Cannot be said" in Inspection(inspection).to_html()
+    assert "Cannot be said" in inspection.to_html()
 
 
-def show(inspection: ModelInspection) -> str:
+def show(inspection: Inspection) -> str:
     console = Console(width=80, force_terminal=True, color_system=None, record=True, highlight=False)
     with console.capture() as captured:
-        Inspection(inspection).print_on(console)
+        inspection.print_on(console)
     return captured.get()
 
 
@@ -128,8 +128,8 @@ def test_an_inspection_is_a_screen_and_plain_json(cut):
     shown = " ".join(printed.split())
     assert all(sentence in shown for sentence in (describe_state(decision), advise(decision)))
     assert "PSI" not in printed
-    assert "PSI" in str(Inspection(inspection, full=True))
-    parsed = json.loads(Inspection(inspection).to_json())
+    assert "PSI" in str(replace(inspection, full=True))
+    parsed = json.loads(inspection.to_json())
     assert parsed["fading"][-1]["groups"]["all"]["state"] == decision.state
     assert parsed["rows"][0]["level"] == 0.95
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
@@ -139,7 +139,7 @@ def test_an_inspection_is_a_screen_and_plain_json(cut):
 def test_the_page_needs_no_network_and_escapes_what_it_shows(cut):
     inspection, _ = cut
     skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
-    page = Inspection(replace(inspection, skipped=skipped)).to_html()
+    page = replace(inspection, skipped=skipped).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert page.count('class="chart"') == 2
@@ -178,12 +178,12 @@ def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
 
 @pytest.mark.slow
 def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
-    known: list[ModelInspection] = []
+    known: list[Inspection] = []
     inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=known.append)
     assert inspection.excerpt_tokens == 512
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
-    sections = [len(Inspection(part).sections()) for part in known]
+    sections = [len(part.sections()) for part in known]
     assert sections == [2, 3, 4, 6]
     assert "in excerpts of at most 512 tokens" in show(inspection)
 
@@ -215,9 +215,9 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = show(inspection)
     assert "The same in other words" in shown
     assert "That is the inspected model" in " ".join(shown.split())
-    wordings = [row["wording"] for row in Inspection(inspection).records() if row["chunk_size"]]
+    wordings = [row["wording"] for row in inspection.records() if row["chunk_size"]]
     assert len(wordings) == 2 * (len(inspection.chunks.rows) - 1)
-    assert Inspection(inspection).to_html().count('class="chart"') == 2
+    assert inspection.to_html().count('class="chart"') == 2
 
 
 def test_a_writer_without_a_question_is_said_so():
@@ -239,7 +239,7 @@ def test_the_measured_chunks_are_what_the_named_model_runs():
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
     everything = Bounds(1, 1)
     reading = ReadingLength(None, everything, everything, everything, everything, "tokens", 1)
-    known = ModelInspection("m", None, "texts", 4, 4, {}, 1.0, tokens_estimated=False, skipped=(), window=None, unread=None)
+    known = Inspection("m", None, "texts", 4, 4, {}, 1.0, tokens_estimated=False, skipped=(), window=None, unread=None)
     chunks = InspectionRun(setup, questions, reading).search_chunks(replace(known, fading_texts=4)).chunks.rows
     assert [row.size for row in chunks] == [None, 94, 64]
     task = build_question_task(collection.name, collection.language, questions, Wording.RAREST_WORDS)

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 import posir
-from posir_inspect.api import Inspection
 from posir_inspect.inspection import Setup, inspect_model
 from posir_inspect.questions import QuestionSet, ask_questions
 from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
@@ -39,11 +38,11 @@ def test_splitters_are_compared_with_whole_texts():
     assert (whole.counts.lost, small.counts.lost, notes.counts.lost) == (0, 0, 6)
     # The model reads 60 words, more than a chunk has.
     assert small.change.ndcg_at_10.difference.value > 0.1
-    shown = str(Inspection(inspection))
+    shown = str(inspection)
     assert "Which chunker serves these texts" in shown
     assert "notes: 6 of 12 chunks are not in their text" in shown
     assert "Tokens" in shown
-    rows = Inspection(inspection).to_polars()
+    rows = inspection.to_polars()
     assert rows["chunker"].to_list()[-3:] == ["characters:400", "characters:200", "notes"]
     assert rows["tokens"].to_list()[-2] == small.counts.tokens
     assert encoder.encoded.count("A note.") == 1

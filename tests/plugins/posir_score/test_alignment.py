@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posir_score.alignment import AlignmentRules, Missing, RunCounts, SubsetQueries, align_run
+from posir_score.alignment import AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.run_files import ANY_SUBSET, Rankings, Run
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
@@ -21,7 +21,7 @@ def unify(rankings: Rankings, duplicates: int = 0) -> Run:
 
 
 DATA = [build_subset(q1={"d1": 1}, q2={"d2": 1})]
-LENIENT = AlignmentRules(Missing.ZERO)
+LENIENT = AlignmentRules(needs_all=False)
 
 
 @given(corpus=st.frozensets(NAMES, min_size=1), number=st.integers(0, 99), data=st.data())

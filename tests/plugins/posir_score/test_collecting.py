@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.alignment import Missing, SubsetQueries
+from posir_score.alignment import SubsetQueries
 from posir_score.collecting import (
     FIRST_QUERIES,
     MAX_FAILURES,
@@ -38,8 +39,8 @@ DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QU
 FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 
-def collect(search: Any, folder: Path, missing: Missing = Missing.ERROR, settings: CollectionSettings = FAST) -> Rankings:
-    run, _ = collect_run(search, "mine", DATA, missing, settings, folder)
+def collect(search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True) -> Rankings:
+    run, _ = collect_run(search, "mine", DATA, needs_all, replace(settings, folder=folder))
     return dict(run.by_subset["all"])
 
 
@@ -153,18 +154,18 @@ def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
 
 def test_a_failing_query_scores_zero_if_that_is_allowed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     search, _ = fail_for("text 7", raise_error)
-    assert set(collect(search, tmp_path, Missing.ZERO)) == set(QUERIES) - {"q7"}
+    assert set(collect(search, tmp_path, needs_all=False)) == set(QUERIES) - {"q7"}
     assert "query q7: the retriever raised RuntimeError: no, in 2 attempts; it is scored 0" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("missing", "message", "most"),
+    ("needs_all", "message", "most"),
     [
-        (Missing.ERROR, r"0 of 25 queries are answered and kept.* --missing zero scores queries that fail as 0", MAX_FAILURES),
-        (Missing.ZERO, r"all 20 queries that were asked for failed, so nothing can be scored\). Mend", MAX_FAILURES_AT_START),
+        (True, r"0 of 25 queries are answered and kept.* --missing zero scores queries that fail as 0", MAX_FAILURES),
+        (False, r"all 20 queries that were asked for failed, so nothing can be scored\). Mend", MAX_FAILURES_AT_START),
     ],
 )
-def test_a_retriever_that_always_fails_is_not_asked_to_the_end(missing: Missing, message: str, most: int, tmp_path: Path):
+def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, message: str, most: int, tmp_path: Path):
     asked = Counter[str]()
 
     def search(query: str, _k: int) -> list[str]:
@@ -174,7 +175,7 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(missing: Missing,
     texts = {f"q{number}": f"text {number}" for number in range(25)}
     data = [SubsetQueries("all", Judgments(texts, {query: {"d": 1} for query in texts}), frozenset("d"), 25, "1")]
     with pytest.raises(PosirError, match=message):
-        collect_run(search, "mine", data, missing, CollectionSettings(concurrency=1, retries=0), tmp_path)
+        collect_run(search, "mine", data, needs_all, CollectionSettings(concurrency=1, retries=0, folder=tmp_path))
     assert len(asked) == most
 
 
@@ -185,7 +186,7 @@ def test_any_number_of_queries_may_fail_if_they_score_zero(tmp_path: Path, caplo
         return ["d"]
 
     settings = CollectionSettings(concurrency=1, retries=0)
-    assert set(collect(search, tmp_path, Missing.ZERO, settings)) == {"q0"}
+    assert set(collect(search, tmp_path, settings, needs_all=False)) == {"q0"}
     assert "19 of 20 queries failed and are scored 0" in caplog.text
 
 
@@ -203,7 +204,7 @@ def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Pa
 
 
 def test_several_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
-    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, Missing.ERROR, FAST, tmp_path)
+    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, True, replace(FAST, folder=tmp_path))
     assert (run.duplicates, run.returned) == (0, (3, 3))
     assert run.by_subset["all"]["q0"] == {"d": 3, "e": 2}
 
@@ -244,7 +245,7 @@ def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: 
     with pytest.raises(PosirError, match="--order distance"):
         collect(search, tmp_path, settings=settings)
     assert len(asked) == FIRST_QUERIES
-    run, _ = collect_run(search, "mine", DATA, Missing.ERROR, settings, tmp_path, Order.DISTANCE)
+    run, _ = collect_run(search, "mine", DATA, True, replace(settings, folder=tmp_path, order=Order.DISTANCE))
     assert set(asked.values()) == {1}
     assert list(run.by_subset["all"]["q3"])[-1] == "last"
 
@@ -253,7 +254,7 @@ def test_scores_of_an_earlier_stage_below_a_reranked_top_contradict_the_order(tm
     hits = [("a", 0.9), ("b", 0.5), ("c", 12.0), ("d", 11.0)]
     with pytest.raises(PosirError, match="--order rank"):
         collect(lambda _query, _k: hits, tmp_path, settings=CollectionSettings())
-    run, _ = collect_run(lambda _query, _k: hits, "mine", DATA, Missing.ERROR, CollectionSettings(), tmp_path, Order.RANK)
+    run, _ = collect_run(lambda _query, _k: hits, "mine", DATA, True, CollectionSettings(order=Order.RANK, folder=tmp_path))
     assert list(run.by_subset["all"]["q0"]) == ["a", "b", "c", "d"]
 
 
@@ -267,8 +268,8 @@ def test_an_endless_iterator_is_read_up_to_k_and_an_endless_mapping_is_refused(t
 def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
     data = [SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), frozenset("d"), 1) for name in "ab"]
     with pytest.raises(PosirError, match=r"the data has 2 subsets.*parameter `subset`"):
-        collect_run(lambda _query, _k: ["d"], "mine", data, Missing.ERROR, FAST, tmp_path)
-    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, Missing.ERROR, FAST, tmp_path)
+        collect_run(lambda _query, _k: ["d"], "mine", data, True, replace(FAST, folder=tmp_path))
+    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, True, replace(FAST, folder=tmp_path))
     assert run.by_subset == {"a": {"q": {"a": 1}}, "b": {"q": {"b": 1}}}
 
 

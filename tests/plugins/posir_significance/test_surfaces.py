@@ -20,11 +20,10 @@ from typer.testing import CliRunner
 from posir_compare.api import Comparison, compare
 from posir_compare.comparison import ComparisonRow, Metric
 from posir_compare.gate import gate_table, write_junit
-from posir_inspect.api import Inspection
-from posir_inspect.inspection import Fading, ModelInspection
 from posir_inspect.questions import Wording
+from posir_inspect.sections import Fading, Inspection
 from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow
-from posir_inspect.window import Claim, UnreadShare, WindowReading
+from posir_inspect.window import UnreadShare, WindowReading
 from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells
@@ -157,27 +156,25 @@ def inspect(decision: Decision) -> Inspection:
     read = decision.read
     bounds = Bounds(read.tokens or 4000, read.tokens or 4000)
     reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
-    window = WindowReading("org/model", None, reading, 0, 0, Claim(None, "org/model"))
+    window = WindowReading("org/model", None, reading, 0, 0, None, "org/model")
     score = decision.ndcg_at_10
     fading = Fading(Wording.RAREST_WORDS, (score,) * 10, (), 0.5, None, None, {ALL: (100, decision)})
     whole = ChunkRow(None, None, 300, ChunkCounts(0), None, None)
     chunks = ChunkComparison((), whole, ("Search in whole texts.",), "org/model")
     return Inspection(
-        ModelInspection(
-            model="org/model",
-            revision=None,
-            source="texts",
-            texts=300,
-            texts_found=300,
-            languages={"en": 300},
-            median_tokens=900,
-            tokens_estimated=False,
-            skipped=(),
-            window=window,
-            unread=UnreadShare(Estimate(0.5), 300),
-            fading=(fading,),
-            chunks=chunks,
-        )
+        model="org/model",
+        revision=None,
+        source="texts",
+        texts=300,
+        texts_found=300,
+        languages={"en": 300},
+        median_tokens=900,
+        tokens_estimated=False,
+        skipped=(),
+        window=window,
+        unread=UnreadShare(Estimate(0.5), 300),
+        fading=(fading,),
+        chunks=chunks,
     )
 
 

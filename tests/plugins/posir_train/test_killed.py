@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from posir_train.examples import read_examples
-from posir_train.settings import RunFolder, TrainingSettings, open_dataset
+from posir_train.settings import TrainingSettings, open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.models import write_tiny_model
 from tests.support.processes import CONTEXT
@@ -46,7 +46,7 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
         select="last",
     )
     sys.addaudithook(audit)
-    train(settings, RunFolder(output), read_examples(open_dataset(settings.data)), resume=resume)
+    train(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
     (folder / "operations").write_text(str(operations))
 
 

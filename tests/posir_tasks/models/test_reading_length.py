@@ -161,11 +161,11 @@ def test_words_without_tokens_have_bounds_in_order_and_a_model_that_refuses_ever
 def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_sentence(options, words: int, said):
     with serve_embeddings(model="bge-m3", **options) as server:
         encoder = load_encoder(server.reference)
-        claim = find_claim(encoder.model)
-        assert (claim.tokens, claim.model) == (8192, "BAAI/bge-m3")
-        length = measure_reading_length(encoder, TEXTS, claimed_tokens=claim.tokens)
+        claimed, claimant = find_claim(encoder.model)
+        assert (claimed, claimant) == (8192, "BAAI/bge-m3")
+        length = measure_reading_length(encoder, TEXTS, claimed_tokens=claimed)
     assert (length.unit, length.words) == ("words", Bounds(words, words))
-    sentence = WindowReading("m", None, length, None, 0, claim).sentence
+    sentence = WindowReading("m", None, length, None, 0, claimed, claimant).sentence
     assert sentence.startswith(said[0])
     assert sentence.endswith(f"and {said[1]}, although BAAI/bge-m3 claims 8,192 tokens.")
     assert ("maximum context length is 400 tokens" in length.refusal) == ("max_words" in options)
@@ -179,6 +179,6 @@ def test_the_length_of_minilm_is_found_from_its_outputs():
     length = measure_reading_length(ModelEncoder(encoder.model), TEXTS, tokenizer.count, claimed_tokens=512)
     assert tokenizer.special_tokens == 2
     assert (length.unit, length.tokens) == ("tokens", Bounds(254, 254))
-    assert WindowReading("m", None, length, 2, 0, find_claim(encoder.model)).sentence == (
+    assert WindowReading("m", None, length, 2, 0, *find_claim(encoder.model)).sentence == (
         "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
     )

@@ -44,9 +44,9 @@ def write_chunking_folder(folder: Path, questions: Any = QUESTIONS, name: str = 
 def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
     data = read_excerpts(open_data(write_chunking_folder(tmp_path, name=name)))
     assert data.documents == TEXTS
-    first, second = data.questions
-    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first.excerpts] == ["1770", "1804"]
-    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second.excerpts] == ["twice"]
+    (_, first), (_, second) = data.questions
+    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
+    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second] == ["twice"]
     assert data.clusters.tolist() == [0, 1]
     assert data.skipped == 0
 
