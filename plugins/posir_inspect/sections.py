@@ -1,10 +1,13 @@
-"""What an inspection finds: the answer in sections, and the numbers behind it."""
+"""The findings of an inspection: the answer in sections, and the numbers behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
+
+import altair as alt
 
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.splitting import ChunkComparison, ChunkRow
@@ -12,6 +15,7 @@ from posir_inspect.window import UnreadShare, WindowReading
 from posir_significance.decision import CHANGE_LEVEL, Decision
 from posir_significance.sentences import (
     advise,
+    describe_state,
     format_contrast,
     format_difference,
     format_level,
@@ -19,6 +23,7 @@ from posir_significance.sentences import (
     label_change,
     label_state,
 )
+from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import (
     MISSING,
@@ -33,7 +38,8 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.scores import ALL, Estimate, Unit
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ALL, Estimate, Unit, flatten
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence, by its position", "What to do"
@@ -156,8 +162,8 @@ class Inspection(Presentable):
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
-        drawn = {FADING: "positions", CHUNKS: "chunk-sizes", CHUNKERS: "chunk-sizes"} if self.fading else {}
-        draw = {title: partial(self._draw, name) for title, name in drawn.items()}
+        drawn = {FADING: draw_positions, CHUNKS: draw_chunks, CHUNKERS: draw_chunks} if self.fading else {}
+        draw = {title: partial(draw_figure, self) for title, draw_figure in drawn.items()}
         return [replace(section, draw=draw.get(section.title)) for section in build_sections(self)]
 
     def records(self) -> list[Mapping[str, object]]:
@@ -230,12 +236,6 @@ class Inspection(Presentable):
     def explanation(self) -> tuple[str, ...]:
         """Return how it was found out."""
         return EXPLANATION
-
-    def _draw(self, name: str) -> Sequence[Figure]:
-        from posir_inspect.charts import draw_chunks, draw_positions
-
-        draw = draw_positions if name == "positions" else draw_chunks
-        return [Figure(name, None, self.model, draw(self))]
 
 
 def build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
@@ -400,3 +400,93 @@ def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
 def name_chunks(row: ChunkRow) -> str:
     """Return the name of a row of chunks."""
     return row.chunker or ("whole texts" if row.size is None else f"{row.size:,} tokens")
+
+
+WIDTH, HEIGHT = 640, 280
+
+
+def draw_positions(inspection: Inspection) -> list[Figure]:
+    """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
+    assert inspection.fading
+    axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
+    window, positions = inspection.window.tokens.high, charts.build_positions(axes)
+    bins = len(axes.positions)
+    rows: list[Mapping[str, Any]] = [
+        {
+            "wording": WORDINGS[fading.wording],
+            "position": name,
+            "start": row / bins,
+            "middle": (row + 0.5) / bins,
+            "end": (row + 1) / bins,
+            "beyond_share": fading.not_read_by_position[row] if fading.not_read_by_position else None,
+            **flatten("ndcg_at_10", score),
+        }
+        for fading in inspection.fading
+        for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
+        if score is not None
+    ]
+    first = charts.mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
+    names = [WORDINGS[fading.wording] for fading in inspection.fading]
+    color = alt.Color("wording:N", scale=charts.cycle_scale(names, charts.COLORS), legend=None)
+    dash = alt.StrokeDash("wording:N", scale=charts.cycle_scale(names, charts.DASHES), legend=None)
+    shape = alt.Shape("wording:N", scale=charts.cycle_scale(names, charts.SHAPES), legend=None)
+    tooltip = [
+        alt.Tooltip("wording:N"),
+        *charts.number_tooltips({"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "from", "ndcg_at_10_high": "to"}),
+    ]
+    ends = {str(row["wording"]): float(row["ndcg_at_10"]) for row in rows}
+    known = any(row.get("ndcg_at_10_low") is not None for row in rows)
+    layers = [
+        *charts.window_shade(charts.build_chart(first), positions),
+        *charts.curve(
+            charts.build_chart(rows),
+            positions,
+            color,
+            "area" if known else None,
+            line={"strokeDash": dash},
+            point={"shape": shape, "tooltip": tooltip},
+        ),
+        *charts.name_lines(ends, positions, axes.positions),
+    ]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position."
+    explanation += (" Shaded: 95 % intervals." if known else "") + charts.explain_window(first, window)
+    seen = " ".join(
+        charts.describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name])
+        for name in names
+    )
+    title = describe_state(inspection.fading[-1].decision).removesuffix(".")
+    return _frame(inspection, "positions", chart, title, explanation, seen)
+
+
+def draw_chunks(inspection: Inspection) -> list[Figure]:
+    """Return nDCG@10 of every chunk size, with its number of vectors."""
+    chunks = inspection.chunks
+    assert chunks
+    rows = [
+        {"chunk": f"{name_chunks(row)} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
+        for row in chunks.rows
+    ]
+    labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
+    base = charts.build_chart(rows).encode(
+        x=alt.X("chunk:O", title="Chunks", sort=[str(row["chunk"]) for row in rows], axis=labels)
+    )
+    color = alt.ColorValue(charts.COLORS[0])
+    score = charts.ndcg_axis("ndcg_at_10")
+    points = base.mark_point(size=50, opacity=1, filled=True).encode(
+        y=score, color=color, tooltip=[alt.Tooltip("chunk:N"), *charts.number_tooltips({"ndcg_at_10": "nDCG@10"})]
+    )
+    chart = alt.layer(charts.interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
+    explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
+    scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
+    seen = f"nDCG@10 of {', '.join(scores)}."
+    title = chunks.sentences[0].partition(":")[0].rstrip(".")
+    return _frame(inspection, "chunk-sizes", chart, title, explanation, seen)
+
+
+def _frame(
+    inspection: Inspection, name: str, chart: alt.LayerChart | alt.FacetChart, title: str, explanation: str, seen: str
+) -> list[Figure]:
+    source = f"Source: {describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
+    framed = charts.add_frame(chart, title, inspection.model, explanation, source, seen)
+    return [Figure(name, None, inspection.model, framed)]

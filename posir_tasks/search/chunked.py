@@ -70,7 +70,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
     """
 
     read_part: ReadPart | None = None
-    """What is known to be read of a document; None if its model says it."""
+    """The part of a document that is read; None if its model says it."""
 
     def __init__(self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None) -> None:
         self.mteb_model_meta = base.mteb_model_meta
