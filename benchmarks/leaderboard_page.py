@@ -59,7 +59,7 @@ ACTIONS = {
 def write(folder: Path, models: int, tasks: int) -> None:
     """Write a site with synthetic records."""
     groups = builtin_groups()
-    names = [choice.task for group in groups for choice in group.choices][:tasks]
+    names = [task for group in groups for task in group.labels][:tasks]
     records = (
         fake_record(model, task, 1000 * number + at)
         for number, model in enumerate(map(fake_model, range(models)))

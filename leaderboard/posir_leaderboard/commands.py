@@ -77,18 +77,16 @@ def pin(
     """
     from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins, write_pins
     from posir_leaderboard.entries import PINS
-    from posir_leaderboard.submission import is_repository, open_results
+    from posir_leaderboard.submission import Commit, HuggingFaceHub, is_repository, open_results, upload
 
     with open_results(results, [PINS]) as folder:
         pins = {**(read_pins(folder) or {}), **{task: compute_pin(task) for task in tasks}}
         if not is_repository(results):
             typer.echo(f"{write_pins(folder, pins)}: {pluralize(len(pins), 'task')} pinned")
             return
-    from posir_leaderboard.submission import Commit, HuggingFaceHub, TargetRepository, Uploader, upload
-
     title = f"Pin the data of {', '.join(tasks)}"
-    commit = Commit(TargetRepository("dataset", results), {PINS: format_pins(pins).encode()}, title, title)
-    typer.echo(upload(commit, Uploader(HuggingFaceHub(), direct=True)).location)
+    commit = Commit("dataset", results, {PINS: format_pins(pins).encode()}, title, title)
+    typer.echo(upload(commit, HuggingFaceHub(direct=True)).location)
 
 
 @app.command()
@@ -151,21 +149,21 @@ def submit(
     if repo is None:
         return
     # huggingface_hub takes a second to import, which no other command should pay for.
-    from posir_leaderboard.submission import HuggingFaceHub, Uploader, build_eval_results, build_submission, upload
+    from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission, upload
 
-    hub = HuggingFaceHub()
-    submission = build_submission(entries, repo)
-    uploads = [(submission, Uploader(hub, direct=direct))]
+    submission, hub = build_submission(entries, repo), HuggingFaceHub(direct=direct)
+    uploads = [(submission, hub)]
     if eval_results:
-        uploads.append((build_eval_results(entries, hub.url(submission.repository)), Uploader(hub)))
-    for commit, uploader in uploads:
+        uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
+    for commit, hub in uploads:
         if not dry_run:
-            result = upload(commit, uploader, report=lambda text: typer.echo(text, err=True))
+            result = upload(commit, hub, report=lambda text: typer.echo(text, err=True))
             count = f"sent {pluralize(len(commit.files), 'file')}"
             sent = count if result.sent else "nothing was sent, the same files are there already"
             typer.echo(f"{commit.repository}: {sent}: {result.location}")
         elif format_ is OutputFormat.TEXT:
-            typer.echo(f"{commit.repository}, {uploader}: {commit.title}")
+            way = "one commit to the main branch" if hub.direct else "one commit in one pull request"
+            typer.echo(f"{commit.repository}, {way}: {commit.title}")
             for path, content in commit.files.items():
                 typer.echo(f"  {path}  {len(content):,} bytes")
             typer.echo("nothing was sent (--dry-run)", err=True)

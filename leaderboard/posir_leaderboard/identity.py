@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,14 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
     registered = MODEL_REGISTRY.resolve()
     spellings = {name.casefold(): name for name in registered}
     identities: dict[tuple[str, str], Identity] = {}
-    hub_problem: str | None = None
-    asked = False
+    find_problem = lru_cache(find_hub_problem)
     for name, revision in dict.fromkeys(models):
         spelled = spellings.get(name.casefold())
         identity = _identify_registered(name, revision, dict.__getitem__(registered, spelled)) if spelled else None
         file = cache / f"{digest(name, revision).hex()}.json"
+        identity = identity or _read_answer(file)
         if identity is None:
-            identity = _read_answer(file)
-        if identity is None:
-            hub_problem, asked = (hub_problem, True) if asked else (find_hub_problem(), True)
+            hub_problem = find_problem()
             identity = Identity(unchecked=hub_problem) if hub_problem else _ask_hub(name, revision)
             if identity.meta:
                 with atomic_write(file) as part:

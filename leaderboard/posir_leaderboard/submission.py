@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import responses
@@ -34,6 +34,8 @@ FIRST_WAIT = 2.0
 #: Longest wait, in seconds; if the Hub asks for more, the command stops.
 LONGEST_WAIT = 600.0
 MAIN = "main"
+#: Number and address.
+PULL_REQUEST = "pull request #%d, %s"
 #: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
 #: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ between versions of
@@ -68,38 +70,21 @@ class RetryableError(Exception):
 
 
 @dataclass(frozen=True)
-class TargetRepository:
-    """A repository on the Hub."""
-
-    kind: Literal["dataset", "model", "space"]
-    name: str
-    """`owner/name`."""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
-@dataclass(frozen=True)
-class PullRequest:
-    """An open pull request."""
-
-    number: int
-    title: str
-    url: str
-
-    def __str__(self) -> str:
-        return f"pull request #{self.number}, {self.url}"
-
-
-@dataclass(frozen=True)
 class Commit:
     """Files to add to a repository in one commit."""
 
-    repository: TargetRepository
+    kind: Literal["dataset", "model"]
+    name: str
+    """Of the repository, `owner/name`."""
     files: Mapping[str, bytes]
     """Content by path in the repository."""
     summary: str
     description: str
+
+    @property
+    def repository(self) -> str:
+        """The repository in messages."""
+        return f"{self.kind} {self.name}"
 
     @property
     def title(self) -> str:
@@ -110,10 +95,26 @@ class Commit:
         return f"{self.summary} [posir {digest.hexdigest()[:12]}]"
 
 
-class HuggingFaceHub:
-    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and `RetryableError`."""
+@dataclass(frozen=True)
+class UploadResult:
+    """Outcome of an upload: the location of a commit's files."""
 
-    def __init__(self) -> None:
+    sent: bool
+    """Whether this run sent the files; otherwise they were there already."""
+    location: str
+    """A pull request or commit, with its address."""
+
+
+class HuggingFaceHub:
+    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and `RetryableError`.
+
+    A commit gets into a repository in a pull request or, with `direct`, by its members. The Hub cannot open a pull request on
+    the condition that no identical one exists. If two are opened at the same moment, by two submitters or by one whose first
+    attempt arrives late, the submitter of the later one closes it.
+    """
+
+    def __init__(self, *, direct: bool = False) -> None:
+        self.direct = direct
         self._token = get_token()
         self.api = HfApi(library_name="posir")
         for handler in logging.getLogger("huggingface_hub").handlers:
@@ -126,60 +127,65 @@ class HuggingFaceHub:
         record.msg, record.args = self._redact(record.getMessage()), ()
         return True
 
-    def contains(self, commit: Commit, revision: str) -> bool:
+    def find(self, commit: Commit) -> str | None:
+        """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
+        if self._contains(commit, MAIN):
+            return f"the main branch of {self.url(commit)}"
+        oldest = None if self.direct else self._find_oldest(commit)
+        return PULL_REQUEST % oldest if oldest else None
+
+    def send(self, commit: Commit) -> UploadResult:
+        """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
+        if self.direct:
+            with self.translate_errors(commit.repository):
+                head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
+            return UploadResult(True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}")
+        info = self._create_commit(commit, create_pr=True)
+        if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
+            return UploadResult(False, f"the main branch of {self.url(commit)}")
+        number, address = self._find_oldest(commit) or (info.pr_num, info.pr_url)
+        if number >= info.pr_num:
+            return UploadResult(True, PULL_REQUEST % (info.pr_num, info.pr_url))
+        comment = f"The same as #{number}, which was opened first."
+        with self.translate_errors(commit.repository):
+            self.api.change_discussion_status(commit.name, info.pr_num, "closed", comment=comment, repo_type=commit.kind)
+        return UploadResult(False, PULL_REQUEST % (number, address))
+
+    def _contains(self, commit: Commit, revision: str) -> bool:
         """Return whether a revision has every file of a commit, with the same content."""
-        repository, paths = commit.repository, list(commit.files)
-        with self.translate_errors(repository):
-            infos = self.api.get_paths_info(repository.name, paths, revision=revision, repo_type=repository.kind)
+        with self.translate_errors(commit.repository):
+            infos = self.api.get_paths_info(commit.name, list(commit.files), revision=revision, repo_type=commit.kind)
         hashes = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in infos if isinstance(file, RepoFile)}
         return all(hashes.get(path) in _hash_content(content) for path, content in commit.files.items())
 
-    def open_pull_requests(self, repository: TargetRepository) -> list[PullRequest]:
-        """Return the open pull requests of a repository."""
-        with self.translate_errors(repository):
-            discussions = self.api.get_repo_discussions(
-                repository.name, repo_type=repository.kind, discussion_type="pull_request", discussion_status="open"
-            )
-            return [PullRequest(discussion.num, discussion.title, discussion.url) for discussion in discussions]
-
-    def push(self, commit: Commit) -> str:
-        """Commit to the main branch unless another does at the same time; return the commit's address."""
+    def _find_oldest(self, commit: Commit) -> tuple[int, str] | None:
+        """Return number and address of the oldest open pull request with a commit, whose title alone is easily copied."""
+        kinds: dict[str, Any] = {"discussion_type": "pull_request", "discussion_status": "open"}
         with self.translate_errors(commit.repository):
-            head = self.api.repo_info(commit.repository.name, repo_type=commit.repository.kind, revision=MAIN).sha
-        return str(self._create_commit(commit, parent_commit=head).commit_url)
-
-    def create_pull_request(self, commit: Commit) -> PullRequest | None:
-        """Open a pull request with one commit; None if the main branch already contains all of it."""
-        info = self._create_commit(commit, create_pr=True)
-        return PullRequest(info.pr_num, commit.title, info.pr_url) if info.pr_num and info.pr_url else None
+            requests = list(self.api.get_repo_discussions(commit.name, repo_type=commit.kind, **kinds))
+        same = (
+            (request.num, request.url)
+            for request in requests
+            if request.title == commit.title and self._contains(commit, f"refs/pr/{request.num}")
+        )
+        return min(same, default=None)
 
     def _create_commit(self, commit: Commit, **options: Any) -> CommitInfo:
         if self._token and any(self._token.encode() in content for content in commit.files.values()):
             raise HubError(f"{commit.repository}: a file contains your token; nothing was sent. Remove it from the results.")
         # An operation cannot be reused after an attempt, even a failed one.
         operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
+        texts: dict[str, Any] = {"commit_message": commit.title, "commit_description": commit.description}
         with self.translate_errors(commit.repository):
-            info: CommitInfo = self.api.create_commit(
-                commit.repository.name,
-                operations,
-                commit_message=commit.title,
-                commit_description=commit.description,
-                repo_type=commit.repository.kind,
-                **options,
-            )
+            info: CommitInfo = self.api.create_commit(commit.name, operations, repo_type=commit.kind, **texts, **options)
         return info
 
-    def close_pull_request(self, repository: TargetRepository, number: int, comment: str) -> None:
-        """Close one of your own pull requests."""
-        with self.translate_errors(repository):
-            self.api.change_discussion_status(repository.name, number, "closed", comment=comment, repo_type=repository.kind)
-
-    def url(self, repository: TargetRepository) -> str:
-        """Return the address of a repository."""
-        return f"{self.api.endpoint}/{'datasets/' if repository.kind == 'dataset' else ''}{repository.name}"
+    def url(self, commit: Commit) -> str:
+        """Return the address of the repository of a commit."""
+        return f"{self.api.endpoint}/{'datasets/' if commit.kind == 'dataset' else ''}{commit.name}"
 
     @contextmanager
-    def translate_errors(self, repository: TargetRepository) -> Iterator[None]:
+    def translate_errors(self, repository: str) -> Iterator[None]:
         """Translate huggingface_hub's errors.
 
         Raises:
@@ -260,7 +266,8 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
     files = [first.file.with_name(META_FILE), *(entry.file for entry in sorted(entries, key=lambda entry: entry.task))]
     tasks = "\n".join(f"- {file.stem}" for file in files[1:])
     return Commit(
-        TargetRepository("dataset", repository),
+        "dataset",
+        repository,
         {_path_in_repository(first, file.name): file.read_bytes() for file in files},
         f"{first.model}: PosIR results, {pluralize(len(entries), 'task')}",
         f"Results of `{first.model}`, revision `{first.revision}`:\n\n{tasks}\n\n"
@@ -272,64 +279,9 @@ def _path_in_repository(entry: Entry, name: str) -> str:
     return f"results/{entry.file.parent.parent.name}/{entry.revision}/{name}"
 
 
-@dataclass(frozen=True)
-class UploadResult:
-    """Outcome of an upload: the location of a commit's files."""
-
-    sent: bool
-    """Whether this run sent the files; otherwise they were there already."""
-    location: str
-    """A pull request or commit, with its address."""
-
-
-@dataclass(frozen=True)
-class Uploader:
-    """A way for a commit to get into a repository: in a pull request or, by its members, directly. `str()` describes it.
-
-    The Hub cannot open a pull request on the condition that no identical one exists. If two are opened at the same moment, by
-    two submitters or by one whose first attempt arrives late, the submitter of the later one closes it.
-    """
-
-    hub: HuggingFaceHub
-    direct: bool = False
-
-    def __str__(self) -> str:
-        return "one commit to the main branch" if self.direct else "one commit in one pull request"
-
-    def find(self, commit: Commit) -> UploadResult | None:
-        """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
-        if self.hub.contains(commit, MAIN):
-            return UploadResult(False, f"the main branch of {self.hub.url(commit.repository)}")
-        oldest = None if self.direct else self._find_oldest(commit)
-        return UploadResult(False, str(oldest)) if oldest else None
-
-    def send(self, commit: Commit) -> UploadResult:
-        """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
-        if self.direct:
-            return UploadResult(True, f"commit {self.hub.push(commit)}")
-        created = self.hub.create_pull_request(commit)
-        if created is None:
-            return UploadResult(False, f"the main branch of {self.hub.url(commit.repository)}")
-        oldest = self._find_oldest(commit) or created
-        if oldest.number >= created.number:
-            return UploadResult(True, str(created))
-        comment = f"The same as #{oldest.number}, which was opened first."
-        self.hub.close_pull_request(commit.repository, created.number, comment)
-        return UploadResult(False, str(oldest))
-
-    def _find_oldest(self, commit: Commit) -> PullRequest | None:
-        # A title is easily copied, a commit's content is not.
-        same = [
-            request
-            for request in self.hub.open_pull_requests(commit.repository)
-            if request.title == commit.title and self.hub.contains(commit, f"refs/pr/{request.number}")
-        ]
-        return min(same, key=lambda request: request.number, default=None)
-
-
 def upload(
     commit: Commit,
-    uploader: Uploader,
+    hub: HuggingFaceHub,
     *,
     sleep: Callable[[float], None] = time.sleep,
     report: Callable[[str], None] = lambda _: None,
@@ -344,16 +296,15 @@ def upload(
     tried = False
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            previous = uploader.find(commit)
-            if previous:
-                return replace(previous, sent=tried)
+            if previous := hub.find(commit):
+                return UploadResult(tried, previous)
             tried = True
-            return uploader.send(commit)
+            return hub.send(commit)
         except RetryableError as error:
             failure = error
         with suppress(RetryableError):
-            if arrived := uploader.find(commit):
-                return replace(arrived, sent=tried)
+            if arrived := hub.find(commit):
+                return UploadResult(tried, arrived)
         wait = FIRST_WAIT * 2 ** (attempt - 1) if failure.retry_after is None else failure.retry_after
         if attempt == ATTEMPTS or wait > LONGEST_WAIT:
             break
@@ -378,7 +329,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     }
     summary = f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}"
     description = f"nDCG@10 of revision `{entries[0].revision}`. The full results, with position bias: {page}"
-    return Commit(TargetRepository("model", entries[0].model), files, summary, description)
+    return Commit("model", entries[0].model, files, summary, description)
 
 
 def to_yaml(entry: Entry, dataset: str, page: str) -> str:

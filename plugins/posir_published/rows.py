@@ -302,15 +302,16 @@ def _macro_average(rows: Iterable[PublishedRow], name: str) -> list[PublishedRow
 
 
 def _build_row(model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str) -> PublishedRow:
-    queries = find_query_count(task, length)
+    # The papers do not give the queries of length buckets.
+    queries = find_query_count(task) if length == "all" else None
     mean, p95 = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task]) if task in BUCKET_QUERIES else (None, None)
     number, exact = (queries.number, queries.exact) if queries else (None, False)
     return PublishedRow(model, task, length, number, exact, ndcg_at_10, observed, mean, p95, source)
 
 
-def find_query_count(task: str, length: str) -> QueryCount | None:
-    """Return the number of queries of a published score; None where the papers do not give it, as for the length buckets."""
-    return TASK_QUERIES.get(task, LANGUAGE_QUERIES) if length == "all" else None
+def find_query_count(task: str) -> QueryCount | None:
+    """Return the number of queries of a task or benchmark in its paper; None where it is not given."""
+    return TASK_QUERIES.get(task, LANGUAGE_QUERIES if task.startswith("PosIR-") else None)
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:

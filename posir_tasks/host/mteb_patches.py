@@ -13,10 +13,11 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
+from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from itertools import chain
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, describe_untested, record_failure, step_aside
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
-
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
@@ -55,7 +54,7 @@ def add_tasks(module: ModuleType) -> None:
     ours = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
     registry = Registry(module._TASKS_REGISTRY, *ours)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
-    replace_everywhere("TASK_LIST", module.TASK_LIST, TaskList(registry))
+    replace_everywhere("TASK_LIST", module.TASK_LIST, registry.values())
 
 
 def add_benchmarks(module: ModuleType) -> None:
@@ -157,55 +156,44 @@ class LazyTasks(Mapping[str, type[Any]]):
         self._create = create
         self._created: dict[str, type[Any]] | None = None
 
-    @property
     def _tasks(self) -> dict[str, type[Any]]:
         if self._created is None:
             # Creating tasks may look tasks up, which must not start it again.
-            self._created = {}
-            try:
-                self._created = self._create()
-            except Exception as error:
-                record_failure(self._create.__name__, error)
+            self._created = none = dict[str, type[Any]]()
+            self._created = _attempt(self._create, otherwise=none)
         return self._created
 
     def __getitem__(self, name: str) -> type[Any]:
-        return self._tasks[name]
+        return self._tasks()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks)
+        return iter(self._tasks())
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._tasks())
 
 
-class LanguageTasks(Mapping[str, type[Any]]):
-    """Task classes of any language by name. Only those of the languages in the data and of plugins are listed."""
+class LanguageTasks(LazyTasks):
+    """Task classes of any language by name. Those of the languages in the data and of plugins are listed, each time anew."""
+
+    def __init__(self) -> None:
+        from posir_tasks.tasks import catalog
+
+        super().__init__(catalog.language_tasks)
+        self._find = catalog.find_language_task
 
     def __getitem__(self, name: str) -> type[Any]:
-        try:
-            from posir_tasks.tasks.catalog import find_language_task
-
-            task = find_language_task(name)
-        except Exception as error:
-            record_failure("find_language_task", error)
-            task = None
+        task = _attempt(self._find, name, otherwise=None)
         if task is None:
             raise KeyError(name)
         return task
 
-    def __iter__(self) -> Iterator[str]:
+    def _tasks(self) -> dict[str, type[Any]]:
         try:
-            from posir_tasks.tasks.catalog import language_tasks
-
-            return iter(language_tasks())
+            return step_aside("language_tasks", self._create, otherwise={})
         except PosirError as error:
             logger.warning("%s", error)
-        except Exception as error:
-            record_failure("language_tasks", error)
-        return iter(())
-
-    def __len__(self) -> int:
-        return len(list(self))
+            return {}
 
 
 class Registry(ChainMap[str, type[Any]]):
@@ -215,53 +203,28 @@ class Registry(ChainMap[str, type[Any]]):
         return iter(dict.fromkeys(chain.from_iterable(self.maps)))
 
 
-class TaskList(Sequence[type[Any]]):
-    """The classes in a registry, in place of `mteb.get_tasks.TASK_LIST`."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self)[index]
-
-    def __iter__(self) -> Iterator[type[Any]]:
-        return iter(self._registry.values())
-
-    def __len__(self) -> int:
-        return len(self._registry)
-
-
-class PatchingLoader(Loader):
-    """Load a module with its own loader, then patch it."""
-
-    def __init__(self, loader: Loader, patch: str) -> None:
-        self._loader = loader
-        self._patch = patch
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Create the module as its own loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, then apply the patch."""
-        self._loader.exec_module(module)
-        apply_patch(self._patch, module)
-
-
 def find_patched_spec(name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str) -> ModuleSpec | None:
-    """Return the module's spec with a loader that applies a function of this module after loading."""
+    """Return the module's spec with its own loader, which applies a function of this module after loading."""
     spec = PathFinder.find_spec(name, path, target)
     if spec is not None and spec.loader is not None:
-        spec.loader = PatchingLoader(spec.loader, patch)
+        execute = spec.loader.exec_module
+
+        def execute_and_patch(module: ModuleType) -> None:
+            execute(module)
+            apply_patch(patch, module)
+
+        spec.loader.exec_module = execute_and_patch  # type: ignore[method-assign]
     return spec
 
 
 def apply_patch(patch: str, module: ModuleType) -> None:
     """Call one function of this module; if it raises, record the failure and continue."""
+    _attempt(globals()[patch], module, otherwise=None)
+
+
+def _attempt(function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
     try:
-        globals()[patch](module)
+        return function(*arguments)
     except Exception as error:
-        record_failure(patch, error)
+        record_failure(function.__name__, error)
+        return otherwise

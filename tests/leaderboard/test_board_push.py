@@ -4,9 +4,7 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -15,7 +13,7 @@ from posir_leaderboard.board.folder import push_site, write_site
 from posir_leaderboard.board.site import render_site
 from posir_tasks.errors import PosirError
 from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record
-from tests.support.commands import run
+from tests.support.damage import call_posir
 from tests.support.hub import Failure, Handler, Hub, Store, as_json
 
 TOKEN = "hf_secretsecretsecret"
@@ -46,12 +44,6 @@ class SpaceHandler(Handler):
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    with serving() as running:
-        yield running
-
-
-@contextmanager
-def serving() -> Iterator[Hub]:
     running = Hub({})
     running.sent = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("HandlerOfSpaces", (SpaceHandler,), {"hub": running}))
@@ -60,11 +52,6 @@ def serving() -> Iterator[Hub]:
     yield running
     server.shutdown()
     server.server_close()
-
-
-def push(hub: Hub, folder: Path):
-    environment = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(folder / "hf"), "HF_TOKEN": TOKEN}
-    return run("posir", "leaderboard", "push", "--space", "org/board", "--site", str(folder / "site"), **environment)
 
 
 def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
@@ -82,8 +69,8 @@ def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
         push_site(tmp_path / "site", "org/board")
     assert store.main == earlier | {".gitattributes": b""}
 
-    done = push(hub, tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = call_posir("leaderboard", "push", "--space", "org/board", "--site", tmp_path / "site")
+    assert done.status == 0, done.said
     assert ("POST", "create space static") in hub.requests
     assert store.main == later | {".gitattributes": b""}
     assert b"\nsdk: static\n" in store.main["README.md"]
@@ -93,4 +80,4 @@ def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
 
     push_site(tmp_path / "site", "org/board")
     assert len(hub.sent) == 1
-    assert TOKEN not in f"{refused.value}{done.stdout}{done.stderr}"
+    assert TOKEN not in f"{refused.value}{done.everything}"

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
+from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
 from posir_leaderboard.board.views import average_detail, build_task_view
 from posir_tasks.errors import PosirError
-from tests.support.board import fake_model, fake_record
+from tests.support.board import fake_model, fake_record, published
 
 
 def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
@@ -20,7 +20,7 @@ def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
 
 
 def test_published_positions_have_a_curve_and_no_state():
-    records = {(record.model.name, record.task): record for record in published_records()}
+    records = {(record.model.name, record.task): record for record in published()}
     row = records["bge-m3-dense", "SQuAD-PosQ"].rows_by_length["all"]
     start_to_end = row.start_to_end
     assert max(0, start_to_end.low) < start_to_end.value < start_to_end.high
@@ -30,8 +30,8 @@ def test_published_positions_have_a_curve_and_no_state():
 def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():
     result = fake_record(fake_model(0), "PosIR-English", 0)
     local = replace(result, detail={**result.detail, "data_revision": "local-1"})
-    published = [record for record in published_records() if record.task == "PosIR-English"]
-    (before, *_), (after, *_) = (add_query_counts(published, count_queries([value])) for value in (local, result))
+    english = [record for record in published() if record.task == "PosIR-English"]
+    (before, *_), (after, *_) = (add_query_counts(english, count_queries([value])) for value in (local, result))
     assert before.rows[1].ndcg_at_10_as_published.interval is None
     assert after.rows[1].queries == 10_500
     score = after.rows[1].ndcg_at_10_as_published
@@ -50,9 +50,9 @@ def statistics_file(folder, dataset="PosIR-English"):
 
 def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(tmp_path):
     counts = read_statistics([statistics_file(tmp_path)])
-    published = [record for record in published_records() if record.task in ("PosIR-English", "PosIR-German")]
-    rows = {count.task: count for count in add_query_counts(published, counts)}
-    view = build_task_view("PosIR-English", add_query_counts(published, counts))
+    known = [record for record in published() if record.task in ("PosIR-English", "PosIR-German")]
+    rows = {count.task: count for count in add_query_counts(known, counts)}
+    view = build_task_view("PosIR-English", add_query_counts(known, counts))
     by_length = rows["PosIR-English"].rows_by_length
     assert [by_length[name].queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
     assert all(rank is not None for rank in view.columns("Q3")["rank"]), "with counts there are intervals, and so ranks"
@@ -61,19 +61,14 @@ def test_query_counts_of_published_results_come_from_the_statistics_of_the_data(
     assert rows["PosIR-German"].rows_by_length["Q1"].queries is None
 
 
-@pytest.mark.parametrize("content", ["no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}', None])
-def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path, content):
-    file = tmp_path / "stats.json"
-    if content is not None:
-        file.write_text(content)
-    with pytest.raises(PosirError, match=r"stats.json: no statistics of a task .* Give the output of `posir stats TASK"):
-        read_statistics([file])
-
-
-def test_statistics_of_a_task_without_published_results_are_refused(tmp_path):
-    with pytest.raises(
-        PosirError, match=r"statistics of PosIR-Mini, a name without published results\. These have some: .*PosIR-English"
-    ):
+def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path):
+    for content in ("no JSON", "{}", '{"dataset": "PosIR-English", "rows": []}'):
+        (tmp_path / "stats.json").write_text(content)
+        with pytest.raises(PosirError, match=r"stats.json: no statistics .* `posir stats TASK"):
+            read_statistics([tmp_path / "stats.json"])
+    with pytest.raises(PosirError, match="no statistics"):
+        read_statistics([tmp_path / "missing.json"])
+    with pytest.raises(PosirError, match=r"PosIR-Mini, a name without published results.*PosIR-English"):
         read_statistics([statistics_file(tmp_path, "PosIR-Mini")])
 
 

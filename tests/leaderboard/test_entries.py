@@ -31,6 +31,7 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import read_result_file, read_results, rescore_file
 from posir_tasks.schemes import RelativePositions
+from tests.support.damage import find, places
 from tests.support.results import write_result
 
 #: JSON values, with numbers of every size.
@@ -231,16 +232,13 @@ def test_a_model_name_that_could_do_harm_is_refused(file, name):
     assert len(said) < 600
 
 
-@pytest.mark.parametrize("revision", [None, 1, "", "..", ".", "a/b", "a b", "r" * 129, "\u202ea", "-x"])
-def test_a_revision_that_is_no_folders_name_is_refused(file, revision):
-    file.with_name("model_meta.json").write_text(json.dumps({"name": "org/model", "revision": revision}))
-    refused(file, field="revision")
-
-
-@pytest.mark.parametrize("meta", ["[]", "null", "3", '"org/model"', "{}"])
-def test_a_model_meta_without_names_is_refused(file, meta):
-    file.with_name("model_meta.json").write_text(meta)
-    refused(file, field="name")
+def test_a_revision_that_is_no_folders_name_is_refused_and_a_description_without_a_name(file):
+    for revision in (None, 1, "", "..", ".", "a/b", "a b", "r" * 129, "\u202ea", "-x"):
+        file.with_name("model_meta.json").write_text(json.dumps({"name": "org/model", "revision": revision}))
+        refused(file, field="revision")
+    for meta in ("[]", "null", "3", '"org/model"', "{}"):
+        file.with_name("model_meta.json").write_text(meta)
+        refused(file, field="name")
 
 
 @pytest.mark.parametrize(
@@ -279,13 +277,15 @@ def test_a_result_in_another_models_or_revisions_folder_is_refused(file, name, r
     assert f"lies in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}" in refused(file)
 
 
-def test_an_experiment_is_not_the_models_result(tmp_path):
+def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp_path):
     write_result(tmp_path, {"sports": profile(1)}, experiment="prompts")
     assert read_entries(tmp_path) == ([], [])
     assert [file.name for file in entry_files(tmp_path, experiments=True)] == ["PosIR-English.json"]
     own = write_result(tmp_path, {"sports": profile(1)})
     ((entry,), problems) = read_entries(tmp_path)
     assert (entry.file, problems) == (own, [])
+    write_result(tmp_path, {"sports": profile(1)}, model="a/y")
+    assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
 
 
 def test_a_result_without_a_model_meta_is_not_passed_over(file):
@@ -378,6 +378,7 @@ def repack(place, **columns):
         (lambda data: data["scores"][0]["position_run"].update(data_revision=["main"]), "data_revision"),
         (lambda data: data["scores"][0]["position_run"].update(data_digest="x"), "data_digest"),
         (lambda data: data["scores"][0]["position_run"].update(tolerated={"x": -1}), "tolerated"),
+        (lambda data: data["scores"][0].update(position_run=None), "position_run"),
         (lambda data: data["scores"][0].update(position_run=[]), "position_run"),
         (repack("read_ranks", thirds=lambda column: 2 - column), "read_ranks"),
         (repack("read_ranks", twelfths=lambda column: 0 * column), "read_ranks"),
@@ -415,21 +416,7 @@ def test_markup_in_a_profiles_names_is_refused(file, field):
     assert "is <b>; String should match" in refused(file)
 
 
-@pytest.mark.parametrize("run", [None, [], "local"])
-def test_a_result_that_does_not_say_what_was_run_is_refused(file, run):
-    changed(file, lambda data: data["scores"]["test"][0].update(position_run=run))
-    refused(file, field="position_run")
-
-
 # Whatever it is
-
-
-def places(value, path=()):
-    """Yield the path of every value in JSON."""
-    yield path
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in inside:
-        yield from places(item, (*path, key))
 
 
 @given(drawn=st.data())
@@ -438,9 +425,7 @@ def test_a_result_with_any_part_replaced_is_read_or_named(tmp_path, drawn):
     file = write_result(tmp_path, {"sports": placed(1, 2)}, read=READ)
     data = json.loads(file.read_text())
     *way, last = drawn.draw(st.sampled_from(sorted((path for path in places(data) if path), key=repr)))
-    inside = data
-    for key in way:
-        inside = inside[key]
+    inside = find(data, way)
     before, inside[last] = copy.deepcopy(inside[last]), drawn.draw(VALUES)
     assume(inside[last] != before)
     file.write_text(json.dumps(data))
@@ -467,9 +452,3 @@ def test_what_is_shown_is_one_line_of_limited_length_without_controls(value, lim
     assert len(text) <= limit
     if isinstance(value, str) and value.isprintable() and len(value) <= limit:
         assert text == value
-
-
-def test_files_are_found_in_order(tmp_path):
-    for model in ("b/x", "a/y"):
-        write_result(tmp_path, {"sports": profile(1)}, model=model)
-    assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "b__x"]

@@ -61,7 +61,7 @@ def test_a_revision_is_named_only_if_there_is_one(tmp_path):
 def test_each_task_has_a_file_with_one_value(tmp_path):
     entries = [entry(tmp_path, 1, 2, task=task) for task in ("PosIR-English", "SQuAD-PosQ", "PosIR-Mini")]
     commit = build_eval_results(entries, PAGE)
-    assert str(commit.repository) == "model org/model"
+    assert commit.repository == "model org/model"
     assert list(commit.files) == [".eval_results/posir-english.yaml", ".eval_results/squad-posq.yaml"]
     for content in commit.files.values():
         assert len(parse_eval_result_entries(yaml.safe_load(content))) == 1

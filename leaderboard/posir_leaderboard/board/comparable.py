@@ -110,16 +110,3 @@ def _mark(record: BoardRecord, reference: tuple[str, bool] | None, *, pinned: bo
     if record.partial or record.data == reference[0]:
         return ""
     return "local data" if record.local else "other data"
-
-
-def select_comparable(records: Iterable[BoardRecord]) -> list[BoardRecord]:
-    """Return the complete results on the data that their tasks are ranked on, and the published ones."""
-    return [record for record in records if record.comparable]
-
-
-def select_same_revision(records: Iterable[BoardRecord]) -> list[BoardRecord]:
-    """Return the comparable results, and the partial ones that name the same revision of the data as one of these."""
-    comparable = select_comparable(records := list(records))
-    revisions = {(record.task, record.detail["data_revision"]) for record in comparable}
-    partial = [record for record in records if record.partial and (record.task, record.detail["data_revision"]) in revisions]
-    return [*comparable, *partial]

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
-from posir_leaderboard.submission import HuggingFaceHub, RetryableError, TargetRepository
+from posir_leaderboard.submission import HuggingFaceHub, RetryableError
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -104,9 +104,9 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
 def push_site(folder: Path, space: str) -> CommitInfo:
     """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files."""
     _check_site(folder)
-    hub, repository = HuggingFaceHub(), TargetRepository("space", space)
+    hub = HuggingFaceHub()
     try:
-        with hub.translate_errors(repository):
+        with hub.translate_errors(f"space {space}"):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
             files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
             earlier = set(hub.api.list_repo_files(space, repo_type="space")) - files.keys() - {".gitattributes"}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from posir_leaderboard.board.comparable import select_comparable
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, read_board_model
 from posir_published.rows import (
     CROSS_LINGUAL,
@@ -65,7 +64,7 @@ def _build_record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], 
     # The papers print one name in several cases.
     model = read_board_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
     bins = _bins_by_length(rows[0].task, name)
-    scored = tuple(_add_position_effect(_build_row(row), bins.get(row.length, [])) for row in rows)
+    scored = tuple(_build_row(row, bins.get(row.length, [])) for row in rows)
     return BoardRecord(model, rows[0].task, scored, _build_detail(bins, [row.length for row in rows], rows[0]))
 
 
@@ -75,25 +74,18 @@ def _bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
     return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 
 
-def _build_row(published: PublishedRow) -> BoardRow:
-    """Return a published row with the widest possible interval of its nDCG@10, if the number of queries is known.
+def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
+    """Return a published row with the widest possible intervals of nDCG@10 and start to end, if numbers of queries are known.
 
     The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m (1 - m), that of a Bernoulli
-    variable. So this is Wilson's interval of a proportion, wider than the true one. nDCG@10(Qk) and PSI have none, because the
-    number of queries in their bins is not published.
+    variable. So the first is Wilson's interval of a proportion, wider than the true one. nDCG@10(Qk) and PSI have none, because
+    the number of queries in their bins is not published. Start to end is that of the position buckets, each with the largest
+    possible variance of its mean, m (1 - m) / n, for independent queries.
     """
     row = BoardRow.of_report(row_from_published(published))
-    if not published.queries:
-        return row
-    return row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, wilson_interval(published.ndcg_at_10, published.queries)))
-
-
-def _add_position_effect(row: BoardRow, bins: Sequence[PublishedBin]) -> BoardRow:
-    """Return a published row with start to end and its interval, from its position buckets.
-
-    As for the interval of nDCG@10, each bucket has the largest possible variance of its mean, m (1 - m) / n, for independent
-    queries.
-    """
+    if published.queries:
+        interval = wilson_interval(published.ndcg_at_10, published.queries)
+        row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))
     if not bins or any(bin_.queries is None for bin_ in bins):
         return row
     scores, queries = np.array([bin_.ndcg_at_10 for bin_ in bins]), np.array([bin_.queries for bin_ in bins], float)
@@ -206,8 +198,8 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
 def count_queries(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     """Return the counts of each task of which there is a complete result on the published data."""
     counts = {}
-    for record in select_comparable(results):
-        if not record.local and record.detail["panels"]:
+    for record in results:
+        if record.comparable and not record.local and record.detail["panels"]:
             queries = {row.length: row.queries for row in record.rows if row.queries is not None}
             panels = zip(queries, record.detail["panels"], strict=False)
             counts[record.task] = QueryCounts(queries, {length: panel["queries"] for length, panel in panels})

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import hypot
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_leaderboard.board.comparable import select_comparable, select_same_revision
 from posir_leaderboard.board.published import average_published
 from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import CELL, NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
 from posir_psi.scores import none_if_nan
-from posir_published.rows import LANGUAGE_QUERIES, START_TO_END_UNWEIGHTED, TASK_QUERIES, QueryCount, find_curve
+from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve, find_query_count
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange
 from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
@@ -37,15 +35,6 @@ CHANGES = {state.value: label_change(MetricChange(state, None, DEFAULT_MARGINS.n
 
 
 @dataclass(frozen=True)
-class TaskChoice:
-    """A task in a group."""
-
-    task: str
-    label: str
-    averaged: bool
-
-
-@dataclass(frozen=True)
 class Group:
     """Tasks that a visitor chooses from: a benchmark, by language, language pair or dataset."""
 
@@ -54,12 +43,10 @@ class Group:
     dimension: str
     """The property in which its tasks differ: language, language pair, dataset."""
     description: str
-    choices: tuple[TaskChoice, ...]
-
-    @property
-    def averaged_tasks(self) -> tuple[str, ...]:
-        """Names of the tasks in the average."""
-        return tuple(choice.task for choice in self.choices if choice.averaged)
+    labels: Mapping[str, str]
+    """What a visitor reads, by task."""
+    averaged_tasks: tuple[str, ...] = ()
+    """The tasks in the average."""
 
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
@@ -76,26 +63,23 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     pairs = {name: " → ".join(pair) for name, pair in names.items() if len({*pair}) > 1}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
     mini = PosIRMini.metadata
-    only = (TaskChoice(mini.name, mini.name, averaged=False),)
     return [
         _group(posir, "Language", languages),
         _group(cross_lingual, "Language pair", pairs),
         _group(posq, DATASET, datasets),
-        Group(mini.name, DATASET, str(mini.description), only),
+        Group(mini.name, DATASET, str(mini.description), {mini.name: mini.name}),
     ]
 
 
 def _group(benchmark: Benchmark, dimension: str, labels: Mapping[str, str]) -> Group:
     averaged = {task.metadata.name for task in benchmark.tasks}
-    choices = tuple(TaskChoice(task, label, averaged=task in averaged) for task, label in labels.items())
-    return Group(benchmark.name, dimension, str(benchmark.description), choices)
+    return Group(benchmark.name, dimension, str(benchmark.description), labels, tuple(filter(averaged.__contains__, labels)))
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
     """Return groups, and one more if there are tasks that are in none of them."""
     groups = list(groups)
-    known = {choice.task for group in groups for choice in group.choices}
-    others = tuple(TaskChoice(task, task, averaged=False) for task in sorted(set(tasks) - known))
+    others = {task: task for task in sorted(set(tasks).difference(*(group.labels for group in groups)))}
     description = "Tasks that belong to no benchmark of the papers."
     return [*groups, Group("Other tasks", "Task", description, others)] if others else groups
 
@@ -141,7 +125,7 @@ class View:
         revisions = Counter(str(result.detail["data_revision"]) for result in results)
         dated = [result for result in results if result.detail.get("date")]
         # The papers give some numbers of queries only approximately.
-        counted = _published_queries(self.name)
+        counted = find_query_count(self.name)
         approximate = counted is not None and not counted.exact
         newest = max(dated, key=lambda result: (result.detail["date"], result.task, result.model.id), default=None)
         return {
@@ -217,8 +201,7 @@ class View:
     def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
         own = None if self.average else domain_matrix(self.name, records, indices) or _length_matrix(self, indices)
-        labels = {choice.task: choice.label for choice in group.choices}
-        return own or task_matrix(group.dimension, labels, records, indices)
+        return own or task_matrix(group.dimension, group.labels, records, indices)
 
 
 def score_overall(record: BoardRecord) -> float:
@@ -230,11 +213,6 @@ def score_overall(record: BoardRecord) -> float:
 def _lists(values: Any) -> list[Any]:
     lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
     return lists
-
-
-def _published_queries(name: str) -> QueryCount | None:
-    """Return the number of queries of a task or benchmark in its paper; None if it is the sum over tasks."""
-    return TASK_QUERIES.get(name, LANGUAGE_QUERIES if name.startswith("PosIR-") else None)
 
 
 def _draw_sparkline(record: BoardRecord, length: str) -> dict[str, Any]:
@@ -250,7 +228,9 @@ def _draw_sparkline(record: BoardRecord, length: str) -> dict[str, Any]:
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
     """Yield the views of a group that contain any model, the average first."""
     views = [build_average_view(group, records)]
-    views += [build_task_view(choice.task, records, choice.label, averaged=choice.averaged) for choice in group.choices]
+    views += [
+        build_task_view(task, records, label, averaged=task in group.averaged_tasks) for task, label in group.labels.items()
+    ]
     return (view for view in views if view.rows)
 
 
@@ -289,15 +269,15 @@ def _average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecor
     complete = [record.rows_by_length for record in records if not record.partial]
     if len(complete) < tasks:
         return replace(average, partial=f"{len(complete)} of {tasks} tasks")
-    combine = independent_error if group.dimension == DATASET else correlated_error
+    power = 2 if group.dimension == DATASET else 1
     rows = {
-        length: average_rows([of_task[length] for of_task in complete], group.name, combine)
+        length: average_rows([of_task[length] for of_task in complete], group.name, power)
         for length in complete[0]
         if all(length in of_task for of_task in complete)
     }
     if not model.published:
         return replace(average, rows=tuple(rows.values()), detail=average_detail(records, list(rows)))
-    if (queries := _published_queries(group.name)) and ALL in rows:
+    if (queries := find_query_count(group.name)) and ALL in rows:
         # The papers give the exact sum, but only the average for most languages.
         rows[ALL] = rows[ALL].with_scores(queries=queries.number)
     for length, row in rows.items():
@@ -345,25 +325,14 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
 #: Units of scores whose mean over tasks means something.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
 
-#: From the errors of k tasks to that of their mean.
-CombineErrors = Callable[[Sequence[float]], float]
 
-
-def independent_error(errors: Sequence[float]) -> float:
-    """Return the error of the mean of tasks on different data: errors add in quadrature."""
-    return hypot(*errors) / len(errors)
-
-
-def correlated_error(errors: Sequence[float]) -> float:
-    """Return the largest possible error of the mean: tasks are fully correlated, such as translations of the same queries."""
-    return sum(errors) / len(errors)
-
-
-def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = correlated_error) -> BoardRow:
+def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
     The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
-    intervals are combined. A value that a task lacks is None in the average. The rows are of one model at one length.
+    intervals are combined: `power` is 2 for tasks on different data, whose errors add in quadrature; 1 for fully correlated
+    ones, such as translations of the same queries. A value that a task lacks is None in the average. The rows are of one model
+    at one length.
     """
     queries = [row.queries for row in rows if row.queries is not None]
     states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
@@ -378,7 +347,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = c
         revision=rows[0].revision,
         scores={
             "queries": sum(queries) if len(queries) == len(rows) else None,
-            **{key: _average([row.estimate(key) for row in rows], combine) for key in keys},
+            **{key: _average([row.estimate(key) for row in rows], power) for key in keys},
         },
         states=tuple(state for state, _ in states.most_common()),
         state_label=NOT_PUBLISHED if {*labels} == {NOT_PUBLISHED} else counted,
@@ -386,22 +355,21 @@ def average_rows(rows: Sequence[BoardRow], name: str, combine: CombineErrors = c
     )
 
 
-def _average(estimates: Sequence[Estimate | None], combine: CombineErrors) -> Estimate | float | None:
+def _average(estimates: Sequence[Estimate | None], power: int) -> Estimate | float | None:
     known = [estimate for estimate in estimates if estimate is not None]
     if len(known) < len(estimates):
         return None
     mean = sum(estimate.value for estimate in known) / len(known)
-    ends = [(estimate.value, *estimate.interval) for estimate in known if estimate.interval]
-    if len(ends) < len(known):
+    intervals = [estimate.interval for estimate in known if estimate.interval]
+    if len(intervals) < len(known):
         return mean
-    below, above = combine([value - low for value, low, _ in ends]), combine([high - value for value, _, high in ends])
+    errors = [(value - low, high - value) for (low, high), value in zip(intervals, (e.value for e in known), strict=True)]
+    below, above = (sum(error**power for error in side) ** (1 / power) / len(known) for side in zip(*errors, strict=True))
     return Estimate(mean, (mean - below, mean + above))
 
 
-SCORES: Mapping[str, Callable[[BoardRow], Estimate | None]] = {
-    "score": lambda row: row.score,
-    "start_to_end": lambda row: row.start_to_end,
-}
+#: Scores of a matrix.
+SCORES = ("score", "start_to_end")
 
 
 def task_matrix(
@@ -411,7 +379,7 @@ def task_matrix(
 
     Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
     """
-    rows = {(record.model.id, record.task): record.rows_by_length for record in select_comparable(records)}
+    rows = {(record.model.id, record.task): record.rows_by_length for record in records if record.comparable}
     known = {task for _, task in rows}
     labels = {task: label for task, label in labels.items() if task in known}
     models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
@@ -427,9 +395,15 @@ def task_matrix(
 
 
 def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return models by the subsets of a task at all lengths; None if no result on the same data has several subsets."""
-    of_task = select_same_revision(record for record in records if record.task == task)
-    by_model = [(indices[record.model.id], record.detail["subsets"]) for record in of_task if record.detail["subsets"]]
+    """Return models by the subsets of a task at all lengths; None if no result on the same data has several subsets.
+
+    Partial results count if they name the same revision of the data as a comparable one.
+    """
+    of_task = [record for record in records if record.task == task]
+    comparable = [record for record in of_task if record.comparable]
+    revisions = {record.detail["data_revision"] for record in comparable}
+    comparable += [record for record in of_task if record.partial and record.detail["data_revision"] in revisions]
+    by_model = [(indices[record.model.id], record.detail["subsets"]) for record in comparable if record.detail["subsets"]]
     names = sorted({name for _, subsets in by_model for name in subsets["name"]})
     known = {name: [dict(zip(subsets["name"], subsets[name], strict=True)) for _, subsets in by_model] for name in SCORES}
     cells = {name: [[scores.get(domain) for domain in names] for scores in of_models] for name, of_models in known.items()}
@@ -452,5 +426,5 @@ def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Map
 
 
 def _score(row: BoardRow | None, name: str) -> Any:
-    estimate = SCORES[name](row) if row else None
+    estimate: Estimate | None = getattr(row, name, None)
     return rounded(estimate.value) if estimate else None
