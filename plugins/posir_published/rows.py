@@ -341,7 +341,8 @@ def describe_notable(notable: bool | None) -> str | None:
     return None if notable is None else ("yes" if notable else "no")
 
 
-def published_bins(task: str) -> list[PublishedBin]:
+@cache
+def published_bins(task: str) -> tuple[PublishedBin, ...]:
     """Return the published position bins of a task, models and lengths in the order of `published_rows`.
 
     PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from the authors' figures.
@@ -357,7 +358,7 @@ def published_bins(task: str) -> list[PublishedBin]:
             source = f"mean of {curve.tasks} tasks, {curve.source}" if curve.tasks > 1 else curve.source
             for position, mean in zip(RelativePositions().axes.positions, curve.ndcg_at_10, strict=True):
                 bins.append(PublishedBin(*key, position, None, False, mean, curve.mean_error, curve.psi_error, source))
-    return bins
+    return tuple(bins)
 
 
 @cache

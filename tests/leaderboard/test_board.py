@@ -317,20 +317,6 @@ def test_a_paired_test_separates_what_overlapping_intervals_do_not():
     assert rank_ranges(scores, intervals, differences=paired_differences(means)) == [(2, 2), (1, 1)]
 
 
-def test_a_paired_test_counts_documents_and_not_queries():
-    """Models that differ in whole documents of 20 queries are not separated by them."""
-    rng = np.random.default_rng(1)
-    documents = np.repeat(np.arange(30), 20)
-    separated = {"documents": 0, "queries": 0}
-    for _ in range(60):
-        gains = (rng.random((2, 30)) < 0.5).astype(int)[:, documents]
-        for name, articles in (("documents", documents), ("queries", np.arange(600))):
-            means = [means_by_cluster(value)[0] for value in rank_values(gains, articles)]
-            separated[name] += (paired_differences(means).states() == ChangeState.BETTER).any()
-    assert separated["documents"] <= 8
-    assert separated["queries"] > 20
-
-
 def test_models_on_other_queries_are_compared_by_their_intervals():
     rng = np.random.default_rng(0)
     gains = (rng.random((2, 400)) < [[0.2], [0.9]]).astype(int)

@@ -109,6 +109,7 @@ def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
         compute_pin("PosIR-Minni")
 
 
+@pytest.mark.usefixtures("nothing_published")
 def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monkeypatch):
     """A copy with other digests, or without them, a date in the future, or a made-up revision, beside an honest result."""
     task = mteb.get_task("PosIR-Mini")

@@ -13,6 +13,7 @@ from posir_leaderboard.identity import identify_models
 from tests.support.guessing import write_guesses
 from tests.support.hub import Failure, Store, serve_all
 
+pytestmark = pytest.mark.usefixtures("nothing_published")
 COMMIT, OTHER = "a" * 40, "b" * 40
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
@@ -30,6 +30,9 @@ from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, START_TO_END, RelativePositions, assign_thirds, contrast_thirds
 from posir_tasks.scores import ALL, Estimate
 
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+
 #: Titles of the position axes of PosQ.
 POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
@@ -49,17 +52,18 @@ def published_records() -> list[BoardRecord]:
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     # The papers print names without organization; no two registered names differ in organization or case alone.
-    registered = {name.split("/")[-1].casefold(): meta.to_dict() for name, meta in MODEL_REGISTRY.items()}
+    registered = {name.split("/")[-1].casefold(): meta for name, meta in MODEL_REGISTRY.items()}
     kinds = {system.model: ARCHITECTURES.get(system.architecture, system.architecture) for system in read_posq_systems()}
     return [
-        _build_record(name, list(rows), registered.get(name.casefold(), {}), kinds.get(name))
+        _build_record(name, list(rows), registered.get(name.casefold()), kinds.get(name))
         for task in published_tasks()
         if task not in (MONOLINGUAL, CROSS_LINGUAL)
         for name, rows in groupby(published_rows(task), key=lambda row: row.model)
     ]
 
 
-def _build_record(name: str, rows: list[PublishedRow], meta: Mapping[str, Any], kind: str | None) -> BoardRecord:
+def _build_record(name: str, rows: list[PublishedRow], registered: ModelMeta | None, kind: str | None) -> BoardRecord:
+    meta = registered.to_dict() if registered else {}
     described = {**meta, "model_type": [kind]} if kind else meta
     # The papers print one name in several cases.
     model = read_board_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)

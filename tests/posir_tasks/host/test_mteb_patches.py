@@ -3,6 +3,7 @@
 import sys
 from importlib.metadata import version
 from types import ModuleType, SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,18 +21,6 @@ from posir_tasks.models import hub, registry, run_settings
 from tests.support.models import write_tiny_gpt2
 
 
-class Factory:
-    """Returns its tasks, and counts the calls."""
-
-    def __init__(self, **tasks):
-        self.tasks = tasks
-        self.calls = 0
-
-    def __call__(self):
-        self.calls += 1
-        return self.tasks
-
-
 @pytest.fixture
 def problems(monkeypatch):
     monkeypatch.setattr(private_names, "failures", [])
@@ -39,33 +28,23 @@ def problems(monkeypatch):
 
 
 def test_a_lookup_stops_at_the_first_registry_with_the_name():
-    ours, theirs = Factory(Own=int), Factory(Other=str)
+    ours, theirs = Mock(return_value={"Own": int}), Mock(return_value={"Other": str})
     registry = Registry({"Host": dict}, LazyTasks(ours), LazyTasks(theirs))
-    assert registry["Host"] is dict
-    assert (ours.calls, theirs.calls) == (0, 0)
-    assert "Own" in registry
-    assert registry.get("Own") is int
-    assert (ours.calls, theirs.calls) == (1, 0)
-    assert "None" not in registry
-    assert (ours.calls, theirs.calls) == (1, 1)
-    assert registry["Other"] is str
-    assert (ours.calls, theirs.calls) == (1, 1)
+    for name, found, calls in (
+        ("Host", dict, (0, 0)), ("Own", int, (1, 0)), ("None", None, (1, 1)), ("Other", str, (1, 1)),
+    ):  # fmt: skip
+        assert (registry.get(name), name in registry) == (found, found is not None)
+        assert (ours.call_count, theirs.call_count) == calls
 
 
-def test_all_tasks_are_listed_mtebs_first_and_the_first_class_of_a_name_wins():
-    registry = Registry({"Host": dict}, LazyTasks(Factory(Own=int, Host=bool)), LazyTasks(Factory(Own=set, Other=str)))
-    expected = {"Host": dict, "Own": int, "Other": str}
-    assert dict(registry) == expected
-    assert list(registry) == list(expected)
-    assert list(registry.values()) == [dict, int, str]
-
-
-def test_a_new_task_is_added_to_mtebs_registry():
+def test_all_tasks_are_listed_mtebs_first_and_a_new_one_is_added_to_mtebs_registry():
     host = {"Host": dict}
-    registry = Registry(host, LazyTasks(Factory()))
+    registry = Registry(host, LazyTasks(lambda: {"Own": int, "Host": bool}), LazyTasks(lambda: {"Own": set, "Other": str}))
+    tasks = registry.values()
+    assert list(registry.items()) == [("Host", dict), ("Own", int), ("Other", str)]
     registry["New"] = list
     assert host == {"Host": dict, "New": list}
-    assert list(registry.values()) == [dict, list]
+    assert list(tasks) == [dict, list, int, str]
 
 
 def test_creating_tasks_may_look_tasks_up():
@@ -203,12 +182,7 @@ def test_a_model_like_gpt2_is_probed_as_if_each_text_were_alone(tmp_path):
 
 @pytest.mark.parametrize(("pad", "end", "expected"), [(None, "</s>", "</s>"), ("<pad>", "</s>", "<pad>"), (None, None, None)])
 def test_only_a_missing_padding_token_is_replaced(pad, end, expected):
-    class Model:
-        pass
-
-    model = Model()
-    model.tokenizer = Model()
-    model.tokenizer.pad_token, model.tokenizer.eos_token = pad, end
+    model = SimpleNamespace(tokenizer=SimpleNamespace(pad_token=pad, eos_token=end))
     ensure_padding(model)
     assert model.tokenizer.pad_token == expected
     ensure_padding(object())
