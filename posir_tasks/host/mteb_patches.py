@@ -219,7 +219,10 @@ def find_patched_spec(name: str, path: Sequence[str] | None, target: ModuleType 
 
 def apply_patch(patch: str, module: ModuleType) -> None:
     """Call one function of this module; if it raises, record the failure and continue."""
-    _attempt(globals()[patch], module, otherwise=None)
+    try:
+        globals()[patch](module)
+    except Exception as error:
+        record_failure(patch, error)
 
 
 def _attempt(function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
