@@ -75,7 +75,7 @@ class Commit:
 
     kind: Literal["dataset", "model"]
     name: str
-    """Of the repository, `owner/name`."""
+    """The name of the repository, `owner/name`."""
     files: Mapping[str, bytes]
     """Content by path in the repository."""
     summary: str

@@ -44,7 +44,7 @@ class Group:
     """The property in which its tasks differ: language, language pair, dataset."""
     description: str
     labels: Mapping[str, str]
-    """What a visitor reads, by task."""
+    """The label of each task."""
     averaged_tasks: tuple[str, ...] = ()
     """The tasks in the average."""
 

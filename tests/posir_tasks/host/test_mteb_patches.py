@@ -30,10 +30,10 @@ def problems(monkeypatch):
 def test_a_lookup_stops_at_the_first_registry_with_the_name():
     ours, theirs = Mock(return_value={"Own": int}), Mock(return_value={"Other": str})
     registry = Registry({"Host": dict}, LazyTasks(ours), LazyTasks(theirs))
-    for name, found, calls in (
+    for name, task, calls in (
         ("Host", dict, (0, 0)), ("Own", int, (1, 0)), ("None", None, (1, 1)), ("Other", str, (1, 1)),
     ):  # fmt: skip
-        assert (registry.get(name), name in registry) == (found, found is not None)
+        assert (registry.get(name), name in registry) == (task, task is not None)
         assert (ours.call_count, theirs.call_count) == calls
 
 
