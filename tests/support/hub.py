@@ -13,10 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support import embedding_server
 
 API = re.compile(r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?:/(?P<operation>[^/]+)(?:/(?P<rest>.+))?)?")
 FILE = re.compile(r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)")
@@ -25,8 +27,6 @@ PAGE = 2
 
 
 class Repository(Protocol):
-    """A repository's files."""
-
     repo_id: str
     kind: str
 
@@ -46,7 +46,6 @@ class Folder:
     branches: tuple[str, ...] = ("main",)
     url: str = ""
     revisions: list[str] = field(default_factory=list)
-    """The requested revisions, one per request."""
     kind: str = "datasets"
 
     def head(self, revision):
@@ -67,7 +66,6 @@ class Pull:
     description: str
     files: dict[str, bytes]
     changed: tuple[str, ...]
-    """Paths of its commit."""
     status: str = "open"
 
     @property
@@ -87,7 +85,6 @@ class Store:
     kind: str = "datasets"
     main: dict[str, bytes] = field(default_factory=dict)
     commits: list[str] = field(default_factory=lambda: ["0" * 40])
-    """Hashes of the main branch's commits."""
     pulls: list[Pull] = field(default_factory=list)
 
     def head(self, revision):
@@ -145,7 +142,6 @@ class Hub:
     url: str = ""
     failures: list[Failure] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
-    """Method and operation of every request."""
     late: deque[Callable[[], object]] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -179,16 +175,7 @@ def missing(what: str) -> Answer:
 class Handler(BaseHTTPRequestHandler):
     hub: Hub
 
-    def do_HEAD(self):
-        self.handle_request()
-
-    def do_GET(self):
-        self.handle_request()
-
     def do_POST(self):
-        self.handle_request()
-
-    def handle_request(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         parts = urlsplit(self.path)
         asked = API.fullmatch(parts.path) or FILE.fullmatch(parts.path)
@@ -218,6 +205,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.cut()
             else:
                 self.reply(answer, halfway=failure.drop == "halfway")
+
+    do_GET = do_HEAD = do_POST  # noqa: N815
 
     def answer(self, repository, operation, rest, query, body):
         if operation == "discussions":
@@ -271,13 +260,8 @@ class Handler(BaseHTTPRequestHandler):
         assert operation == "status"
         pull = repository.pulls[int(number) - 1]
         pull.status = json.loads(body)["status"]
-        event = {
-            "id": "1",
-            "type": "status-change",
-            "createdAt": NOW,
-            "author": {"name": "me"},
-            "data": {"status": pull.status},
-        }
+        data = {"status": pull.status}
+        event = {"id": "1", "type": "status-change", "createdAt": NOW, "author": {"name": "me"}, "data": data}
         return as_json({"newStatus": event})
 
     def reply(self, answer, *, halfway=False):
@@ -328,17 +312,8 @@ def git_hash(content: bytes) -> str:
 def serve_all(*repositories: Repository) -> Iterator[Hub]:
     """Serve repositories on a free local port."""
     hub = Hub({(repository.kind, repository.repo_id): repository for repository in repositories})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("HandlerOfHub", (Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with embedding_server.serve(type("HandlerOfHub", (Handler,), {"hub": hub})) as hub.url:
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """A Hub cache with tiny random models under the names of registered ones, so that mteb's own loading code runs offline."""
 
+import shutil
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,8 @@ def write_hub_cache(home: Path) -> None:
         (repository / "refs" / "main").write_text(revision)
 
 
+#: The models that were written once, which are copied.
+SAVED = tempfile.TemporaryDirectory()
 #: By kind: a class of transformers, and the class of sentence-transformers that saves it.
 TINY_KINDS: dict[str, tuple[type[PreTrainedModel], Callable[[str], Any]]] = {
     "dense": (BertModel, SentenceTransformer),
@@ -64,6 +68,11 @@ TINY_KINDS: dict[str, tuple[type[PreTrainedModel], Callable[[str], Any]]] = {
 
 def write_tiny_model(folder: Path, kind: str = "dense", seed: int = 0) -> Path:
     """Write a model of sentence-transformers with random weights from a seed; it replaces an earlier one in the folder."""
+    return Path(shutil.copytree(_save_tiny_model(kind, seed), folder, dirs_exist_ok=True))
+
+
+@cache
+def _save_tiny_model(kind: str, seed: int) -> str:
     weights, wrapper = TINY_KINDS[kind]
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
     torch.manual_seed(seed)
@@ -71,7 +80,8 @@ def write_tiny_model(folder: Path, kind: str = "dense", seed: int = 0) -> Path:
     with tempfile.TemporaryDirectory() as plain:
         weights(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES, **options)).save_pretrained(plain)
         tokenizer.save_pretrained(plain)
-        wrapper(plain).save_pretrained(str(folder))
+        folder = tempfile.mkdtemp(dir=SAVED.name)
+        wrapper(plain).save_pretrained(folder)
     return folder
 
 

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from mteb._create_dataloaders import create_dataloader
 from mteb.models import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
+from torch.utils.data import DataLoader
 
 from posir_tasks.embeddings.cached_encoder import CachedEncoder, find_distinct_texts, with_cache
+from posir_tasks.embeddings.context import build_texts
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-from tests.support.encoders import RecordingEncoder, RecordingTransformer, damage, reset_process_state, write_tiny_bert
+from tests.support.encode import TASK
+from tests.support.encoders import RecordingEncoder, RecordingTransformer, damage, reset_process_state
+from tests.support.models import write_tiny_model
 
 #: Language codes, and the beginning of a question in each language.
 LANGUAGES = {"eng-Latn": "", "deu-Latn": "DE ", "fra-Latn": "FR "}
@@ -22,7 +25,7 @@ CROSS_LINGUAL = ("PosIR-English", "PosIR-German-English", "PosIR-French-English"
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"))
+    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
@@ -99,8 +102,8 @@ class SparseEncoder(RecordingEncoder):
     def vectors(self, counts):
         return torch.tensor(np.array(counts), dtype=torch.float32).to_sparse()
 
-    def similarity(self, embeddings1, embeddings2):
-        return super().similarity(embeddings1.to_dense(), embeddings2.to_dense())
+    def similarity(self, *sides):
+        return super().similarity(*(side.to_dense() for side in sides))
 
 
 @pytest.mark.usefixtures("data")
@@ -121,44 +124,29 @@ def test_what_cannot_be_cached_is_passed_through_with_one_warning(cache_folder, 
     assert evaluate(model, "PosIR-English") == scores
 
 
-def build_loader(texts: list[str]):
-    rows = Dataset.from_dict({"id": [str(row) for row in range(len(texts))], "text": texts})
-    metadata = mteb.get_task("PosIR-Mini").metadata
-    return create_dataloader(rows, task_metadata=metadata, prompt_type=PromptType.document, batch_size=2)
-
-
-def encode(model: object, folder: Path, texts: list[str], **kwargs: object):
-    return CachedEncoder(model, folder).encode(
-        build_loader(texts),
-        task_metadata=mteb.get_task("PosIR-Mini").metadata,
-        hf_split="test",
-        hf_subset="default",
-        prompt_type=PromptType.document,
-        show_progress_bar=False,
-        **kwargs,
-    )
+def encode_cached(model: object, folder: Path, texts: list[str], **options: object):
+    loader = DataLoader(build_texts(texts), batch_size=2)
+    context = TASK | {"prompt_type": PromptType.document, "show_progress_bar": False}
+    return CachedEncoder(model, folder).encode(loader, **context, **options)
 
 
 def test_a_repeated_text_is_encoded_once(transformer, tmp_path):
     model = SentenceTransformerEncoderWrapper(transformer)
-    given = encode(model, tmp_path, ["bees", "mill", "bees", "slope", "mill"])
+    given = encode_cached(model, tmp_path, ["bees", "mill", "bees", "slope", "mill"])
     assert transformer.encoded == ["bees", "mill", "slope"]
-    assert np.array_equal(given[0], given[2])
-    assert np.array_equal(given[1], given[4])
-    again = encode(model, tmp_path, ["slope", "slope", "river", "bees"])
+    assert np.array_equal(given[:2], given[[2, 4]])
+    again = encode_cached(model, tmp_path, ["slope", "slope", "river", "bees"])
     assert transformer.encoded == ["bees", "mill", "slope", "river"]
-    assert np.array_equal(again[:2], given[[3, 3]])
-    assert np.array_equal(again[3], given[0])
+    assert np.array_equal(again[[0, 1, 3]], given[[3, 3, 0]])
 
 
 def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
     model, texts = SentenceTransformerEncoderWrapper(transformer), ["bees", "a longer text about bees", "mill"]
     whole = transformer.encode(texts, show_progress_bar=False)
-    assert np.array_equal(encode(model, tmp_path, texts), whole)
-    assert np.array_equal(encode(model, tmp_path, texts), whole)
-    tensors = encode(model, tmp_path, texts, convert_to_tensor=True)
-    assert isinstance(tensors, torch.Tensor)
-    assert isinstance(encode(model, tmp_path, texts[::-1], convert_to_tensor=True), torch.Tensor)
+    assert np.array_equal(encode_cached(model, tmp_path, texts), whole)
+    assert np.array_equal(encode_cached(model, tmp_path, texts), whole)
+    for given in (texts, texts[::-1]):
+        assert isinstance(encode_cached(model, tmp_path, given, convert_to_tensor=True), torch.Tensor)
 
 
 @pytest.mark.usefixtures("data")

@@ -21,17 +21,11 @@ from tests.support.audit import forbid_foreign_code
 from tests.support.models import TINY_KINDS, write_tiny_model
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A dense model, which tests copy before they change it."""
-    return write_tiny_model(tmp_path_factory.mktemp("saved") / "my-model")
-
-
 @pytest.fixture
-def folder(saved, tmp_path, monkeypatch):
-    """The model as the folder `my-model` in the working directory."""
+def folder(tmp_path, monkeypatch):
+    """A dense model as the folder `my-model` in the working directory."""
     monkeypatch.chdir(tmp_path)
-    return shutil.copytree(saved, tmp_path / "my-model")
+    return write_tiny_model(tmp_path / "my-model")
 
 
 def find(name="./my-model"):
@@ -63,13 +57,12 @@ def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
     assert {portable_name(meta) for meta in metas} == {str(folder)}
     monkeypatch.chdir(folder)
     assert portable_name(find(".")) == str(folder)
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_registered_name_is_not_a_folder():
-    shutil.copytree("my-model", "baseline-bm25s")
-    assert find("baseline-bm25s").name == "mteb/baseline-bm25s"
-    assert find("./baseline-bm25s").name == "local/baseline-bm25s"
+    # The name of a registered model is no folder.
+    shutil.copytree(folder, "baseline-bm25s")
+    assert [find(name).name for name in ("baseline-bm25s", "./baseline-bm25s")] == [
+        "mteb/baseline-bm25s",
+        "local/baseline-bm25s",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,10 +80,7 @@ def test_a_registered_name_is_not_a_folder():
 def test_the_model_card_names_the_model_or_else_its_folder(folder, card, name):
     (folder / "README.md").write_text(card, encoding="utf-8")
     assert find().name == f"local/{name}"
-
-
-def test_a_checkpoint_is_named_with_its_run(folder):
-    shutil.copytree(folder, "run-7/checkpoint-500")
+    shutil.copytree(folder, "run-7/checkpoint-500", ignore=lambda *_: ["README.md"])
     assert find("run-7/checkpoint-500").name == "local/run-7-checkpoint-500"
 
 
@@ -98,14 +88,10 @@ def edit_json(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def retrain(folder):
-    write_tiny_model(folder, seed=1)
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        retrain,
+        lambda folder: write_tiny_model(folder, seed=1),
         lambda folder: edit_json(folder / "config.json", layer_norm_eps=1e-5),
         lambda folder: edit_json(folder / "1_Pooling" / "config.json", pooling_mode="cls"),
         lambda folder: edit_json(folder / "tokenizer_config.json", do_lower_case=False),
@@ -123,11 +109,9 @@ def test_whatever_changes_embeddings_changes_the_revision(folder, change):
 
 def test_what_training_and_evaluation_leave_in_the_folder_does_not_change_the_revision(folder):
     before = find().revision
-    (folder / "README.md").write_text("better described")
-    (folder / "optimizer.pt").write_bytes(b"state")
-    (folder / "trainer_state.json").write_text("{}")
     (folder / "results" / "results").mkdir(parents=True)
-    (folder / "results" / "results" / "model_meta.json").write_text("{}")
+    for file in ("README.md", "optimizer.pt", "trainer_state.json", "results/results/model_meta.json"):
+        (folder / file).write_text("{}")
     shutil.copytree(folder, folder.parent / "copy")
     shutil.move(folder.parent / "copy", folder / "checkpoint-5")
     assert find().revision == before
@@ -135,12 +119,11 @@ def test_what_training_and_evaluation_leave_in_the_folder_does_not_change_the_re
 
 def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
     before = find().revision
-    (folder / "model.safetensors").rename(tmp_path / "blob")
-    (folder / "model.safetensors").symlink_to(tmp_path / "blob")
-    (folder / "1_Pooling").rename(tmp_path / "pooling")
-    (folder / "1_Pooling").symlink_to(tmp_path / "pooling")
+    for name in ("model.safetensors", "1_Pooling"):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(tmp_path / name)
     assert find().revision == before
-    edit_json(tmp_path / "pooling" / "config.json", pooling_mode="cls")
+    edit_json(tmp_path / "1_Pooling" / "config.json", pooling_mode="cls")
     assert find().revision != before
 
 
@@ -161,21 +144,20 @@ def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
         mteb.get_model(name)
 
 
-def test_damaged_weights_and_a_folder_that_is_being_written_are_refused(folder):
+def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folder):
     meta = find()
     edit_json(folder / "config.json", layer_norm_eps=1e-5)
     with pytest.raises(PosirError, match=r"local/my-model changed while it was loaded"):
         meta.load_model(device="cpu")
-    (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(PosirError, match=r"my-model: the model cannot be loaded \(SafetensorError"):
-        mteb.get_model("./my-model")
-
-
-def test_a_folder_without_the_files_of_its_tokenizer_is_refused(folder):
-    """transformers makes up a tokenizer to which every text is unknown."""
+    # transformers makes up a tokenizer to which every text is unknown.
     (folder / "tokenizer.json").unlink()
     with pytest.raises(PosirError, match=r"my-model: the tokenizer has no token but the 5 special ones"):
         mteb.get_model("./my-model")
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(PosirError, match=r"my-model: the model cannot be loaded \(SafetensorError"):
+        mteb.get_model("./my-model")
+    with pytest.raises(PosirError, match=r"Expected [0-9a-f]{16}\."):
+        find_model(ModelReference("./my-model", "0000000000000000"))
 
 
 @pytest.mark.parametrize(
@@ -183,9 +165,9 @@ def test_a_folder_without_the_files_of_its_tokenizer_is_refused(folder):
     [({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"), ({"intermediate_size": 24}, r"layer\.0\.inter")],
 )
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(kinds, tmp_path, kind, settings, named):
+def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(tmp_path, kind, settings, named):
     """transformers makes up the missing ones at random."""
-    folder = shutil.copytree(kinds / kind, tmp_path / "mine")
+    folder = write_tiny_model(tmp_path / "mine", kind)
     edit_json(folder / "config.json", **settings)
     with pytest.raises(PosirError, match=rf"mine: .*{named}"):
         mteb.get_model(str(folder), device="cpu")
@@ -202,30 +184,18 @@ def test_weights_that_nothing_reads_may_be_missing(folder):
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
-PROMPTS = r"config_sentence_transformers\.json: field 'prompts\.document': must be a text"
-LAYERS = r"config\.json: num_hidden_layers is -?\d+; must be from 0 to 10,000"
-
-
-@pytest.mark.parametrize(
-    ("file", "settings", "message"),
-    [
-        *(("config.json", {"num_hidden_layers": layers}, LAYERS) for layers in (-1, 10**9)),
-        *(
-            ("config_sentence_transformers.json", {"prompts": {"query": "q: ", "document": prompt}}, PROMPTS)
-            for prompt in (["a"], {"a": "b"}, 3)
-        ),
-    ],
-)
-def test_a_number_of_layers_or_a_prompt_that_no_model_has_is_refused_by_name(folder, file, settings, message):
-    edit_json(folder / file, **settings)
-    with pytest.raises(PosirError, match=message):
+@pytest.mark.parametrize("layers", [-1, 10**9])
+def test_a_number_of_layers_that_no_model_has_is_refused_by_name(folder, layers):
+    edit_json(folder / "config.json", num_hidden_layers=layers)
+    with pytest.raises(PosirError, match=rf"config\.json: num_hidden_layers is {layers}; must be from 0 to 10,000"):
         mteb.get_model("./my-model")
 
 
-@pytest.mark.usefixtures("folder")
-def test_another_revision_than_that_of_the_folder_is_refused():
-    with pytest.raises(PosirError, match=r"Expected [0-9a-f]{16}\."):
-        find_model(ModelReference("./my-model", "0000000000000000"))
+@pytest.mark.parametrize("prompt", [["a"], {"a": "b"}, 3])
+def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
+    edit_json(folder / "config_sentence_transformers.json", prompts={"query": "q: ", "document": prompt})
+    with pytest.raises(PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document'"):
+        mteb.get_model("./my-model")
 
 
 def plant_hub_code(folder):
@@ -238,13 +208,10 @@ def plant_hub_code(folder):
     return {name: f"stranger/code--evil.{name}" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")}
 
 
-def escape_key(path):
-    path.write_text(path.read_text().replace('"auto_map"', '"auto\\u005fmap"'))
-
-
 def name_escaped_code(folder):
-    edit_json(folder / "config.json", auto_map=plant_hub_code(folder), model_type="stranger")
-    escape_key(folder / "config.json")
+    file = folder / "config.json"
+    edit_json(file, auto_map=plant_hub_code(folder), model_type="stranger")
+    file.write_text(file.read_text().replace('"auto_map"', '"auto\\u005fmap"'))
 
 
 def name_code_in_a_subfolder(folder):
@@ -338,15 +305,6 @@ ATTACKS = [
 ATTACKS_ON_ALL_KINDS = [name_escaped_code, name_code_in_the_tokenizer, unpickle_weights]
 
 
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory):
-    """A folder of each kind of model."""
-    folder = tmp_path_factory.mktemp("kinds")
-    for kind in TINY_KINDS:
-        write_tiny_model(folder / kind, kind)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("kind", "attack"),
     [
@@ -354,10 +312,9 @@ def kinds(tmp_path_factory):
         *((kind, attack) for kind in TINY_KINDS if kind != "dense" for attack in ATTACKS_ON_ALL_KINDS),
     ],
 )
-def test_a_folder_never_runs_code(kinds, tmp_path, monkeypatch, kind, attack):
+def test_a_folder_never_runs_code(tmp_path, monkeypatch, kind, attack):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    folder = tmp_path / "mine"
-    shutil.copytree(kinds / kind, folder)
+    folder = write_tiny_model(tmp_path / "mine", kind)
     attack(folder)
     with forbid_foreign_code(), pytest.raises(PosirError):
         mteb.get_model(str(folder), device="cpu")
@@ -366,9 +323,8 @@ def test_a_folder_never_runs_code(kinds, tmp_path, monkeypatch, kind, attack):
 
 
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_trust_is_refused_and_an_honest_folder_loads_without(kinds, tmp_path, kind):
-    folder = tmp_path / "mine"
-    shutil.copytree(kinds / kind, folder)
+def test_trust_is_refused_and_an_honest_folder_loads_without(tmp_path, kind):
+    folder = write_tiny_model(tmp_path / "mine", kind)
     (folder / "vocabulary.json").write_text('{"auto_map": 7}')
     with forbid_foreign_code():
         assert mteb.get_model(str(folder), device="cpu") is not None
@@ -379,7 +335,6 @@ def test_trust_is_refused_and_an_honest_folder_loads_without(kinds, tmp_path, ki
 def test_the_audit_hook_sees_code_of_a_file_elsewhere(tmp_path):
     file = tmp_path / "evil.py"
     file.write_text("VALUE = 1")
-    with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
-        runpy.run_path(str(file))
-    with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
-        os.system("true")
+    for run, what in ((runpy.run_path, str(file)), (os.system, "true")):
+        with pytest.raises(AssertionError), forbid_foreign_code(), suppress(RuntimeError):
+            run(what)
