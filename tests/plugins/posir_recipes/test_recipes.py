@@ -7,10 +7,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from posir_build.settings import BuildSettings
 from posir_build.translation_ratings import RatingSettings
 from posir_recipes.recipe import VARIABLE, list_papers, list_settings_files, read_recipe, select_item, to_page
+from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import Section, load_settings
 from posir_tasks.sources.mini import read_documents
@@ -48,51 +50,35 @@ def expand_name(item: str) -> list[str]:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_a_recipe_lists_every_table_and_figure_of_its_paper(paper: str):
-    listed = [name for item in read_recipe(paper).items for name in expand_name(item.item)]
+def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made_from_it(paper: str):
+    recipe, page = read_recipe(paper), PAGES / f"{paper}.md"
+    listed = [name for item in recipe.items for name in expand_name(item.item)]
     assert len(listed) == len(set(listed))
     assert {name for names in CONTENT[paper] for name in expand_name(names)} <= set(listed)
-    assert all(item.commands or item.missing for item in read_recipe(paper).items)
-    assert all(item.needs for item in read_recipe(paper).items if item.commands)
+    assert all(item.needs if item.commands else item.missing for item in recipe.items)
+    assert {name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)} == set(recipe.variables)
+    assert page.read_text() == to_page(paper, recipe) + "\n", f"posir recipe {paper} --format markdown > {page}"
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_the_page_of_a_recipe_is_made_from_it(paper: str):
-    page = PAGES / f"{paper}.md"
-    assert page.read_text() == to_page(paper, read_recipe(paper)) + "\n", f"posir recipe {paper} --format markdown > {page}"
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-@pytest.mark.parametrize("scaled", [False, True])
-def test_every_command_of_a_recipe_is_valid(paper: str, scaled: bool):
-    commands = expand_all(read_recipe(paper), scaled=scaled)
-    for command in commands:
-        parse(command.arguments)
-    files = {file.name for file in list_settings_files(paper)}
-    assert {
-        word for command in commands for word in command.arguments if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)
-    } == files
+def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
+    files = {file.name: file for file in list_settings_files(paper)}
+    for scaled in (False, True):
+        commands = [command.arguments for command in expand_all(read_recipe(paper), scaled=scaled)]
+        for arguments in commands:
+            parse(arguments)
+        words = {word for arguments in commands for word in arguments}
+        assert {word for word in words if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)} == files.keys()
+    for _, *arguments in commands:
+        chosen = (known for prefix, known in SETTINGS.items() if tuple(arguments[: len(prefix)]) == prefix)
+        kind, given = next(chosen, (None, []))
+        for file in files.keys() & {*arguments} if kind else ():
+            load_settings(kind, files[file], given)
 
 
 def test_a_command_with_an_unknown_option_is_not_valid():
     with pytest.raises(Exception, match="No such option"):
         parse(("posir", "report", "results", "--no-such-option"))
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_every_variable_of_a_recipe_is_used(paper: str):
-    recipe = read_recipe(paper)
-    assert {name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)} == set(recipe.variables)
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_the_settings_of_the_commands_are_valid(paper: str):
-    for command in expand_all(read_recipe(paper), scaled=False):
-        words = command.arguments[1:]
-        kind, given = next((settings for prefix, settings in SETTINGS.items() if words[: len(prefix)] == prefix), (None, []))
-        for file in list_settings_files(paper):
-            if kind and file.name in words:
-                load_settings(kind, file, given)
 
 
 def test_an_item_is_selected_with_the_variables_that_it_uses():
@@ -103,21 +89,28 @@ def test_an_item_is_selected_with_the_variables_that_it_uses():
         select_item(read_recipe("posq"), "Table 9")
 
 
+def invoke(*arguments: object) -> str:
+    result = CliRunner().invoke(build_app(), ["recipe", *map(str, arguments)])
+    if isinstance(result.exception, PosirError):
+        raise result.exception
+    return result.stdout
+
+
 def test_the_command_lists_recipes_and_shows_items():
-    assert "posq" in run("posir", "recipe").stdout
-    (item,) = json.loads(run("posir", "recipe", "posq", "--item", "Table 2", "--format", "json").stdout)["items"]
+    assert "posq" in invoke()
+    (item,) = json.loads(invoke("posq", "--item", "Table 2", "--format", "json"))["items"]
     assert item["commands"][0] == "posir stats $SQUAD"
-    unknown = run("posir", "recipe", "posk")
-    assert (unknown.returncode, "Recipes: " in unknown.stderr) == (1, True)
+    with pytest.raises(PosirError, match="Recipes: "):
+        invoke("posk")
 
 
 def test_settings_files_are_copied_and_never_overwrite_others(tmp_path: Path):
-    copied = run("posir", "recipe", "posq", "--output", str(tmp_path / "posq"))
     file = tmp_path / "posq" / "fineweb-posq.yaml"
-    assert copied.stdout.split() == [str(file)]
+    assert invoke("posq", "--output", file.parent).split() == [str(file)]
     file.write_text("mine")
-    again = run("posir", "recipe", "posq", "--output", str(tmp_path / "posq"))
-    assert (again.returncode, "other content" in again.stderr, file.read_text()) == (1, True, "mine")
+    with pytest.raises(PosirError, match="other content"):
+        invoke("posq", "--output", file.parent)
+    assert file.read_text() == "mine"
 
 
 @pytest.fixture(scope="session")

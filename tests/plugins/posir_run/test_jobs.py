@@ -21,25 +21,13 @@ def data(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("data")
 def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
-    workload = find_workload(
-        ("PosIR-English", "PosIR-German-English", "PosIR-Mini"), (), (BM25, "mteb/baseline-random-encoder")
-    )
-    jobs = workload.jobs()
-    assert [str(job) for job in jobs[:5]] == [
-        f"{BM25} · PosIR-English · game",
-        f"{BM25} · PosIR-English · sports",
-        f"{BM25} · PosIR-German-English · game",
-        f"{BM25} · PosIR-German-English · sports",
-        f"{BM25} · PosIR-Mini · default",
-    ]
-    assert [job.model.name for job in jobs[5:]] == ["mteb/baseline-random-encoder"] * 5
-    english, german = jobs[0:2], jobs[2:4]
-    assert [job.corpus for job in english] == [job.corpus for job in german]
+    tasks, random = ("PosIR-English", "PosIR-German-English", "PosIR-Mini"), "mteb/baseline-random-encoder"
+    jobs = find_workload(tasks, (), (BM25, random)).jobs()
+    expected = [f"{task} · {domain}" for task in tasks[:2] for domain in ("game", "sports")] + ["PosIR-Mini · default"]
+    assert [str(job) for job in jobs] == [f"{model} · {name}" for model in (BM25, random) for name in expected]
+    assert [job.corpus for job in jobs[:2]] == [job.corpus for job in jobs[2:4]]
     assert len({job.corpus for job in jobs}) == 3
-
-
-@pytest.mark.usefixtures("data")
-def test_a_monolingual_task_of_another_language_has_its_own_corpus():
+    # A monolingual task of another language has its own corpus.
     jobs = find_workload(("PosIR-English", "PosIR-German"), (), (BM25,)).jobs()
     assert len({job.corpus for job in jobs}) == len(jobs) == 4
 

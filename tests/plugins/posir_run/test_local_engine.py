@@ -37,7 +37,7 @@ def test_a_killed_worker_ends_its_future_and_can_be_stopped():
     worker.stop()
 
 
-def test_a_worker_can_be_stopped_during_a_job_and_ignores_ctrl_c():
+def test_a_worker_ignores_ctrl_c_and_can_be_stopped_during_a_job():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.started.result()
     os.kill(pid, signal.SIGINT)

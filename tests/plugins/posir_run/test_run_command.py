@@ -28,9 +28,7 @@ def test_several_values_are_read_as_argparse_reads_them(given_):
         parser.add_argument("--engine")
         parser.add_argument("-v", action="store_true")
     assert ours.parse_args(expand_values(args, OPTIONS)) == mteb.parse_args(args)
-
-
-def test_a_value_without_an_option_is_unchanged():
+    # A value without an option is unchanged.
     assert expand_values(["A", "--engine", "ray", "B", "-t", "C"], OPTIONS) == ["A", "--engine", "ray", "B", "-t", "C"]
 
 

@@ -26,7 +26,6 @@ from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, wri
 
 
 def count_one_by_one(texts):
-    """Count texts by length with NumPy."""
     tokens = np.array([estimate_tokens(text) for text in texts], np.int64)
     bucket = np.digitize(tokens, BOUNDS, right=True)
     return TextCounts(
@@ -43,7 +42,7 @@ TEXT = st.builds(
 )
 
 
-@given(st.lists(TEXT, max_size=20), st.lists(TEXT, max_size=20))
+@given(st.lists(TEXT, max_size=9), st.lists(TEXT, max_size=9))
 def test_texts_are_counted_by_length_and_counts_add(some, others):
     def counts(texts):
         return measure_texts(pl.DataFrame({"text": texts}, {"text": pl.String}))
@@ -64,13 +63,21 @@ def test_the_published_sizes_add_up_to_the_papers_totals():
     assert sum(asked for _, asked in english) == 42_015
 
 
-def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
+def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mean_length(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
     assert len(sizes) == len(DOMAINS)
     assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
     assert not any(size.counted for size in sizes)
+    samples = collect_samples([get_task("PosIR-English")], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
+    assert not samples.sampled
+    assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
+    assert {len(text) for text in samples.documents[1]} == {922 * 4}
+    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE_SIZE
+    assert len(samples.queries) == SAMPLE_SIZE
+    for tokens in (1, 512, 100_000):
+        assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}
 
 
 @pytest.fixture
@@ -94,14 +101,11 @@ def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
     assert all(size.counted for size in (english, crossed, german))
 
 
-def test_a_task_that_is_read_at_once_is_counted():
+@pytest.mark.usefixtures("data")
+def test_a_task_that_is_read_at_once_is_counted_and_a_missing_file_named(tmp_path):
     (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
-
-
-def test_a_missing_file_is_named(data, tmp_path):  # noqa: ARG001
-    missing = tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet"
-    task = get_task("PosIR-English")
+    task, missing = get_task("PosIR-English"), tmp_path / POSIR_FOLDER / "eng-Latn" / "sports" / "corpus.parquet"
     missing.unlink()
     with pytest.raises(DataError, match=str(missing)):
         measure_subsets([(task, "sports")])
@@ -117,18 +121,3 @@ def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(
     for index, texts in enumerate(mixed.documents):
         assert bool(texts) == bool(required.texts[index])
         assert all(count_one_by_one([text]).texts[index] for text in texts)
-
-
-def test_without_data_samples_are_synthetic_and_of_mean_length(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    samples = collect_samples([get_task("PosIR-English")], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
-    assert not samples.sampled
-    assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
-    assert {len(text) for text in samples.documents[1]} == {922 * 4}
-    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE_SIZE
-    assert len(samples.queries) == SAMPLE_SIZE
-
-
-@pytest.mark.parametrize("tokens", [1, 512, 100_000])
-def test_synthetic_texts_can_have_any_length(tokens):
-    assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}

@@ -7,21 +7,18 @@ import mteb
 import numpy as np
 import openai
 import pytest
-from datasets import Dataset
 from mteb.types import PromptType
 
 from posir_tasks.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.errors import PosirError
-from posir_tasks.host.private_names import CREATE_DATALOADER
 from posir_tasks.models import connection
 from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model
-from posir_tasks.tasks.posir import PosIRMini
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
+from tests.support.encode import TASK, encode
 
 KEY = "sk-secret-of-the-test"
-TASK = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +32,6 @@ def _no_key_and_short_waits(monkeypatch):
 def server():
     with serve_embeddings() as served:
         yield served
-
-
-def encode(model, texts, prompt_type=PromptType.document, **options):
-    data = Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})
-    loader = CREATE_DATALOADER.resolve()(data, task_metadata=PosIRMini.metadata, prompt_type=prompt_type, num_proc=None)
-    return model.encode(loader, prompt_type=prompt_type, show_progress_bar=False, **TASK, **options)
 
 
 def expected(texts, window=None):

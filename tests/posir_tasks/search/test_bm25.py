@@ -9,9 +9,7 @@ from datasets import Dataset
 
 from posir_tasks.models.references import BM25_BASELINE as BASELINE
 from posir_tasks.search.bm25 import fit_to_script, search_bm25, split_trigrams
-from posir_tasks.tasks.posir import PosIRMini
-
-TASK = {"task_metadata": PosIRMini.metadata, "hf_split": "test", "hf_subset": "default"}
+from tests.support.encode import TASK
 
 
 def test_trigrams_ignore_white_space_and_invisible_characters():

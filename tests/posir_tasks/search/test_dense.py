@@ -1,6 +1,5 @@
 """Search by embeddings finds what mteb's own search finds, for any chunk size and memory limit."""
 
-import mteb
 import numpy as np
 import pytest
 import torch
@@ -14,8 +13,7 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.ranks import rank_hits, rank_results
 from posir_tasks.search import dispatch
-
-TASK_ARGUMENTS = {"task_metadata": mteb.get_task("PosIR-Mini").metadata, "hf_split": "test", "hf_subset": "default"}
+from tests.support.encode import TASK
 
 
 class GivenEmbeddings:
@@ -46,15 +44,15 @@ def texts(count: int, prefix: str) -> Dataset:
 def ranks_both_ways(model: GivenEmbeddings, top_k: int) -> tuple[np.ndarray, np.ndarray]:
     queries, corpus = texts(len(model.rows[PromptType.query]), "q"), texts(len(model.rows[PromptType.document]), "d")
     positives = {name: f"d{row % len(corpus)}" for row, name in enumerate(queries["id"])}
-    context = EncodingContext(**TASK_ARGUMENTS, encode_kwargs={})
+    context = EncodingContext(**TASK, encode_kwargs={})
     hits = dispatch.search_dense(model, corpus, queries, context, top_k=top_k, timer=TimingStack())
     search = SearchEncoderWrapper(model)
-    search.index(corpus, **TASK_ARGUMENTS, encode_kwargs={})
-    results = search.search(queries, **TASK_ARGUMENTS, top_k=top_k, encode_kwargs={"show_progress_bar": False})
+    search.index(corpus, **TASK, encode_kwargs={})
+    results = search.search(queries, **TASK, top_k=top_k, encode_kwargs={"show_progress_bar": False})
     return rank_hits(hits, positives).ranks, rank_results(results, positives).ranks
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     counts=st.tuples(st.integers(1, 12), st.integers(1, 30)),
     chunk_size=st.integers(1, 40),

@@ -15,25 +15,22 @@ from posir_tasks.ranks import Hits
 from posir_tasks.search.dispatch import SearchRequest, order_hits
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources.mini import read_mini
-from posir_tasks.tasks.posir import PosIRMini
+from tests.support.encode import TASK
+
+
+def build_request(corpus: Dataset, queries: Dataset) -> SearchRequest:
+    return SearchRequest(corpus, queries, {}, None, 5, EncodingContext(**TASK), TimingStack())
+
 
 IDS = ["d1", "d10", "d2", "ä", "文", "😀", "-"]
 
 
 @given(st.lists(st.permutations(range(len(IDS))), min_size=1, max_size=5), st.data())
 def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, data):
-    scores = data.draw(
-        st.lists(
-            st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=len(IDS), max_size=len(IDS)),
-            min_size=len(documents),
-            max_size=len(documents),
-        )
-    )
+    score = st.sampled_from([0.0, 0.5, 2.0])
+    scores = [[data.draw(score) for _ in IDS] for _ in documents]
     queries = Dataset.from_dict({"id": list(map(str, range(len(documents))))})
-    request = SearchRequest(
-        queries, queries, {}, None, 5, EncodingContext(PosIRMini.metadata, "test", "default"), TimingStack()
-    )
-    ordered = order_hits(Hits(np.array(documents), np.array(scores), IDS), request)
+    ordered = order_hits(Hits(np.array(documents), np.array(scores), IDS), build_request(queries, queries))
     for rows, of_query, ordering in zip(documents, scores, ordered.values(), strict=True):
         best = sorted(((score, IDS[row]) for row, score in zip(rows, of_query, strict=True)), reverse=True)
         assert ordering == [name for _, name in best]
@@ -45,15 +42,7 @@ def test_a_damaged_file_is_searched_again_with_a_warning(
 ):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     data = read_mini()
-    request = SearchRequest(
-        corpus=data.corpus.select(range(20)),
-        queries=data.queries.select(range(4)),
-        positives={},
-        top_ranked=None,
-        top_k=5,
-        context=EncodingContext(PosIRMini.metadata, "test", "default"),
-        timer=TimingStack(),
-    )
+    request = build_request(data.corpus.select(range(20)), data.queries.select(range(4)))
     first = load_first_stage(request)
     assert not caplog.records
     (file,) = tmp_path.rglob("*.parquet")
