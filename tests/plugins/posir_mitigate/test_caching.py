@@ -16,9 +16,9 @@ from tests.support.models import write_tiny_model
 TEXTS = ["A lantern. " * 20, "Who rang the copper bell? A doctor, they say."]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+@pytest.fixture
+def folder(tmp_path):
+    return write_tiny_model(tmp_path / "tiny")
 
 
 @pytest.fixture
@@ -29,7 +29,6 @@ def cache(tmp_path, monkeypatch):
 
 
 def load(folder, method):
-    """Return the model of a folder with a method."""
     registered = {str(folder): describe_folder(folder)}
     return resolve_mitigated(f"{folder}+{method}", registered).load_model(device="cpu")
 

@@ -18,14 +18,12 @@ from tests.support.tiny_encoders import build_encoder
 WORDS = ["harbour", "copper", "bell", "lantern", "river", "winter", "engine", "letter", "garden", "silver", "market", "doctor"]
 #: Of 3 to 90 tokens, in an order that makes batches of different lengths.
 TEXTS = [" ".join(WORDS[(number * 7 + place) % 12] for place in range(length)) for number, length in enumerate((90, 3, 40, 61))]
+SLOW = [("modernbert", "cls"), ("modernbert", "mean"), ("qwen3", "mean")]
 KINDS = [
     ("bert", "cls"),
     ("bert", "mean"),
     ("qwen3", "lasttoken"),
-    *(
-        pytest.param(kind, marks=pytest.mark.slow)
-        for kind in (("modernbert", "cls"), ("modernbert", "mean"), ("qwen3", "mean"))
-    ),
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW),
 ]
 
 
@@ -107,28 +105,21 @@ def test_batches_baskets_longer_than_the_text_and_queries_change_nothing(model):
     assert np.abs(queries - encode(model, TEXTS, PromptType.query)).max() == 0
 
 
-def test_it_needs_no_second_copy_of_the_model_and_has_the_same_prompts():
+def test_it_needs_no_second_copy_of_the_model_has_the_same_prompts_and_no_gradients_of_its_own():
     model = build_encoder("bert", "cls", prompts={"query": "query: ", "document": "passage: "})
     calibrated = Calibrated().apply(model)
     assert calibrated.model is model.model
     assert find_prompt(calibrated, TASK["task_metadata"], PromptType.document).text == "passage: "
-
-
-def test_gradients_of_the_plain_model_are_not_taken_for_its_own():
-    model = Calibrated().apply(build_encoder("bert", "cls"))
     with pytest.raises(PosirError, match="with a mitigation"):
-        require_gradients(ModelEncoder(model))
+        require_gradients(ModelEncoder(calibrated))
 
 
-@pytest.mark.parametrize(("share", "layers"), [(0.5, 2), (1, 4), (0.1, 1)])
-def test_the_last_layers_are_calibrated(share, layers, monkeypatch):
+def test_the_last_layers_are_calibrated(monkeypatch):
     model = build_encoder("bert", "cls")
-    values = []
-    monkeypatch.setattr("posir_mitigate.calibrated.calibrate_documents", lambda _parts, active, _name: values.append(active))
-    Calibrated(layers=share).apply(model)
-    encoder_layers = model.model[0].auto_model.encoder.layer
-    calibrated = [number for number, layer in enumerate(encoder_layers) if id(layer.attention.self) in values[0].layers]
-    assert calibrated == list(range(4))[-layers:]
+    monkeypatch.setattr("posir_mitigate.calibrated.calibrate_documents", lambda _parts, active, _name: active)
+    for share, layers in ((0.5, [2, 3]), (1, [0, 1, 2, 3]), (0.1, [3])):
+        active, every = Calibrated(layers=share).apply(model), model.model[0].auto_model.encoder.layer
+        assert [number for number, layer in enumerate(every) if id(layer.attention.self) in active.layers] == layers
 
 
 def test_what_cannot_be_calibrated_is_refused_in_a_sentence(monkeypatch):

@@ -7,6 +7,7 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 
 from posir_mitigate.chunks import BothOrders, Chunks, Combination, LateChunks, LateVectorizer, LongLateChunks
+from posir_tasks.embeddings.cached_encoder import WrappedEncoder
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
@@ -28,8 +29,7 @@ def model():
 
 
 def search(model, texts, queries, **options):
-    """Search with a model that has several vectors per document; return a score by query and document."""
-    arguments = {**TASK, "encode_kwargs": {"batch_size": 2, "show_progress_bar": False}, "num_proc": None}
+    arguments = {**TASK, "encode_kwargs": CONTEXT.encode_kwargs, "num_proc": None}
     model.index(build_texts(texts), **arguments)
     return model.search(build_texts(queries), top_k=3, timer=TimingStack(), **arguments, **options)
 
@@ -38,9 +38,13 @@ def similarities(model, texts, queries):
     return np.asarray(model.similarity(encode(model, queries, PromptType.query), encode(model, texts)))
 
 
-def test_token_chunks_are_slices_of_the_text(model):
+def divide(model, *chunking):
     (tokens,) = find_tokenizer(model).find_tokens([TEXT])
-    chunks = Chunking(6, 6).divide(TEXT, tokens)
+    return Chunking(*chunking).divide(TEXT, tokens)
+
+
+def test_token_chunks_are_slices_of_the_text(model):
+    chunks = divide(model, 6, 6)
     assert "".join("".join(chunks).split()) == "".join(TEXT.split())
     counts = [len(token) for token in find_tokenizer(model).find_tokens(chunks)]
     assert counts[:-1] == [6] * (len(counts) - 1)
@@ -59,17 +63,15 @@ def test_documents_of_one_chunk_have_the_plain_score_and_one_vector(model, metho
 
 @pytest.mark.parametrize("method", [Chunks(60, combination=Combination.MEAN), BothOrders(20)])
 def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
-    texts = TEXTS[1:]
-    assert np.abs(encode(method.apply(model), texts) - encode(model, texts)).max() < 1e-6
-    queries = encode(method.apply(model), texts, PromptType.query)
-    assert np.abs(queries - encode(model, texts, PromptType.query)).max() < 1e-6
+    mitigated, texts = method.apply(model), TEXTS[1:]
+    for kind in (PromptType.document, PromptType.query):
+        assert np.abs(encode(mitigated, texts, kind) - encode(model, texts, kind)).max() < 1e-6
 
 
 def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
     queries = ["copper bell", "doctor", "years"]
     result = search(Chunks(8).apply(model), TEXTS, queries)
-    (tokens,) = find_tokenizer(model).find_tokens([TEXT])
-    chunks = Chunking(8).divide(TEXT, tokens)
+    chunks = divide(model, 8)
     expected = similarities(model, chunks, queries).max(axis=1)
     assert [result[str(number)].get("0") for number in range(3)] == pytest.approx(expected.tolist(), abs=1e-6)
     vectors = encode(model, chunks)
@@ -81,8 +83,7 @@ def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
 
 def test_the_mean_is_that_of_the_chunks_vectors(model):
     result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
-    (tokens,) = find_tokenizer(model).find_tokens([TEXT])
-    assert result[0] == pytest.approx(encode(model, Chunking(8, 8).divide(TEXT, tokens)).mean(axis=0), abs=1e-6)
+    assert result[0] == pytest.approx(encode(model, divide(model, 8, 8)).mean(axis=0), abs=1e-6)
 
 
 def test_only_candidates_are_ranked_and_the_best_come_first(model):
@@ -96,11 +97,9 @@ def test_only_candidates_are_ranked_and_the_best_come_first(model):
 
 @pytest.mark.parametrize("method", [Chunks(8), LateChunks(8), LongLateChunks(8, overlap=4)])
 def test_batches_of_1_and_of_8_are_equal(model, method):
-    mitigated = method.apply(model)
-    vectorize = mitigated._vectorize
     contexts = [EncodingContext(**TASK, encode_kwargs={"batch_size": size, "show_progress_bar": False}) for size in (1, 8)]
-    result = [vectorize(ModelEncoder(model, context), TEXTS) for context in contexts]
-    assert np.abs(result[0].vectors - result[1].vectors).max() < 1e-6
+    single, many = (method.apply(model)._vectorize(ModelEncoder(model, context), TEXTS) for context in contexts)
+    assert np.abs(single.vectors - many.vectors).max() < 1e-6
 
 
 @pytest.mark.parametrize("unit", list(ChunkUnit))
@@ -138,16 +137,11 @@ def test_both_orders_average_the_text_and_its_sentences_reversed(model):
     assert result[0] == pytest.approx(encode(model, [" ".join(SENTENCES), backwards]).mean(axis=0), abs=1e-6)
 
 
-class WithoutTokenizer:
+class WithoutTokenizer(WrappedEncoder):
     """An encoder with nothing to look into, as behind an endpoint."""
 
-    def __init__(self, model):
-        self.mteb_model_meta = model.mteb_model_meta
-        self.similarity, self.similarity_pairwise = model.similarity, model.similarity_pairwise
-        self._encode = model.encode
-
     def encode(self, *arguments, **options):
-        return self._encode(*arguments, **options)
+        return self.base.encode(*arguments, **options)
 
 
 def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):

@@ -46,10 +46,7 @@ def test_a_model_with_a_method_has_all_arguments_in_its_name(written, canonical)
     ("written", "message"),
     [
         ("chnks(3)", r"^'\+chnks': no such method. Did you mean chunks"),
-        (
-            "chunks(1,2,3)",
-            r"'3' is not expected. The arguments are size, stride, max or mean, tokens or sentences; the default is",
-        ),
+        ("chunks(1,2,3)", r"'3' is not expected.* size, stride, max or mean, tokens or sentences;"),
         ("chunks(size=1,size=2)", "'size=2' is not expected"),
         ("chunks(big)", "size: Input should be a valid integer"),
         ("calibrated(1.5)", "strength: Input should be less than or equal to 1"),
@@ -63,10 +60,9 @@ def test_what_is_not_allowed_is_named_with_what_is(written, message):
 
 
 def test_other_names_are_not_taken(tmp_path):
-    assert resolve_mitigated("organization/c+", {}) is None
-    assert resolve_mitigated("organization/notepad+plus", {}) is None
     folder = write_tiny_model(tmp_path / "tiny+chunks(8)")
-    assert resolve_mitigated(str(folder), {}) is None
+    for name in ("organization/c+", "organization/notepad+plus", str(folder)):
+        assert resolve_mitigated(name, {}) is None
     assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8"
 
 

@@ -1,6 +1,7 @@
 """Which evidence a model truncates, against the tokens that the model itself receives."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import mteb
 import numpy as np
@@ -26,8 +27,9 @@ from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.sources.texts import build_position_data
 from tests.support.datasets import imported
+from tests.support.encode import TASK
 from tests.support.encoders import RecordingEncoder
-from tests.support.models import write_tiny_model
+from tests.support.models import TINY_KINDS, write_tiny_model
 
 #: Common words, one token each, and evidence of three others.
 FILLER = ["the", "river", "ran", "past", "the", "old", "house", "and", "into", "the", "sea"]
@@ -41,17 +43,8 @@ def document(place: int, words: int = 90) -> str:
 
 
 def request_of(data) -> SearchRequest:
-    return SearchRequest(
-        corpus=data.corpus,
-        queries=data.queries,
-        positives=data.evidence.positives(),
-        top_ranked=None,
-        top_k=10,
-        context=EncodingContext(
-            mteb.get_task("PosIR-Mini").metadata, "test", "default", {"batch_size": 8, "show_progress_bar": False}
-        ),
-        timer=TimingStack(),
-    )
+    context = EncodingContext(**TASK, encode_kwargs={"batch_size": 8, "show_progress_bar": False})
+    return SearchRequest(data.corpus, data.queries, data.evidence.positives(), None, 10, context, TimingStack())
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +58,8 @@ def made():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Tiny models by kind, which read 64 tokens with the tokenizer of MiniLM."""
-    kinds = ("dense", "sparse", "late-interaction", "cross-encoder")
     root = tmp_path_factory.mktemp("models")
-    return {kind: str(write_tiny_model(root / kind, kind)) for kind in kinds}
+    return {kind: str(write_tiny_model(root / kind, kind)) for kind in TINY_KINDS}
 
 
 def dense(folder, **options):
@@ -146,12 +138,9 @@ def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
     truncated = place_evidence(model, request, made.evidence)
     assert truncated.counted_with == "tokenizer"
     words = set(model.model.tokenizer.convert_tokens_to_ids(EVIDENCE))
-    read = received(model, request, monkeypatch)
-    expected = []
-    for text in made.corpus["text"]:
-        prefix = getattr(model, "passage_prefix", "")
-        known = len(words & set(read[prefix + text.strip()]))
-        expected.append(0 if known == len(words) else 1 if known else 2)
+    read, prefix = received(model, request, monkeypatch), getattr(model, "passage_prefix", "")
+    known = [len(words & set(read[prefix + text.strip()])) for text in made.corpus["text"]]
+    expected = [0 if count == len(words) else 1 if count else 2 for count in known]
     assert set(expected) == {0, 1, 2}
     assert (truncated.twelfths.clip(11) - 11).tolist() == expected
     assert truncated.read.tokens == (40 if isinstance(model, MultiVectorWrapper) else 64)
@@ -180,29 +169,12 @@ def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder,
     documents = {"short": "It rained.", **{f"long{n}": document(n) for n in range(3)}, "unrelated": document(9)}
     questions = [("what?", "short", "It rained"), *((f"who {n}?", f"long{n % 3}", " ".join(EVIDENCE)) for n in range(9))]
     data = build_position_data(documents, questions, revision="1")
-    tokenized = []
-    tokenizer = model.model.tokenizer
-
-    class Recording:
-        def __call__(self, texts, **options):
-            tokenized.append(len(texts))
-            return tokenizer(texts, **options)
-
-        def __getattr__(self, name):
-            return getattr(tokenizer, name)
-
-    monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: Recording()))
+    recording = Mock(wraps=model.model.tokenizer, is_fast=True)
+    monkeypatch.setattr(type(model.model), "tokenizer", property(lambda _: recording))
     truncated = place_evidence(model, request_of(data), data.evidence)
     assert truncated.counted_with == "tokenizer"
     # One text shows that the tokens are the model's.
-    assert tokenized == [1, 3]
-
-
-class OtherWrapper(SentenceTransformerEncoderWrapper):
-    """A class that may put anything before a text."""
-
-    def encode(self, *args, **kwargs):
-        return super().encode(*args, **kwargs)
+    assert [len(call.args[0]) for call in recording.call_args_list] == [1, 3]
 
 
 def with_slow_tokenizer(folder):
@@ -212,7 +184,9 @@ def with_slow_tokenizer(folder):
 
 
 UNCOUNTED = {
-    "a class of its own": lambda folder: OtherWrapper(SentenceTransformer(folder["dense"])),
+    "a class of its own": lambda folder: type("Own", (SentenceTransformerEncoderWrapper,), {"encode": None})(
+        SentenceTransformer(folder["dense"])
+    ),
     "no fast tokenizer": with_slow_tokenizer,
     "other tokens than the model": lambda folder: changed(
         dense(folder), lambda model: model.model[0], "processing_kwargs", {"text": {"max_length": 32}}
@@ -238,12 +212,10 @@ def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, ma
 
 
 def test_a_window_is_that_of_the_loaded_model_or_else_of_its_metadata(folder):
-    model = dense(folder)
-    assert find_window(model) == 64
+    model, unknown = dense(folder), RecordingEncoder()
+    assert (find_window(model), find_window(unknown)) == (64, None)
     model.model.max_seq_length = 10**30
     assert find_window(model) == model.mteb_model_meta.max_tokens
-    unknown = RecordingEncoder()
-    assert find_window(unknown) is None
     unknown.mteb_model_meta = unknown.mteb_model_meta.model_copy(update={"max_tokens": 8192})
     assert find_window(unknown) == 8192
 
