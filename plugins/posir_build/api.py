@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posir_build import translation_ratings as ratings
 from posir_build.balance import find_needed_questions
 from posir_build.dataset_files import read_constructions
-from posir_build.estimate import add_reranker_seconds, add_up, describe_plan, estimate_stages
+from posir_build.estimate import REASON_TOKENS, add_reranker_seconds, add_up, describe_plan, estimate_stages
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
 from posir_build.records import LOG_FILE
 from posir_build.sample import check_source
@@ -46,11 +46,6 @@ from posir_tasks.text.tokenizer import load_tokenizer
 if TYPE_CHECKING:
     from posir_build.cluster import StartEngine
     from posir_tasks.display.figures import Figure
-
-#: How workers of a cluster load models.
-WORKERS = Settings({"batch_size": 32})
-#: The report in the work folder.
-REPORT_FILE = "report.md"
 
 
 @public(settings="posir_build.settings:BuildSettings")
@@ -96,16 +91,17 @@ def build(
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
     loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
-    start_engine = choose_engine(EngineName(engine), address, WORKERS) if engine == "ray" or address else None
+    start_engine = (
+        choose_engine(EngineName(engine), address, Settings({"batch_size": 32})) if engine == "ray" or address else None
+    )
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
-    return plan_build(loaded) if plan else run_build(loaded, stage=stage, start_engine=start_engine)
+    return _plan_build(loaded) if plan else _run_build(loaded, stage, start_engine)
 
 
-def plan_build(settings: BuildSettings) -> TableResult:
+def _plan_build(settings: BuildSettings) -> TableResult:
     """Return what the stages take at most; Sample is run for that, and what has been answered is counted."""
-    check_folders(settings)
-    check_source(settings)
+    check_build(settings, complete=False)
     with locked(settings.work_folder):
         tools = Tools(settings)
         results = run_stages(tools, "sample") | run_stages(tools, None)
@@ -166,15 +162,17 @@ def rate_translations(
         files = [str(file) for file in ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)]
         return TableResult(title="Sheets", rows=[{"file": file} for file in files], tables=[], last=files)
     if plan:
-        estimates = [add_up("rate translations", [loaded.llm], [ratings.plan_ratings(translations, count_tokens)])]
-        return describe_plan(estimates, [loaded.llm], notes)
+        tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
+        calls = (ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
+        return describe_plan([add_up("rate translations", [loaded.llm], [calls])], [loaded.llm], notes)
     given = [people] if isinstance(people, str | Path) else people or ()
     with locked(loaded.work):
-        return _judge_sample(loaded, (translations, notes), [Path(sheet) for sheet in given])
+        return _judge_sample(loaded, translations, notes, [Path(sheet) for sheet in given])
 
 
-def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample, sheets: Sequence[Path]) -> TableResult:
-    translations, short = sample
+def _judge_sample(
+    settings: ratings.RatingSettings, translations: list[ratings.Translation], short: list[str], sheets: Sequence[Path]
+) -> TableResult:
     people = {sheet: ratings.read_rating_sheet(sheet, translations) for sheet in sheets}
     judged, problems = ratings.ask_judge(translations, settings, LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE)))
     rated = [row for rows, _ in people.values() for row in rows]
@@ -197,34 +195,40 @@ def _judge_sample(settings: ratings.RatingSettings, sample: ratings.RatingSample
     )
 
 
-def check_build(settings: BuildSettings) -> None:
-    """Raise PosirError if documents, a folder, a reranker, the embedder or the PSI of a complete build cannot be used."""
-    check_folders(settings)
+def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
+    """Raise PosirError if documents or a folder cannot be used; of a complete build, also a reranker, the embedder or the PSI.
+
+    A build must not write among its documents: it would read its own report and dataset card as documents.
+    """
+    documents = Path(settings.documents).expanduser()
+    for name, folder in (("work", settings.work_folder), *(("output", output) for output in settings.outputs())):
+        if documents.is_dir() and folder.resolve().is_relative_to(documents.resolve()):
+            raise PosirError(
+                f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its text files would be read "
+                f"as documents. Set `{name}` to a folder outside, or move the documents to a folder of their own."
+            )
     check_source(settings)
+    if not complete:
+        return
     for output in settings.outputs():
         _check_output(settings, output)
     find_needed_questions(settings.balance)
-    _check_models(settings)
+    search = settings.false_negatives
+    models = {row.reference for row in (*settings.verify.rerankers, *(search.rerankers if search.embedder else ()))}
+    embedders = ((settings.ask.persona_embedder, None), (search.embedder, search.revision))
+    models |= {ModelReference(name, revision) for name, revision in embedders if name is not None}
+    if models:
+        from posir_tasks.models.registry import find_model
 
-
-def check_folders(settings: BuildSettings) -> None:
-    """Raise PosirError if a build would write among its documents, and read its own report and dataset card as documents."""
-    documents = Path(settings.documents).expanduser()
-    if documents.is_dir():
-        for name, folder in (("work", settings.work_folder), *(("output", output) for output in settings.outputs())):
-            if folder.resolve().is_relative_to(documents.resolve()):
-                raise PosirError(
-                    f"{name}: {folder}: is in the folder of the documents, {settings.documents}; its text files would be read "
-                    f"as documents. Set `{name}` to a folder outside, or move the documents to a folder of their own."
-                )
+        for model in sorted(models, key=lambda model: model.name):
+            find_model(model)
 
 
 def _check_output(settings: BuildSettings, output: Path) -> None:
     parent = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise PosirError(f"output: {output}: cannot be written, since {parent} is no writable folder. Set another `output`.")
-    constructions = read_constructions(output)
-    wanted = settings_record(settings)
+    constructions, wanted = read_constructions(output), settings_record(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         before = constructions.get(f"{language}/{settings.domain}", {}).get("settings")
@@ -235,19 +239,6 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
                 f"{folder}: already exists, and {reason}. Remove it, or set another `output` or `domain`; answered calls are "
                 "saved, and are not paid again."
             )
-
-
-def _check_models(settings: BuildSettings) -> None:
-    search = settings.false_negatives
-    rerankers = [*settings.verify.rerankers, *(search.rerankers if search.embedder else ())]
-    models = {reranker.reference for reranker in rerankers}
-    embedders = ((settings.ask.persona_embedder, None), (search.embedder, search.revision))
-    models |= {ModelReference(name, revision) for name, revision in embedders if name is not None}
-    if models:
-        from posir_tasks.models.registry import find_model
-
-        for model in sorted(models, key=lambda model: model.name):
-            find_model(model)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -290,16 +281,8 @@ class BuildReport(Presentable):
         return {"stages": rows_as_records(self.rows), "margins": self.pools, "audit": self.ranges, "notes": self.notes}
 
 
-def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine: StartEngine | None = None) -> BuildReport:
-    """Run a build, or continue it, up to a stage or, with None, to the dataset, and save its report in the work folder.
-
-    `start_engine` starts a cluster for reranking and recall; None does both in this process.
-    """
-    if stage is None:
-        check_build(settings)
-    else:
-        check_folders(settings)
-        check_source(settings)
+def _run_build(settings: BuildSettings, stage: str | None, start_engine: StartEngine | None) -> BuildReport:
+    check_build(settings, complete=stage is None)
     with locked(settings.work_folder):
         tools = Tools(settings, start_engine)
         results = run_stages(tools, stage or STAGE_NAMES[-1])
@@ -318,7 +301,7 @@ def run_build(settings: BuildSettings, *, stage: str | None = None, start_engine
             datasets=datasets,
             folder=settings.work_folder,
         )
-        (report.folder / REPORT_FILE).write_text("\n\n".join(map(to_markdown, report.tables)), encoding="utf-8")
+        (report.folder / "report.md").write_text("\n\n".join(map(to_markdown, report.tables)), encoding="utf-8")
     return report
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import pairwise
@@ -39,47 +39,12 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 1000
 #: Shortest question that can be a copy of its document's text.
 MIN_COPY = 20
-#: Parts and positions of a text, by language. All are searched for in every question.
-POSITION_WORDS = (
-    r"\b(first|second|third|last|final|middle|opening|closing|initial|next|previous|following|concluding) "
-    r"(part|third|half|section|paragraph|passage|portion|sentence|segment|line)s?\b",
-    r"\b(at|in|near|toward[s]?|from) the (very )?(beginning|start|end|middle|top|bottom) of (the|this|that) "
-    r"(text|document|passage|article|page|excerpt|section)\b",
-    r"\b(ersten?|zweiten?|dritten?|letzten?|mittleren?)[rnsm]? (teil|drittel|hälfte|abschnitt|absatz|satz)\b",
-    r"\b(am|zu) (anfang|beginn|ende|schluss) (des|dieses) (text|dokument|artikel|abschnitt)\w*",
-    r"\b(première?|deuxième|second|troisième|dernière?) (partie|tiers|moitié|section|paragraphe|phrase)\b",
-    r"\b(au début|à la fin|au milieu) (du|de ce) (texte|document|passage|article)\b",
-    r"\b(primera?|segund[oa]|tercer[oa]?|últim[oa]) (parte|tercio|mitad|sección|párrafo|frase)\b",
-    r"\b(al (principio|comienzo|inicio|final)|en (el )?medio) (del|de este) (texto|documento|pasaje|artículo)\b",
-    r"\b(prim[oa]|second[oa]|terz[oa]|ultim[oa]) (parte|terzo|metà|sezione|paragrafo|frase)\b",
-    r"\b(all'inizio|alla fine|a metà) (del|di questo) (testo|documento|brano|articolo)\b",
-    r"\b(primeir[oa]|segund[oa]|terceir[oa]|últim[oa]) (parte|terço|metade|seção|parágrafo|frase)\b",
-    r"\b(no (início|começo|final|fim)) (do|deste) (texto|documento|trecho|artigo)\b",
-    r"(перв|втор|треть|последн)\w+ (част|трет|половин|раздел|абзац|предложени)\w*",
-    r"\bв (начале|конце|середине) (этого )?(текста|документа|статьи|отрывка)",
-    r"(第[一二三]|最后一?|开头|中间|结尾)(部分|段落?|三分之一|节|句)|(文章|文档|本文|文本)的?(开头|中间|结尾|末尾|最后)",
-    r"(文書|文章|本文|記事|テキスト)の(最初|冒頭|中盤|中間|途中|後半|前半|終わり|最後|末尾)|(最初|最後)の(段落|部分|節|文)",
-    r"(글|문서|본문|지문)의 (처음|첫|시작|중간|마지막|끝)|(첫|마지막) ?(번째)? ?(문단|단락|부분|문장)",
-    r"(الجزء|الثلث|القسم|الفقرة|الجملة) (الأول|الأولى|الثاني|الثانية|الثالث|الثالثة|الأخير|الأخيرة)",
-    r"(بداية|نهاية|منتصف) (النص|المقال|الوثيقة|المستند)",
-)  # fmt: skip
-#: References to the document.
-SOURCES = (
-    r"\b(according to|in|from|by|does|of) (the|this) (text|document|passage|article|excerpt|author|paragraph)\b",
-    r"\bthe (above|given|provided) (text|document|passage|article)\b",
-    r"\b(laut|gemäß|nach|in) (dem|diesem|des) (text|dokument|artikel|abschnitt|auszug)\w*",
-    r"\b(selon|d'après|dans) (le|ce) (texte|document|passage)\b|\bd'après l'article\b",
-    r"\b(según|en) (el|este) (texto|documento|pasaje|artículo)\b",
-    r"\b(secondo|nel) (il )?(testo|documento|brano)\b|\bsecondo l'articolo\b",
-    r"\b(segundo|de acordo com|no) (o )?(texto|documento|trecho)\b",
-    r"\b(согласно|в) (этому |этом )?(тексту|тексте|документу|документе|статье|отрывку)\b",
-    r"(根据|在|依据)(本|这篇|该|上述)?(文章|文档|文本|文中|短文)|本文(中|里)?",
-    r"(この|上記の|本)(文書|文章|テキスト|記事)|本文(では|によると|中)",
-    r"(이|위|본) ?(글|문서|지문)(에|은|의)|본문에",
-    r"(حسب|وفقا ل|وفقًا ل|في) ?(هذا )?(النص|المقال|الوثيقة|المستند)",
+#: Patterns, one a line, by language, of which all are searched for in every question: parts and positions of a text, and
+#: references to the document.
+NAMES_POSITION, NAMES_SOURCE = (
+    re.compile("|".join((files(__package__) / file).read_text(encoding="utf-8").split("\n")[:-1]), re.IGNORECASE)
+    for file in ("positions.txt", "references.txt")
 )
-NAMES_POSITION = re.compile("|".join(f"(?:{pattern})" for pattern in POSITION_WORDS), re.IGNORECASE)
-NAMES_SOURCE = re.compile("|".join(f"(?:{pattern})" for pattern in SOURCES), re.IGNORECASE)
 
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
@@ -211,7 +176,8 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
     """Ask for questions, and discard those with faults; PosirError if model or file of personas cannot be used."""
     settings, accepted, discarded = request.settings, list[Question](), list[Discarded]()
     chosen = choose_documents(request.documents, settings.documents, request.seed)
-    for asked in METHODS[settings.method](replace(request, documents=chosen), model):
+    ask = {"positional": ask_positional, "chunk": ask_chunk, "persona": ask_persona}[settings.method]
+    for asked in ask(replace(request, documents=chosen), model):
         if isinstance(asked, Discarded):
             discarded.append(asked)
             continue
@@ -318,11 +284,7 @@ def _split(text: str, span: Span, words: int, level: int) -> list[Span]:
     ends = [match.end() for match in re.finditer(SEPARATORS[level], span.of(text)) if match.end()]
     cuts = sorted({span.start, *(span.start + end for end in ends), span.end})
     pieces = [piece for start, end in pairwise(cuts) for piece in _split(text, Span(start, end), words, level + 1)]
-    return _merge(text, pieces, words)
-
-
-def _merge(text: str, pieces: Sequence[Span], words: int) -> list[Span]:
-    """Join neighboring pieces as long as they are within the limit."""
+    # Neighbors are joined as long as they are within the limit.
     merged, count = list[Span](), 0
     for piece in pieces:
         own = len(find_terms(piece.of(text)))
@@ -398,10 +360,3 @@ def load_personas(file: Path | None) -> list[str]:
             f"ask.personas: {file}: has no persona. A text file has one a line; other files have the field {PERSONA_FIELD!r}."
         )
     return personas
-
-
-METHODS: Mapping[AskMethod, Callable[[AskRequest, LanguageModel], list[Asked | Discarded]]] = {
-    "positional": ask_positional,
-    "chunk": ask_chunk,
-    "persona": ask_persona,
-}

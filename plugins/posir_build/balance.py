@@ -24,8 +24,8 @@ from posir_tasks.text.spans import find_third
 SCHEME = RelativePositions()
 #: Intraclass correlation of the gains of questions about one document, as `posir power` assumes by default.
 ICC = 0.2
-#: The check that names the part of a question, and the parts.
-SPLIT_CHECK, PUBLIC, HELD_OUT = "split", "public", "held-out"
+#: The parts of a dataset.
+PUBLIC, HELD_OUT = "public", "held-out"
 
 
 #: A length bucket and a third of the document, both counted from 0.
@@ -70,26 +70,32 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
     `needed` are the questions that the public part needs to show the stated PSI; None if that is not asked for.
     """
     documents, questions, scheme = before.documents, before.questions, CELLS[settings.cells]
-    limits = _find_limits(scheme.count(documents, questions), settings.per_cell)
+    counts = scheme.count(documents, questions)
+    # Lengths without a question at some position cannot be balanced.
+    smallest = settings.per_cell == SMALLEST
+    incomplete = {length for (length, _), count in counts.items() if smallest and not count}
+    least = min((count for (length, _), count in counts.items() if length not in incomplete), default=0)
+    limit = least if smallest else settings.per_cell
     known, filled, surplus = by_id(documents), Counter[BalanceCell](), dict[str, str]()
     for question in sorted(questions, key=lambda question: seeded_order(seed, "balance", question.id)):
         cell = scheme.find(question, known[question.document])
         filled[cell] += 1
-        if filled[cell] > limits[cell]:
-            surplus[question.id] = "its cell is full" if limits[cell] else "its lengths have no question at some position"
+        if cell[0] in incomplete:
+            surplus[question.id] = "its lengths have no question at some position"
+        elif isinstance(limit, int) and filled[cell] > limit:
+            surplus[question.id] = "its cell is full"
     kept = [question for question in questions if question.id not in surplus]
     rest = [question for question in questions if question.id in surplus]
     discarded = tuple(Discarded(surplus[question.id], question.id, question=question) for question in rest)
-    held_out, total, counts = set[str](), 0, Counter(question.document for question in kept)
+    held_out, total, by_document = set[str](), 0, Counter(question.document for question in kept)
     # The questions of one document are in one part.
-    for document in sorted(counts, key=lambda name: seeded_order(seed, "held-out", name)):
-        if not settings.held_out or total + counts[document] / 2 > settings.held_out * len(kept):
+    for document in sorted(by_document, key=lambda name: seeded_order(seed, "held-out", name)):
+        if not settings.held_out or total + by_document[document] / 2 > settings.held_out * len(kept):
             break
         held_out.add(document)
-        total += counts[document]
+        total += by_document[document]
     verdicts = {
-        is_held: QuestionVerdict(SPLIT_CHECK, True, "posir", {"part": HELD_OUT if is_held else PUBLIC})
-        for is_held in (True, False)
+        is_held: QuestionVerdict("split", True, "posir", {"part": HELD_OUT if is_held else PUBLIC}) for is_held in (True, False)
     }
     assigned = tuple(question.with_verdict(verdicts[question.document in held_out]) for question in kept)
     # Only the public part is evaluated together.
@@ -116,19 +122,6 @@ def find_needed_questions(settings: BalanceSettings, questions: Sequence[Questio
             f"balance.psi: {settings.psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 "
             "or above 1. Set a smaller balance.psi, or another balance.ndcg_at_10."
         ) from None
-
-
-def _find_limits(counts: Mapping[BalanceCell, int], per_cell: int | str | None) -> dict[BalanceCell, int]:
-    """Return the most questions that each cell keeps.
-
-    With `smallest`, that is the number of the smallest cell, of the length buckets that have questions at every position; no
-    other bucket can be balanced.
-    """
-    if per_cell != SMALLEST:
-        return {cell: count if per_cell is None else int(per_cell) for cell, count in counts.items()}
-    incomplete = {length for (length, _), count in counts.items() if not count}
-    smallest = min((count for (length, _), count in counts.items() if length not in incomplete), default=0)
-    return {cell: 0 if cell[0] in incomplete else smallest for cell in counts}
 
 
 def _describe_shortage(

@@ -26,12 +26,11 @@ from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
-    BatchReranker,
+    ModelReranker,
     Pair,
     Scores,
     build_context,
     build_scorer,
-    format_model_name,
     to_probabilities,
 )
 from posir_tasks.search.dispatch import search_dense
@@ -131,36 +130,26 @@ def merge_recalled(parts: Sequence[Recalled], top_k: int) -> list[list[str]]:
     return [[own[column] for column in columns] for own, columns in zip(names, order, strict=True)]
 
 
-@dataclass
-class ClusterReranker:
-    """A reranker whose batches are jobs."""
-
-    reference: ModelReference
-    language: str
-    start_engine: StartEngine
-    logits: bool = False
-    """The same as of a `ModelReranker`."""
-
-    def __post_init__(self) -> None:
-        self.name = format_model_name(find_model(self.reference))
-
-    def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield each batch's index and scores as they come; PosirError if a job failed, or scores are not on the scale."""
-        parts = [partial(score_pairs, batch, self.language) for batch in batches]
-        for number, scores in run_parts(self.reference, "pairs", parts, self.start_engine):
-            yield number, to_probabilities(scores, self.name, logits=self.logits)
-
-
 def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scores:
     """Return the scores of pairs by a loaded model."""
     return build_scorer(model, [question for question, _ in pairs], language)(pairs)
 
 
 class Reranker:
-    """A reranker that scores no pair twice in a build; its name has the revision, if there is one."""
+    """A reranker, here or on a cluster, that scores no pair twice in a build; its name has the revision, if there is one."""
 
-    def __init__(self, reranker: BatchReranker, log: CallLog) -> None:
-        self.name, self._reranker, self._log = reranker.name, reranker, log
+    def __init__(self, reranker: ModelReranker, log: CallLog, start_engine: StartEngine | None = None) -> None:
+        self.name, self._reranker, self._log, self._start_engine = reranker.name, reranker, log, start_engine
+
+    def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
+        """Yield each batch's index and scores as they come; PosirError if a job failed, or scores are not on the scale."""
+        reranker = self._reranker
+        if self._start_engine is None:
+            yield from reranker.score_batches(batches)
+            return
+        parts = [partial(score_pairs, batch, reranker.language) for batch in batches]
+        for number, scores in run_parts(reranker.reference, "pairs", parts, self._start_engine):
+            yield number, to_probabilities(scores, self.name, logits=reranker.logits)
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
         """Return a finite score for each pair, shape (n,), higher for a better answer; new ones are saved batch by batch."""
@@ -169,7 +158,7 @@ class Reranker:
         missing = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}
         with track(f"Rerank with {self.name}", len(missing)) as advance:
             batches = split_batches(missing)
-            for number, scores in self._reranker.score_batches([[missing[key] for key in batch] for batch in batches]):
+            for number, scores in self.score_batches([[missing[key] for key in batch] for batch in batches]):
                 scored = dict(zip(batches[number], scores.tolist(), strict=True))
                 self._log.add_scores(scored)
                 known |= scored

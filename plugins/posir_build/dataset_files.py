@@ -34,7 +34,6 @@ PROVENANCE_FILE, CONSTRUCTION_FILE, HUMAN_CHECK_FILE = "provenance.jsonl", "cons
 CARD_FILE, CARD_MARK = "README.md", "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
-NO_CHECKS: Mapping[str, Any] = {}
 
 
 def write_dataset(
@@ -76,28 +75,6 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
     write_card(folder.parent.parent)
 
 
-def build_card(constructions: Mapping[str, Mapping[str, Any]], human_checks: Mapping[str, Any] = NO_CHECKS) -> str:
-    """Return the dataset card: the metadata that the Hub reads, one configuration per domain, and a section for each.
-
-    It says how each domain was built and what people found out about some, both by `<language>/<domain>`.
-    """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    licenses = sorted({str(construction["license"]) for construction in constructions.values()})
-    # Markdown, in which nothing is escaped.
-    templates = Environment(loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True)
-    templates.filters |= {"count": "{:,}".format, "percent": format_percent}
-    return templates.get_template("card.md").render(
-        constructions=constructions,
-        human_checks=human_checks,
-        languages=json.dumps(sorted({path.partition("-")[0] for path in constructions})),
-        license=json.dumps(licenses[0]) if len(licenses) == 1 and licenses != ["not specified"] else "",
-        mark=CARD_MARK,
-        provenance=PROVENANCE_FILE,
-        describe_models=_describe_models,
-    )
-
-
 def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
     """Return the language models, as their servers name them, by what they did: questions, spans and grades."""
     done: dict[str, set[str]] = {"questions": {question.model for question in questions}, "spans": set(), "grades": set()}
@@ -123,16 +100,31 @@ def _describe_models(construction: Mapping[str, Any]) -> str:
 
 
 def write_card(output: Path) -> bool:
-    """Write the dataset card of a folder, with what a user has added below its last line of dashes.
+    """Write the dataset card of a folder: metadata for the Hub, a section for each domain, and what a user has added below.
 
     Returns False if there is a card that posir has not written; it stays as it is.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     file = output / CARD_FILE
     before = file.read_text(encoding="utf-8") if file.is_file() else ""
     if before and CARD_MARK not in before:
         return False
     _, separator, own = before.partition(CARD_END)
-    card = build_card(read_constructions(output), read_constructions(output, HUMAN_CHECK_FILE))
+    constructions = read_constructions(output)
+    licenses = sorted({str(construction["license"]) for construction in constructions.values()})
+    # Markdown, in which nothing is escaped.
+    templates = Environment(loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True)
+    templates.filters |= {"count": "{:,}".format, "percent": format_percent}
+    card = templates.get_template("card.md").render(
+        constructions=constructions,
+        human_checks=read_constructions(output, HUMAN_CHECK_FILE),
+        languages=json.dumps(sorted({path.partition("-")[0] for path in constructions})),
+        license=json.dumps(licenses[0]) if len(licenses) == 1 and licenses != ["not specified"] else "",
+        mark=CARD_MARK,
+        provenance=PROVENANCE_FILE,
+        describe_models=_describe_models,
+    )
     file.write_text(card + (separator + own if separator else ""), encoding="utf-8")
     return True
 

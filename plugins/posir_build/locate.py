@@ -190,7 +190,14 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
         if not needle:
             raise QuoteError("the quote is not in the text")
         folded = [Span(start, start + len(needle)) for start in find_occurrences(needle, haystack)]
-        folded = folded or [_find_similar(needle, haystack, similarity)]
+        if not folded:
+            similar = _align(needle, haystack, similarity)
+            if similar is None:
+                raise QuoteError("the quote is not in the text")
+            rest = haystack[: similar.start] + "\0" * (similar.end - similar.start) + haystack[similar.end :]
+            if _align(needle, rest, similarity) is not None:
+                raise QuoteError("the quote resembles several passages")
+            folded = [similar]
         spans = [Span(origins[span.start].start, origins[span.end - 1].end) for span in folded]
     fault, sound = "", list[Span]()
     for span in spans:
@@ -271,16 +278,6 @@ def _negates_word(words: set[str], others: set[str]) -> bool:
         for word in words - others
         for other in others - words
     )
-
-
-def _find_similar(needle: str, haystack: str, similarity: float) -> Span:
-    span = _align(needle, haystack, similarity)
-    if span is None:
-        raise QuoteError("the quote is not in the text")
-    rest = haystack[: span.start] + "\0" * (span.end - span.start) + haystack[span.end :]
-    if _align(needle, rest, similarity) is not None:
-        raise QuoteError("the quote resembles several passages")
-    return span
 
 
 def _align(needle: str, haystack: str, similarity: float) -> Span | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed_questions
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
 from posir_build.records import LOG_FILE, StageResult, by_id
-from posir_build.sample import digest_source, read_build_texts, sample_documents
+from posir_build.sample import digest_source, open_source, sample_documents
 from posir_build.settings import BuildSettings, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.digests import digest_json
@@ -49,11 +49,6 @@ class StageFile:
 
 
 ADAPTER = TypeAdapter(StageFile)
-
-
-def compute_fingerprint(*parts: Any) -> str:
-    """Return a digest of values that JSON can represent and of the schema of stage files."""
-    return digest_json([SCHEMA, *parts])
 
 
 def load_stage(folder: Path, stage: str, fingerprint: str, before: StageResult | None) -> StageResult | None:
@@ -111,14 +106,13 @@ class Tools:
         """Return rerankers; models are loaded when they first score."""
         from datasets import disable_progress_bars
 
-        from posir_build.cluster import ClusterReranker, Reranker
+        from posir_build.cluster import Reranker
         from posir_tasks.models.rerankers import ModelReranker
 
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
-        build = partial(ClusterReranker, start_engine=self._start_engine) if self._start_engine else ModelReranker
-        built = (build(row.reference, self.settings.language, logits=row.scale == "logit") for row in wanted)
-        return [Reranker(reranker, self.log) for reranker in built]
+        opened = (ModelReranker(row.reference, self.settings.language, row.scale == "logit") for row in wanted)
+        return [Reranker(reranker, self.log, self._start_engine) for reranker in opened]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
         """Return an embedder that finds the nearest texts."""
@@ -155,8 +149,8 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
     settings = tools.settings
     match stage:
         case "sample":
-            texts = read_build_texts(settings)
-            return sample_documents(texts, settings.sample, settings.language, settings.seed, tools.count_tokens)
+            items = open_source(settings).read_texts()
+            return sample_documents(items, settings.sample, settings.language, settings.seed, tools.count_tokens)
         case "ask":
             recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
             request = ask.AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
@@ -204,7 +198,7 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     results: dict[str, StageResult] = {}
     before, fingerprint = StageResult((), ()), ""
     for number, stage in enumerate(STAGE_NAMES, 1):
-        fingerprint = compute_fingerprint(stage, fingerprint, _depends_on(stage, tools.settings))
+        fingerprint = digest_json([SCHEMA, stage, fingerprint, _depends_on(stage, tools.settings)])
         result = load_stage(folder, stage, fingerprint, before)
         if result is None:
             if last is None:
@@ -260,7 +254,7 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
         *(prompt.id for prompt in prompts),
     ]
     content = [[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]
-    fingerprint = compute_fingerprint("translate", language, identity, content)
+    fingerprint = digest_json([SCHEMA, "translate", language, identity, content])
     name = f"translate-{language}-{part}"
     saved = load_stage(settings.work_folder, name, fingerprint, None)
     if saved is not None:
@@ -283,7 +277,7 @@ def _write_part(
         "settings": settings_record(settings),
         "answered_by": list_answering_models(result.questions),
         "stages": rows_as_records(rows),
-        "content": compute_fingerprint([[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]),
+        "content": digest_json([SCHEMA, [[row.id, row.text] for rows in (result.documents, result.questions) for row in rows]]),
     }
     target = Target(language, settings.domain, output)
     if read_constructions(output).get(f"{language}/{settings.domain}") != construction:

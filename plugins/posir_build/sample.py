@@ -7,8 +7,7 @@ discarded or named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,46 +19,15 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
 from posir_tasks.languages import detect_other_language
-from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, describe_skipped
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.sources.repository import is_hub_name
 from posir_tasks.text.words import count_words
 
 
-@dataclass(frozen=True)
-class BuildText:
-    """A text as it was read."""
-
-    id: str
-    text: str
-    source: str
-    repeated_id: str = ""
-    """The id that its file states, if another file has it, too; `id` is then `FILE:ID`."""
-
-
 def open_source(settings: BuildSettings) -> Dataset:
     """Open the documents of a build; raise PosirError if there are none of that name."""
     return open_data(settings.documents, column=settings.text_field, id_column=settings.id_field, revision=settings.revision)
-
-
-def read_build_texts(settings: BuildSettings) -> Iterator[BuildText | SkippedText]:
-    """Yield the texts of a source, whose ids are unique, and what in it cannot be read.
-
-    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`. Two texts of one file with one id are
-    a DataError.
-    """
-    names, in_files = set[str](), set[tuple[str, str]]()
-    for number, item in enumerate(open_source(settings).read_texts()):
-        if isinstance(item, SkippedText):
-            yield item
-            continue
-        stated = item.id or str(number)
-        name = f"{item.file}:{stated}" if stated in names else stated
-        if (item.file, stated) in in_files or name in names:
-            raise DataError(f"{item.where}: another document of this file has the id {stated!r} too; ids must be unique in it.")
-        names.add(name)
-        in_files.add((item.file, stated))
-        yield BuildText(name, item.text, item.where, stated if name != stated else "")
 
 
 def check_source(settings: BuildSettings) -> None:
@@ -101,8 +69,13 @@ class NearDuplicates:
         """Accept a text, or return the id of an accepted one that is nearly the same."""
         from rensa import RMinHash
 
+        words = document.text.lower().split()
+        # Five words, or five characters of a text without spaces between words.
+        units: Sequence[str] = "".join(words) if len(document.text) > LONG_WORD * max(1, len(words)) else words
+        join = "" if isinstance(units, str) else " "
         signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
-        signature.update(shingles(document.text))
+        last = max(1, len(units) - SHINGLE + 1)
+        signature.update(sorted({join.join(units[start : start + SHINGLE]) for start in range(last)}))
         for row in sorted(self._index.query(signature)):
             if signature.jaccard(self._signatures[row][1]) >= self._threshold:
                 return str(self._signatures[row][0])
@@ -111,20 +84,8 @@ class NearDuplicates:
         return None
 
 
-def shingles(text: str) -> list[str]:
-    """Return the distinct sequences of five words of a text, or of five characters if it has no spaces between words."""
-    words = text.lower().split()
-    units: Sequence[str] = "".join(words) if len(text) > LONG_WORD * max(1, len(words)) else words
-    join = "" if isinstance(units, str) else " "
-    return sorted({join.join(units[start : start + SHINGLE]) for start in range(max(1, len(units) - SHINGLE + 1))})
-
-
 def sample_documents(
-    texts: Iterable[BuildText | SkippedText],
-    settings: SampleSettings,
-    language: str,
-    seed: int,
-    count_tokens: Callable[[str], int],
+    items: Iterable[Item], settings: SampleSettings, language: str, seed: int, count_tokens: Callable[[str], int]
 ) -> StageResult:
     """Sample documents in a language, in order of their ids. What is drawn depends on seed and id, not on the source's order.
 
@@ -133,7 +94,7 @@ def sample_documents(
     buckets, unit = settings.buckets(), settings.measured
     quotas = share_out(settings.documents, [bucket.share for bucket in buckets])
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
-    grouped, discarded, repeated = _group_by_length(texts, settings, count_tokens)
+    grouped, discarded, repeated = _group_by_length(items, settings, count_tokens)
     unread, kept, notes = len(discarded), list[Document](), list[str]()
     if repeated:
         counted = pluralize(len(repeated), "document")
@@ -162,25 +123,35 @@ def sample_documents(
 
 
 def _group_by_length(
-    texts: Iterable[BuildText | SkippedText], settings: SampleSettings, count_tokens: Callable[[str], int]
+    items: Iterable[Item], settings: SampleSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
-    """Return the documents by bucket, those of no bucket, and the ids that were made unique."""
+    """Return the documents by bucket, those of no bucket, and the ids that were made unique.
+
+    An id that an earlier file has, too, gets the name of its file in front: `b.jsonl:3`. Two texts of one file with one id are
+    a DataError.
+    """
     buckets, unit = settings.buckets(), settings.measured
     measures = {"tokens": count_tokens, "words": count_words, "characters": len}
     discarded, repeated = list[Discarded](), list[str]()
     grouped: list[list[Document]] = [[] for _ in buckets]
-    for text in texts:
-        if isinstance(text, SkippedText):
-            discarded.append(Discarded(text.reason, text.name, text.detail))
+    names, in_files = set[str](), set[tuple[str, str]]()
+    for number, item in enumerate(items):
+        if isinstance(item, SkippedText):
+            discarded.append(Discarded(item.reason, item.name, item.detail))
             continue
-        if text.repeated_id:
-            repeated.append(text.id)
-        length = measures[unit](text.text)
+        stated = item.id or str(number)
+        name = f"{item.file}:{stated}" if stated in names else stated
+        if (item.file, stated) in in_files or name in names:
+            raise DataError(f"{item.where}: another document of this file has the id {stated!r} too; ids must be unique in it.")
+        names.add(name)
+        in_files.add((item.file, stated))
+        repeated += [name] if name != stated else []
+        length = measures[unit](item.text)
         row = next((row for row, bucket in enumerate(buckets) if bucket.minimum <= length <= bucket.maximum), None)
         if row is None:
-            discarded.append(Discarded("length outside the buckets", text.id, f"{length:,} {unit}"))
+            discarded.append(Discarded("length outside the buckets", name, f"{length:,} {unit}"))
         else:
-            grouped[row].append(Document(text.id, text.text, count_tokens(text.text), text.source))
+            grouped[row].append(Document(name, item.text, count_tokens(item.text), item.where))
     return grouped, discarded, repeated
 
 

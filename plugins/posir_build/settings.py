@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
@@ -176,15 +176,11 @@ class RerankerSettings(Section):
         """The model with its revision."""
         return ModelReference(self.model, self.revision)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value
 
-def _expand_names(value: Any) -> Any:
-    """Accept the name of a reranker in place of its settings."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [{"model": reranker} if isinstance(reranker, str) else reranker for reranker in value]
-    return value
-
-
-Rerankers = Annotated[tuple[RerankerSettings, ...], BeforeValidator(_expand_names)]
 
 #: The rule by which the language model's relevance grades are judged. segments: PosQ: the segment of the evidence with the
 #: other segments; span: PosIR: the document with the document without the span; none.
@@ -194,7 +190,7 @@ RelevanceRule = Literal["segments", "span", "none"]
 class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
-    rerankers: Rerankers = ()
+    rerankers: tuple[RerankerSettings, ...] = ()
     rerank_rule: RerankRule = "span"
     margin: Annotated[float, Field(ge=0)] = 0.3
     """Least difference of scores, for `margin`."""
@@ -233,7 +229,7 @@ class FalseNegativeSettings(Section):
     """Model that recalls documents: name, folder, endpoint; null to skip the stage."""
     revision: str | None = None
     recall: Count = 1000
-    rerankers: Rerankers = ()
+    rerankers: tuple[RerankerSettings, ...] = ()
     rule: RemovalRule = "question"
     threshold: Share = 0.2
     """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one leaves more to the judges, and

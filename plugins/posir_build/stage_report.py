@@ -38,10 +38,12 @@ class StageRow:
 #: The papers, as a report names them: PosQ (arXiv 2505.13950), Built-in or Learned (arXiv 2605.26578) and PosIR (arXiv
 #: 2601.08363).
 POSQ, MOVING, POSIR = "FineWeb-PosQ", "arXiv 2605.26578", "PosIR"
-#: Shares kept by rerankers: PosQ, table of appendix A.2; Built-in or Learned, section 3.1.3 at a margin of 0.3.
-RERANK_RATES = {"segments": (0.440, POSQ), "margin": (0.1632, MOVING)}
-#: PosQ, appendix A.2: grades by a language model.
-RELEVANCE_RATES = {"segments": (0.673, POSQ)}
+#: Shares kept by check and rule: PosQ, table of appendix A.2; Built-in or Learned, section 3.1.3 at a margin of 0.3.
+CHECK_RATES = {
+    ("rerankers", "segments"): (0.440, POSQ),
+    ("rerankers", "margin"): (0.1632, MOVING),
+    ("relevance", "segments"): (0.673, POSQ),
+}
 #: Questions (PosQ, arXiv 2505.13950), and English documents if 70,000 had been drawn per domain (PosIR; derived).
 FALSE_NEGATIVE_RATES = {"question": (0.978, POSQ), "document": (0.792, POSIR)}
 #: PosIR, section 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
@@ -78,13 +80,11 @@ def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings
         if stage == "ask":
             taken = result.counts["questions"]
         if stage == "verify":
-            rates = {
-                "rerankers": RERANK_RATES.get(settings.verify.rerank_rule, NOT_PUBLISHED),
-                "relevance": RELEVANCE_RATES.get(settings.verify.relevance, NOT_PUBLISHED),
-            }
+            rules = {"rerankers": settings.verify.rerank_rule, "relevance": settings.verify.relevance}
             for check in [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]:
                 ends = result.counts[f"{check}: checked"], result.counts[f"{check}: passed"]
-                rows.append(StageRow(f"verify: {check}", "questions", *ends, {}, *rates.get(check, NOT_PUBLISHED)))
+                published = CHECK_RATES.get((check, rules.get(check, "")), NOT_PUBLISHED)
+                rows.append(StageRow(f"verify: {check}", "questions", *ends, {}, *published))
         is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
         rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else NOT_PUBLISHED
         if is_search and settings.false_negatives.rule == "document":

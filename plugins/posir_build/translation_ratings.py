@@ -23,7 +23,6 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, write_sheet_rows
-from posir_build.estimate import REASON_TOKENS, Calls
 from posir_build.records import seeded_order
 from posir_significance.intervals import estimate_mean
 from posir_tasks.digests import digest
@@ -37,7 +36,7 @@ from posir_tasks.languages import english_name
 from posir_tasks.scores import Estimate
 from posir_tasks.settings_file import Section
 from posir_tasks.sources.formats.passages import Passage
-from posir_tasks.sources.opening import Dataset, Subset, open_data
+from posir_tasks.sources.opening import Subset, open_data
 
 Rating = Literal[1, 2, 3, 4, 5]
 
@@ -118,22 +117,32 @@ class Translation:
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
-#: The translations to be rated, of the same documents for every system and language; and buckets that are short of documents.
-RatingSample = tuple[list[Translation], list[str]]
 #: A translation with its ratings by scale; a person may leave one out.
 Rated = tuple[Translation, dict[str, int]]
 
 
-def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], int]) -> RatingSample:
-    """Draw as many documents of each domain and length bucket, of those that every system has in every language."""
+def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], int]) -> tuple[list[Translation], list[str]]:
+    """Draw as many documents of each domain and length bucket, of those that every system has in every language.
+
+    Returns the translations, of the same documents for every system and language, and a note on each bucket that is short.
+    """
     source = {subset.domain: subset for subset in open_data(settings.source).subsets if _has(subset, settings.language)}
     systems = {name: open_data(reference) for name, reference in settings.translations.items()}
     known = [{subset.corpus_language for subset in data.subsets} - {settings.language} for data in systems.values()]
     languages = list(settings.languages) or sorted(set.intersection(*known))
     if not languages:
         raise DataError(f"translations: {', '.join(systems)}: have no language in common other than {settings.language}.")
+    if not source:
+        raise DataError(f"{settings.source}: has no {settings.language} data. Set `language` to that of the originals.")
+    shared = sorted(set(source).intersection(*({subset.domain for subset in data.subsets} for data in systems.values())))
+    missing = [domain for domain in settings.domains if domain not in shared]
+    if missing or not shared:
+        raise DataError(
+            f"domains: the originals and all translations have {', '.join(shared) or 'none'} in common, "
+            f"not {', '.join(missing or sorted(source))}."
+        )
     translations, notes = list[Translation](), list[str]()
-    for domain in _choose_domains(settings, source, systems):
+    for domain in settings.domains or shared:
         texts = {
             (system, subset.corpus_language): _read(subset)
             for system, data in systems.items()
@@ -143,8 +152,8 @@ def sample_translations(settings: RatingSettings, count_tokens: Callable[[str], 
         absent = [f"{system} in {code}" for system in systems for code in languages if (system, code) not in texts]
         if absent:
             raise DataError(f"domain {domain}: no translations by {', '.join(absent)}. Set `languages` or `domains`.")
-        shared = set.intersection(*map(set, texts.values()))
-        originals = {name: text for name, text in _read(source[domain]).items() if name in shared}
+        common = set.intersection(*map(set, texts.values()))
+        originals = {name: text for name, text in _read(source[domain]).items() if name in common}
         chosen, short = _choose_documents(domain, originals, settings, count_tokens)
         notes += short
         for (system, code), translated in texts.items():
@@ -166,23 +175,9 @@ def _read(subset: Subset) -> dict[str, str]:
     return {item.id or item.place: item.text for item in subset.read_texts() if isinstance(item, Passage)}
 
 
-def _choose_domains(settings: RatingSettings, source: Mapping[str, Subset], systems: Mapping[str, Dataset]) -> list[str]:
-    if not source:
-        raise DataError(f"{settings.source}: has no {settings.language} data. Set `language` to that of the originals.")
-    shared = sorted(set(source).intersection(*({subset.domain for subset in data.subsets} for data in systems.values())))
-    missing = [domain for domain in settings.domains if domain not in shared]
-    if missing or not shared:
-        raise DataError(
-            f"domains: the originals and all translations have {', '.join(shared) or 'none'} in common, "
-            f"not {', '.join(missing or sorted(source))}."
-        )
-    return list(settings.domains) or shared
-
-
 def _choose_documents(
     domain: str, texts: Mapping[str, str], settings: RatingSettings, count_tokens: Callable[[str], int]
 ) -> tuple[set[str], list[str]]:
-    """Return the ids of the documents drawn, and a note on each bucket that is short."""
     buckets: dict[int, list[str]] = {bucket: [] for bucket in range(1, len(settings.edges))}
     for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
         if all(len(drawn) == settings.per_bucket for drawn in buckets.values()):
@@ -196,12 +191,6 @@ def _choose_documents(
         if len(drawn) < settings.per_bucket
     ]
     return {name for drawn in buckets.values() for name in drawn}, short
-
-
-def plan_ratings(translations: Sequence[Translation], count_tokens: Callable[[str], int]) -> Calls:
-    """Return the calls of the judge."""
-    tokens = sum(count_tokens(translation.original) + count_tokens(translation.text) for translation in translations)
-    return RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS
 
 
 def ask_judge(
@@ -355,7 +344,15 @@ def build_rating_tables(scores: Sequence[ScaleScore], agreement: Sequence[ScaleA
         )
         for row in select_pooled(agreement)
     ]
-    return [*tables, *([_build_agreement_table(agreement)] if agreement else []), *confusions]
+    numbers = ("Pairs", "Within 1 %", "Mean absolute error", "Judge minus people")
+    rows = []
+    for row in agreement:
+        estimates = format_estimate(row.within_one, format_percent), format_estimate(row.mean_absolute_error, _format_rating)
+        names, difference = (row.system, row.language, row.scale), format_number(row.mean_difference, "+.2f")
+        rows.append((*names, format_count(sum(map(sum, row.confusion))), *estimates, difference))
+    columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
+    agreed = Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
+    return [*tables, *([agreed] if agreement else []), *confusions]
 
 
 def select_pooled(agreement: Sequence[ScaleAgreement]) -> list[ScaleAgreement]:
@@ -380,14 +377,3 @@ def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence
 
 def _format_rating(value: float | None) -> str:
     return format_number(value, ".2f")
-
-
-def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
-    numbers = ("Pairs", "Within 1 %", "Mean absolute error", "Judge minus people")
-    rows = []
-    for row in agreement:
-        estimates = format_estimate(row.within_one, format_percent), format_estimate(row.mean_absolute_error, _format_rating)
-        names, difference = (row.system, row.language, row.scale), format_number(row.mean_difference, "+.2f")
-        rows.append((*names, format_count(sum(map(sum, row.confusion))), *estimates, difference))
-    columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
-    return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_build.sample import read_build_texts as read_documents
+from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
 from posir_data.commands import read_sources
 from posir_data.texts import read_texts
@@ -160,7 +160,7 @@ def texts_of_inspect(source: str) -> list[str]:
 
 def texts_of_build(source: str) -> list[str]:
     settings = BuildSettings.model_construct(documents=source, text_field=None, id_field=None, revision=None)
-    return [document.text for document in read_documents(settings)]
+    return [document.text for document in open_source(settings).read_texts()]
 
 
 def texts_of_probe(source: str) -> list[str]:
@@ -280,7 +280,7 @@ def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_na
     assert [(skip.name, skip.reason, skip.detail) for skip in read_texts(str(tmp_path)).skipped] == [skipped]
     assert [(skip.name, skip.reason, skip.detail) for skip in open_probe_source(str(tmp_path)).skipped] == [skipped]
     settings = BuildSettings.model_construct(documents=str(tmp_path), text_field=None, id_field=None, revision=None)
-    assert len([document for document in read_documents(settings) if getattr(document, "detail", "") == skipped[-1]]) == 1
+    assert [getattr(item, "detail", "") for item in open_source(settings).read_texts()].count(skipped[-1]) == 1
     (tmp_path / "facts.json").write_text(json.dumps(squad()))
     assert len(read_examples(open_dataset(str(tmp_path))).examples) == 36
     assert "Skipped: 1 not UTF-8 (latin.txt: byte 0xf6 at 2)" in caplog.text

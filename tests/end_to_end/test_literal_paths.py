@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from posir_build.sample import read_build_texts
+from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
 from posir_tasks.command.app import build_app
 from tests.plugins.posir_train.texts import build_examples
@@ -106,7 +106,7 @@ def test_documents_of_a_build_are_read(folder):
     pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(folder / "documents.parquet")
     for name in ("documents.parquet", "corpus.jsonl", "texts"):
         settings = BuildSettings.model_construct(documents=str(folder / name), text_field="text", id_field=None)
-        assert {text.text for text in read_build_texts(settings)} == set(TEXTS.values())
+        assert {text.text for text in open_source(settings).read_texts()} == set(TEXTS.values())
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from posir_build.sample import read_build_texts as read_documents
+from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
 from posir_data.texts import read_texts
 from posir_probe.data import open_probe_source
@@ -83,7 +83,7 @@ def test_texts_questions_and_documents(squad, lines, beir):
     assert {text.text for text in read_texts(str(beir)).texts} == TEXTS
     assert {text.text for text in read_texts(str(lines), column="context").texts} == TEXTS
     settings = BuildSettings.model_construct(documents=str(beir / "corpus.jsonl.gz"), text_field="text", id_field=None)
-    assert {document.text for document in read_documents(settings)} == TEXTS
+    assert {document.text for document in open_source(settings).read_texts()} == TEXTS
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-20], lambda _: b"{}", lambda content: content[:40] + b"!" * 80])
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_one_sentence(squad, lines, beir, damage, tmp_path):
     assert not (tmp_path / "out").exists()
     settings = BuildSettings.model_construct(documents=str(beir / "corpus.jsonl.gz"), text_field="text", id_field=None)
     with pytest.raises(DataError, match="not a complete gzip file"):
-        list(read_documents(settings))
+        list(open_source(settings).read_texts())
     shutil.rmtree(beir / "qrels")
     with pytest.raises(DataError, match="not a complete gzip file"):
         read_texts(str(beir))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posir_build import cluster
-from posir_build.cluster import ClusterReranker, Recall, Reranker, merge_recalled
+from posir_build.cluster import Recall, Reranker, merge_recalled
 from posir_run.worker import Evaluator, RayEngine, Settings
 from posir_tasks.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
@@ -53,13 +53,13 @@ def model(tmp_path_factory):
 
 def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
     monkeypatch.setattr("posir_build.cluster.BATCH", 10)
-    settings = ModelReference(model)
-    here = Reranker(ModelReranker(settings, "eng-Latn"), CallLog(tmp_path / "a.sqlite"))
-    there = Reranker(ClusterReranker(settings, "eng-Latn", InProcess), CallLog(tmp_path / "b.sqlite"))
+    reranker = ModelReranker(ModelReference(model), "eng-Latn")
+    here = Reranker(reranker, CallLog(tmp_path / "a.sqlite"))
+    there = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), InProcess)
     assert here.name == there.name
     np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
     # All of them are saved, so nothing is started.
-    there = Reranker(ClusterReranker(settings, "eng-Latn", lambda: 1 / 0), CallLog(tmp_path / "b.sqlite"))
+    there = Reranker(reranker, CallLog(tmp_path / "b.sqlite"), lambda: 1 / 0)
     np.testing.assert_array_equal(there.score(PAIRS), here.score(PAIRS))
 
 
@@ -77,7 +77,7 @@ def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
     with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
         Recall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
-    unscaled = ClusterReranker(ModelReference(folder), "eng-Latn", InProcess)
+    unscaled = Reranker(ModelReranker(ModelReference(folder), "eng-Latn"), CallLog(tmp_path / "log.sqlite"), InProcess)
     assert [number for number, _ in unscaled.score_batches([PAIRS[:3], PAIRS[3:5]])] == [0, 1]
 
 
@@ -90,13 +90,13 @@ def test_equal_scores_are_in_the_order_of_the_corpus():
 
 
 @pytest.mark.slow
-def test_a_real_cluster_has_the_same_scores_and_documents(model, monkeypatch):
+def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monkeypatch):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_worker_niceness", "0")
     start = partial(RayEngine, None, Settings({"batch_size": 32}))
-    settings, batches = ModelReference(model), [PAIRS[:40], PAIRS[40:]]
-    expected = dict(ModelReranker(settings, "eng-Latn").score_batches(batches))
-    result = dict(ClusterReranker(settings, "eng-Latn", start).score_batches(batches))
+    reranker, batches = ModelReranker(ModelReference(model), "eng-Latn"), [PAIRS[:40], PAIRS[40:]]
+    expected = dict(reranker.score_batches(batches))
+    result = dict(Reranker(reranker, CallLog(tmp_path / "log.sqlite"), start).score_batches(batches))
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)

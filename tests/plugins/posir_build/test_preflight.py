@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from posir_build.api import check_build, check_folders
+from posir_build.api import check_build
 from posir_build.pipeline import locked, settings_record
 from posir_build.settings import BuildSettings
 from posir_tasks.errors import PosirError
@@ -55,7 +55,7 @@ def test_an_output_below_a_file_is_refused(settings, tmp_path):
 @pytest.mark.parametrize("override", ["work=notes", "work=notes/work", "output=notes/data", "documents=."])
 def test_a_build_does_not_write_among_its_documents(settings, override):
     with pytest.raises(PosirError, match="folder of the documents"):
-        check_folders(settings(override))
+        check_build(settings(override), complete=False)
 
 
 @pytest.mark.parametrize(

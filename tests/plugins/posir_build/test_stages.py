@@ -18,7 +18,7 @@ from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import Discarded, QuestionVerdict, StageResult
-from posir_build.sample import BuildText, check_source, read_build_texts, sample_documents, share_out
+from posir_build.sample import check_source, open_source, sample_documents, share_out
 from posir_build.settings import (
     AskSettings,
     BalanceSettings,
@@ -34,7 +34,7 @@ from posir_build.translate import Translator, remove_prefix
 from posir_build.verify import Verifier, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.read_part import estimate_tokens
-from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.text.spans import Span
 from tests.support.construction import ScriptedModel, TableReranker, document, question
 
@@ -55,7 +55,7 @@ def settings(tmp_path, **fields):
 
 
 def texts(*rows):
-    return [BuildText(name, text, f"{name}.txt") for name, text in rows]
+    return [Passage(f"{name}.txt", "", text, id=name) for name, text in rows]
 
 
 def sample(rows, seed=1, **fields):
@@ -98,10 +98,10 @@ def test_sample_fills_length_buckets_in_proportion_and_names_short_ones():
 def test_lengths_are_in_tokens_words_or_characters():
     """FineWeb-PosQ: 500 to 1,024 words; Built-in or Learned: 256-512, 512-1024 and so on up to 4096-8192 characters."""
     options = {"near_duplicate": None, "check_language": False, "documents": 5}
-    words = [BuildText(str(number), "mill " * number, "") for number in (499, 500, 1024, 1025)]
+    words = texts(*((str(number), "mill " * number) for number in (499, 500, 1024, 1025)))
     buckets = [{"minimum": 500, "maximum": 1024, "share": 1}]
     assert [document.id for document in sample(words, lengths=buckets, unit="words", **options).documents] == ["1024", "500"]
-    edges = [BuildText(str(number), "x" * number, "") for number in (255, 256, 513, 1025, 2049, 8192, 8193)]
+    edges = texts(*((str(number), "x" * number) for number in (255, 256, 513, 1025, 2049, 8192, 8193)))
     result = sample(edges, lengths="five", **options)
     tokens = {"256": 64, "513": 129, "1025": 257, "2049": 513, "8192": 2048}
     assert {document.id: document.tokens for document in result.documents} == tokens
@@ -122,7 +122,14 @@ def test_shares_that_are_equal_as_written_are_ties():
 
 
 def read(folder, name="", **fields):
-    return list(read_build_texts(settings(folder, documents=str(folder / name), **fields)))
+    return list(open_source(settings(folder, documents=str(folder / name), **fields)).read_texts())
+
+
+def name_texts(folder, name="", **fields):
+    """Return the texts by id, and the notes."""
+    chosen = {"near_duplicate": None, "check_language": False}
+    result = sample(read(folder, name, **fields), **chosen)
+    return {document.id: document.text for document in result.documents}, result.notes
 
 
 def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
@@ -136,8 +143,7 @@ def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
         ("rows.jsonl", "7 1", {"text_field": "body"}),
         ("rows.parquet", "x y", {}),
     ):
-        texts = read(tmp_path, name, **fields)
-        assert [(text.id, text.text) for text in texts] == list(zip(ids.split(), ("One.", "Two."), strict=True))
+        assert name_texts(tmp_path, name, **fields)[0] == dict(zip(ids.split(), ("One.", "Two."), strict=True))
 
 
 def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypatch):
@@ -152,17 +158,17 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
         "huggingface_hub.HfApi.dataset_info",
         lambda *_, revision, **__: SimpleNamespace(sha=f"commit-of-{revision}", siblings=()),
     )
-    (first,) = read_build_texts(settings(tmp_path, documents="some/texts:part", revision="v1"))
-    assert first.source == "some/texts:part@commit-of-v1: row 0"
+    (first,) = open_source(settings(tmp_path, documents="some/texts:part", revision="v1")).read_texts()
+    assert first.where == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
-    (second,) = read_build_texts(settings(tmp_path, documents="some/texts", revision=commit))
-    assert second.source == f"some/texts@{commit}: row 0"
+    (second,) = open_source(settings(tmp_path, documents="some/texts", revision=commit)).read_texts()
+    assert second.where == f"some/texts@{commit}: row 0"
     assert asked == [("some/texts", "part", "train", "commit-of-v1"), ("some/texts", None, "train", commit)]
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
     with pytest.raises(DataError, match=r"some/texts: .* no dataset on the Hub .*revision"):
-        list(read_build_texts(settings(tmp_path, documents="some/texts")))
+        list(open_source(settings(tmp_path, documents="some/texts")).read_texts())
 
 
 @pytest.mark.parametrize(
@@ -192,18 +198,15 @@ def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_p
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
     with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
-        read(tmp_path, "a.jsonl")
+        name_texts(tmp_path, "a.jsonl")
 
 
 def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
     for name, ids in (("a", "12"), ("b", "13"), ("c", "1")):
         (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name}{row}", "id": "{row}"}}\n' for row in ids))
-    texts = read(tmp_path)
-    assert {text.id: text.text for text in texts} == {"1": "a1", "2": "a2", "b.jsonl:1": "b1", "3": "b3", "c.jsonl:1": "c1"}
-    chosen = SampleSettings(lengths="any", near_duplicate=None, check_language=False)
-    result = sample_documents(texts, chosen, "eng-Latn", 0, len)
-    assert len(result.documents) == 5
-    assert any("b.jsonl:1" in note and note.startswith("2 ") for note in result.notes)
+    named, notes = name_texts(tmp_path)
+    assert named == {"1": "a1", "2": "a2", "b.jsonl:1": "b1", "3": "b3", "c.jsonl:1": "c1"}
+    assert any("b.jsonl:1" in note and note.startswith("2 ") for note in notes)
 
 
 # Ask
