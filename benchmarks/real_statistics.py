@@ -52,9 +52,9 @@ def format_cells(values: ResultValues) -> Iterator[str]:
     yield format_contrast(decision, decision.not_read_difference)
     yield format_contrast(decision, decision.bias_within_read)
     yield label_state(decision)
-    yield format_estimate(decision.psi, format_psi)
-    yield format_psi(decision.psi_as_published)
-    yield format_estimate(decision.psi_chance, format_psi)
+    yield format_estimate(group.psi, format_psi)
+    yield format_psi(group.psi_as_published)
+    yield format_estimate(group.psi_chance, format_psi)
     yield format_p_value(group.test.p_value if group.test else None)
 
 

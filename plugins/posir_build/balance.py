@@ -16,7 +16,7 @@ import numpy as np
 
 from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import FIVE_LENGTHS, SMALLEST, BalanceSettings, CellLengths
-from posir_significance.api import Design, TruePsi, find_effect, required_sample
+from posir_significance.api import Design, find_effect, required_sample
 from posir_tasks.errors import PosirError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third
@@ -115,7 +115,7 @@ def find_needed_questions(settings: BalanceSettings, questions: Sequence[Questio
     per_document = len(questions) / len({question.document for question in questions}) if questions else 1.0
     design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
     try:
-        effect = find_effect(design, TruePsi(settings.psi))
+        effect = find_effect(design, psi=settings.psi)
         return required_sample(design, effect, margin=effect.start_to_end).questions
     except PosirError:
         raise PosirError(

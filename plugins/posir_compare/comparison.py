@@ -22,7 +22,7 @@ from posir_significance.decision import (
     level_of_lengths,
 )
 from posir_significance.intervals import LEVEL
-from posir_significance.sentences import describe_metric_change, format_level, label_change, metric_interval
+from posir_significance.sentences import describe_metric_change, format_level, label_change
 from posir_tasks.display.numbers import (
     format_count,
     format_estimate,
@@ -263,8 +263,7 @@ class ComparisonRow:
     @property
     def difference(self) -> Difference | None:
         """b - a, with its interval at the level of the change."""
-        difference = self.metric_change.difference
-        return replace(difference, interval=metric_interval(self.metric_change, self.change)) if difference else None
+        return self.metric_change.difference
 
     def describe(self) -> str:
         """Return the change as a sentence."""

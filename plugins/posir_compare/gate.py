@@ -18,7 +18,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric, ModelComparison
-from posir_significance.correction import name_test
 from posir_significance.decision import ChangeState, Reason
 from posir_significance.intervals import ALPHA, LEVEL
 from posir_significance.sentences import describe_few, format_change
@@ -205,7 +204,8 @@ def _name_sides(rows: Iterable[ComparisonRow], limits: Iterable[Limit]) -> Itera
     totals = {(row.model, row.task): row.queries for row in rows if row.length == ALL}
     for limit, row in product(limits, rows):
         if row.metric is limit.metric and row.difference and row.difference.interval:
-            length = name_test(row.length, row.queries, totals.get((row.model, row.task)))
+            # A bucket that has all queries is tested as `all`.
+            length = ALL if row.queries == totals.get((row.model, row.task)) else row.length
             yield row.model, row.task, row.metric, length, limit.above
 
 

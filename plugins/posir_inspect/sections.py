@@ -180,7 +180,7 @@ class Inspection(Presentable):
         in_other_words = self.other_words.chunks if self.other_words else None
         for wording, comparison in (("rarest-words", self.chunks), ("other-words", in_other_words)):
             for row in comparison.rows[1:] if comparison else ():
-                difference = row.change and row.change.estimate(row.change.ndcg_at_10)
+                difference = row.change and row.change.ndcg_at_10.difference
                 rows.append(
                     {
                         "chunk_size": row.size,
@@ -371,10 +371,11 @@ def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
             (
                 name,
                 format_contrast(decision, decision.bias_within_read),
-                *(format_score(Unit.INDEX, psi) for psi in (decision.psi, decision.psi_as_published, decision.psi_chance)),
+                *(format_score(Unit.INDEX, psi) for psi in (group.psi, group.psi_as_published, group.psi_chance)),
                 MISSING if decision.p_value_within_read is None else f"p {format_p_value(decision.p_value_within_read)}",
             )
             for name, (_, decision) in groups
+            for group in [decision.find_group()]
         )
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
 

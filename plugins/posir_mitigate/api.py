@@ -188,7 +188,7 @@ def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
         metric: MetricChange | None = getattr(outcome.change, key, None)
         row |= {
             f"{key}_change": metric and metric.state,
-            f"{key}_difference": outcome.change.estimate(metric) if metric and outcome.change else None,
+            f"{key}_difference": metric and metric.difference,
             f"{key}_documents_needed": metric and metric.documents_needed,
         }
     return row

@@ -9,7 +9,6 @@ import numpy as np
 
 from posir_psi.scores import psi
 from posir_significance import position_effect
-from posir_significance.correction import count_informative
 from posir_significance.effect_test import NULL_DRAWS, EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import TAILS, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
@@ -52,8 +51,20 @@ class GroupAnalysis:
 
     @cached_property
     def informative(self) -> int:
-        """Number of documents that can move the test of the position effect."""
-        return count_informative(self.observations, self.effect.stratum) if self.effect else 0
+        """Number of documents (articles, where known) that can move the test of the position effect.
+
+        A document can if both gains and position bins differ within its stratum: equal gains say nothing about position.
+        """
+        if not self.effect:
+            return 0
+        observations, query = self.observations, self.observations.query
+        by_document = self.effect.stratum is position_effect.Stratum.DOCUMENT
+        strata = (observations.documents if by_document else observations.subsets_and_lengths)[query]
+        varied = np.ones(len(query), bool)
+        for values in (observations.gains[query], observations.position):
+            pairs = np.unique(np.stack([strata, values]), axis=1)[0].astype(np.int64)
+            varied &= np.bincount(pairs)[strata] > 1
+        return len(np.unique(observations.clusters[query][varied]))
 
     @cached_property
     def position(self) -> PositionContrasts:
@@ -83,7 +94,7 @@ class GroupAnalysis:
         observations, effect = self.observations, position_effect.estimate_effect(self.observations)
         if not effect or not observations.gains.any():
             return effect, None
-        test = run_effect_test(effect, observations.bins, observations=observations)
+        test = run_effect_test(effect, observations)
         counts = effect.weights * len(observations.position)
         # Gains vary in each bin, up to a constant, like Bernoulli trials, of which one more is counted.
         means = (np.clip(effect.level + test.expected, 0, 1) * counts + 0.5) / (counts + 1)
@@ -109,7 +120,7 @@ class GroupAnalysis:
         within = self.observations.select_read()
         twelfths = replace(within, query=np.arange(len(within.gains)), position=within.twelfths, bins=TWELFTHS)
         effect = position_effect.estimate_effect(twelfths) if within.gains.any() else None
-        return run_effect_test(effect, TWELFTHS, observations=twelfths).p_value if effect else None
+        return run_effect_test(effect, twelfths).p_value if effect else None
 
     @cached_property
     def _psi_draws(self) -> tuple[Floats, Floats] | None:
@@ -117,7 +128,7 @@ class GroupAnalysis:
         effect, mean = self.effect, self.ndcg
         if not (effect and self.test and mean):
             return None
-        effects, centers = draw_true_effects(effect, self.observations.bins)
+        effects, centers = draw_true_effects(effect)
         explained = effect.level_slope @ effect.covariance @ effect.level_slope
         error = max(mean.standard_error**2 - float(explained), 0.0) ** 0.5
         levels = effect.level + error * np.random.default_rng(position_effect.SEED + 1).standard_normal(len(effects))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from posir_psi.scores import psi
+from posir_psi.scores import psi as psi_of
 from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, State
 from posir_significance.intervals import LEVEL, TAILS, Z
 from posir_significance.observations import Floats, Integers
@@ -98,69 +98,38 @@ class SampleSize:
     documents: int | None
 
 
-@dataclass(frozen=True, eq=False)
-class _Trend:
-    """The linear decline over the B non-empty bins."""
+def _find_trend(bins: int, filled: Integers, weights: Floats) -> tuple[Floats, float] | None:
+    """Return a decline of slope 1 over the B non-empty bins: scores minus their weighted mean, shape (B,), and start to end.
 
-    shape: Floats
-    """Scores minus their weighted mean for a slope of 1, shape (B,)."""
-    start_to_end: float
-    """Start to end for a slope of 1."""
-
-    @classmethod
-    def over(cls, bins: int, filled: Integers, weights: Floats) -> _Trend | None:
-        """Return the trend over the non-empty bins; None if the first or the last third is empty."""
-        middle, third = bin_midpoints(bins)[filled], assign_thirds(bins)[filled]
-        if not {0, 2} <= set(third.tolist()):
-            return None
-        shape = weights @ middle / weights.sum() - middle
-        start, end = (float(np.average(shape[third == part], weights=weights[third == part])) for part in (0, 2))
-        return cls(shape, start - end)
-
-    def effect(self, slope: float, level: float) -> LinearEffect | None:
-        """Return the effect of a slope; None if a bin would have an nDCG@10 below 0 or above 1."""
-        scores = level + slope * self.shape
-        if scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING:
-            return None
-        return LinearEffect(slope * self.start_to_end, float(psi(np.clip(scores, 0, 1))))
-
-
-@dataclass(frozen=True)
-class StartToEnd:
-    """A difference between the first and the last third as the effect to be shown."""
-
-    difference: float
-    """Difference in nDCG@10; positive."""
-
-
-@dataclass(frozen=True)
-class TruePsi:
-    """A PSI as the effect to be shown."""
-
-    psi: float
-    """True PSI in (0, 1]."""
-
-
-Target = StartToEnd | TruePsi
-
-
-def detectable_effect(effect: PositionEffect, bins: int, power: float = POWER) -> LinearEffect | None:
-    """Return the smallest linear decline that data like these would show.
-
-    Args:
-        effect: Estimated from the data; its level and null covariance are used.
-        bins: Number of all position bins.
-        power: Probability of p < 0.05, at least 0.5.
-
-    Returns:
-        None if they would show none that an nDCG@10 in [0, 1] allows.
+    None if the first or the last third is empty.
     """
-    trend = _Trend.over(bins, effect.filled, effect.weights)
+    middle, third = bin_midpoints(bins)[filled], assign_thirds(bins)[filled]
+    if not {0, 2} <= set(third.tolist()):
+        return None
+    shape = weights @ middle / weights.sum() - middle
+    start, end = (float(np.average(shape[third == part], weights=weights[third == part])) for part in (0, 2))
+    return shape, start - end
+
+
+def _scale_trend(trend: tuple[Floats, float], slope: float, level: float) -> LinearEffect | None:
+    """Return the effect of a slope; None if a bin would have an nDCG@10 below 0 or above 1."""
+    scores = level + slope * trend[0]
+    if scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING:
+        return None
+    return LinearEffect(slope * trend[1], float(psi_of(np.clip(scores, 0, 1))))
+
+
+def detectable_effect(effect: PositionEffect, power: float = POWER) -> LinearEffect | None:
+    """Return the smallest linear decline that data like these would show; None if none that an nDCG@10 in [0, 1] allows.
+
+    Level and null covariance of the estimated effect are used. `power` is the probability of p < 0.05, at least 0.5.
+    """
+    trend = _find_trend(effect.bins, effect.filled, effect.weights)
     if trend is None:
         return None
-    information = float(trend.shape @ pseudoinverse(effect.null_covariance)[0] @ trend.shape)
+    information = float(trend[0] @ pseudoinverse(effect.null_covariance)[0] @ trend[0])
     needed = standardized_effect(len(effect.filled), power, effect.degrees)
-    return trend.effect(needed / information**0.5, effect.level) if information else None
+    return _scale_trend(trend, needed / information**0.5, effect.level) if information else None
 
 
 def standardized_effect(bins: int, power: float, degrees: float = np.inf) -> float:
@@ -172,17 +141,20 @@ def standardized_effect(bins: int, power: float, degrees: float = np.inf) -> flo
     return float(critical + ndtri(power))
 
 
-def find_effect(design: Design, target: Target) -> LinearEffect:
-    """Return the linear decline that has an effect; raise PosirError if none with this mean nDCG@10 has it."""
-    trend, level = _Trend.over(design.bins, np.arange(design.bins), np.full(design.bins, 1 / design.bins)), design.ndcg_at_10
+def find_effect(design: Design, *, start_to_end: float | None = None, psi: float | None = None) -> LinearEffect:
+    """Return the linear decline that has one of these effects; raise PosirError if none with this mean nDCG@10 has it.
+
+    `start_to_end` is in nDCG@10, positive; `psi` in (0, 1].
+    """
+    trend, level = _find_trend(design.bins, np.arange(design.bins), np.full(design.bins, 1 / design.bins)), design.ndcg_at_10
     assert trend is not None
-    if isinstance(target, StartToEnd):
-        slope, named = target.difference / trend.start_to_end, f"a difference of {target.difference * 100:g} points"
+    if start_to_end is not None:
+        slope, named = start_to_end / trend[1], f"a difference of {start_to_end * 100:g} points"
     else:
         # The shape is symmetric: psi = 1 - (level - slope x) / (level + slope x), where x is its largest value.
-        slope = level * target.psi / (2 - target.psi) / float(trend.shape.max())
-        named = f"a PSI of {target.psi:g}"
-    if effect := trend.effect(slope, level):
+        psi = psi or 0.0
+        slope, named = level * psi / (2 - psi) / float(trend[0].max()), f"a PSI of {psi:g}"
+    if effect := _scale_trend(trend, slope, level):
         return effect
     raise PosirError(
         f"With a mean nDCG@10 of {level * 100:g} no linear decline has {named}: some position would score below 0 or above "
@@ -272,9 +244,6 @@ class PowerAnalysis(Presentable):
         *effects, none = (row for row in self.rows if row.models == 1)
         shown = dict.fromkeys([effects[0], effects[-1], none])
         findings = (describe_sample(row, self.power, self.margin) for row in shown)
-        return (*to_paragraphs(findings), DisplaySection(tables=(self._build_table(),)))
-
-    def _build_table(self) -> Table:
         design = self.design
         fixed = "the document" if design.holds_documents_fixed else "its length"
         headings = ("Models", "State", "Start to end", "PSI", "Questions", "Documents")
@@ -289,7 +258,7 @@ class PowerAnalysis(Presentable):
             )
             for row in self.rows
         )
-        return Table(
+        table = Table(
             build_columns(headings, [heading for heading in headings if heading != "State"]),
             tuple(rows),
             title=f"Design · nDCG@10 {design.ndcg_at_10 * 100:g}, {design.bins} bins, "
@@ -300,6 +269,7 @@ class PowerAnalysis(Presentable):
                 "the same questions, with a correlation of 0.5 of their gains.",
             ),
         )
+        return (*to_paragraphs(findings), DisplaySection(tables=(table,)))
 
     def records(self) -> tuple[SampleSize, ...]:
         """Return the rows."""
@@ -351,12 +321,12 @@ def power(
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
         [1314, 701, 4239]
     """
-    points = to_values(difference)
-    targets: list[Target] = [*(StartToEnd(value / 100) for value in points), *map(TruePsi, to_values(psi))]
-    if not targets:
+    points, sizes = to_values(difference), to_values(psi)
+    if not (points or sizes):
         raise PosirError("Which effect should the dataset show? Pass difference (points) or psi.")
     design = Design(ndcg / 100, bins, float(questions_per_document), icc, bin_icc)
-    effects = [*(find_effect(design, target) for target in targets), None]
+    declines = [find_effect(design, start_to_end=value / 100) for value in points]
+    effects = [*declines, *(find_effect(design, psi=value) for value in sizes), None]
     least = margin / 100
     rows = (required_sample(design, effect, power, least, models) for models in (1, 2) for effect in effects)
     return PowerAnalysis(design, power, least, tuple(rows))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from posir_significance.analysis import Analysis, GroupAnalysis, analyze
-from posir_significance.intervals import LEVEL, estimate_difference, student_difference, subtract_means
+from posir_significance.intervals import LEVEL, add_errors, estimate_difference, student_difference, subtract_means
 from posir_significance.observations import Floats, Integers, subtract_observations
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
 from posir_significance.regression import Contrast, PositionContrasts
@@ -162,21 +162,6 @@ class Decision:
         """P-value of any effect of position over what is read; None with too few documents, or if what is read is unknown."""
         return self.find_group().p_value_within_read
 
-    @cached_property
-    def psi(self) -> Estimate | None:
-        """Posterior median of the true PSI."""
-        return self.find_group().psi
-
-    @cached_property
-    def psi_as_published(self) -> float | None:
-        """The observed PSI."""
-        return self.find_group().psi_as_published
-
-    @cached_property
-    def psi_chance(self) -> Estimate | None:
-        """PSI as published that chance alone gives: mean, and ends of the central 90 %."""
-        return self.find_group().psi_chance
-
     def interval(self, contrast: Contrast | None) -> Interval | None:
         """Return the interval of a contrast of this decision at its level."""
         return contrast.interval_at(self.level) if contrast and contrast.interval_at else None
@@ -197,12 +182,12 @@ class Decision:
             contrast: Contrast | None = getattr(self, name)
             values |= {name: contrast and contrast.value, f"{name}_interval": self.interval(contrast)}
         values["start_to_end_plain"] = self.start_to_end_plain
-        for name in ("ndcg_at_10", "psi"):
-            estimate: Estimate | None = getattr(self, name)
+        group = self.find_group()
+        for name, estimate in (("ndcg_at_10", self.ndcg_at_10), ("psi", group.psi)):
             values |= {name: estimate and estimate.value, f"{name}_interval": estimate and estimate.interval}
-        values["psi_as_published"] = self.psi_as_published
-        if self.psi_chance:
-            values |= {"psi_chance": self.psi_chance.value, "psi_chance_interval": self.psi_chance.interval}
+        values["psi_as_published"] = group.psi_as_published
+        if group.psi_chance:
+            values |= {"psi_chance": group.psi_chance.value, "psi_chance_interval": group.psi_chance.interval}
         if self.p_value_within_read is not None:
             values["p_value_within_read"] = self.p_value_within_read
         return values
@@ -217,7 +202,7 @@ class MetricChange:
     """Given if and only if it cannot be said."""
     margin: float
     difference: Difference | None
-    """B - A, with its interval at `CHANGE_LEVEL`; None if undefined."""
+    """B - A, with its interval at the level of the change; None if undefined."""
     documents_needed: int | None = None
     """See `Decision`."""
 
@@ -235,11 +220,6 @@ class Change:
     """Better is lower."""
     level: float = CHANGE_LEVEL
     """Level of each interval."""
-
-    def estimate(self, metric: MetricChange) -> Estimate | None:
-        """Return the difference of one of the metrics with its interval at the level of all three; None where undefined."""
-        difference = metric.difference
-        return difference and Estimate(difference.value, difference.interval_at and difference.interval_at(self.level))
 
 
 def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, level: float = LEVEL) -> Decision:
@@ -307,17 +287,11 @@ def decide_state(
         return State.NO_BIAS, None, None
     if low > 0 or high < 0:
         return State.BIASED_TO_START if low > 0 else State.BIASED_TO_END, None, None
-    return State.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, documents_needed(bias, margin, documents)
-
-
-def documents_needed(bias: Contrast, margin: float, documents: int) -> int | None:
-    """Return about how many documents would tell, to two digits; None if not more than there are.
-
-    With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
-    a probability of 0.90.
-    """
-    times = (ERRORS_IN_MARGIN * bias.standard_error / margin) ** 2
-    return round_documents(times * documents) if times > 1 else None
+    return (
+        State.CANNOT_BE_SAID,
+        Reason.WIDE_INTERVAL,
+        _need_documents(ERRORS_IN_MARGIN * bias.standard_error, margin, documents),
+    )
 
 
 def require_documents(contrast: Contrast, documents: int) -> int | None:
@@ -326,9 +300,14 @@ def require_documents(contrast: Contrast, documents: int) -> int | None:
     return None if contrast.documents >= fewest else ceil(fewest * documents / max(contrast.documents, 1))
 
 
-def round_documents(number: float) -> int:
-    """Return a number of documents to two digits."""
-    return int(float(f"{number:.2g}"))
+def _need_documents(width: float, margin: float, documents: int) -> int | None:
+    """Return about how many documents would tell, to two digits; None if not more than there are.
+
+    With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
+    a probability of 0.90. `width` is in the standard errors that must fit into the margin.
+    """
+    times = (width / margin) ** 2
+    return int(float(f"{times * documents:.2g}")) if times > 1 else None
 
 
 def compare_groups(
@@ -354,10 +333,13 @@ def compare_groups(
     if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
         psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.low == 0, b.psi.low == 0))
     few = require_documents(thirds, documents) if thirds else None
+    low, high = sums.interval_at(level) if sums and sums.interval_at else (0.0, 0.0)
+    # The system nearer to 0 is B if and only if the difference of start to end, B - A, and the sum have opposite signs.
+    sign = int(high < 0) - int(low > 0)
     return Change(
         documents=documents,
         ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level),
-        start_to_end=decide_change(thirds, margins.start_to_end, documents, -_find_side(sums, level), level, few=few),
+        start_to_end=decide_change(thirds, margins.start_to_end, documents, sign, level, few=few),
         psi=decide_change(psi, margins.psi, documents, -1, level, few=few),
         level=level,
     )
@@ -378,15 +360,6 @@ def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DE
     )
 
 
-def _find_side(sums: Contrast | None, level: float) -> int:
-    """Return 1 if two systems together score higher at the start, -1 if at the end, 0 if their interval includes 0.
-
-    The system nearer to 0 is B if and only if the difference of start to end, B - A, and the sum have opposite signs.
-    """
-    low, high = sums.interval_at(level) if sums and sums.interval_at else (0.0, 0.0)
-    return int(low > 0) - int(high < 0)
-
-
 def decide_change(
     difference: Difference | None, margin: float, documents: int, sign: int, level: float = CHANGE_LEVEL, few: int | None = None
 ) -> MetricChange:
@@ -398,10 +371,10 @@ def decide_change(
     if difference is None or difference.interval_at is None:
         return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.NOT_COMPARED, margin, difference)
     low, high = difference.interval_at(level)
+    difference = replace(difference, interval=(low, high))
     # Of a normal distribution, half the width of the interval is 2.39 standard errors.
     error = difference.standard_error if isinstance(difference, Contrast) else (high - low) / 2 / CHANGE_ERRORS
-    times = (ERRORS_IN_CHANGE * error / margin) ** 2
-    needed = round_documents(times * documents) if times > 1 else None
+    needed = _need_documents(ERRORS_IN_CHANGE * error, margin, documents)
     if few := few or (FEWEST_DOCUMENTS if documents < FEWEST_DOCUMENTS else None):
         return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, few)
     if -margin < low and high < margin:
@@ -414,26 +387,13 @@ def decide_change(
 
 
 def add_contrasts(a: Contrast | None, b: Contrast | None, sign: int) -> Contrast | None:
-    """Return b + sign * a of independent results; None if one is undefined.
-
-    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
-    """
+    """Return b + sign * a of independent results; None if one is undefined."""
     if a is None or b is None:
         return None
-    first, second = a.standard_error**2, b.standard_error**2
-    degrees = (first + second) ** 2 / (first**2 / a.degrees + second**2 / b.degrees)
-    error = (first + second) ** 0.5
+    error, degrees = add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees)
     fewer = min(a, b, key=lambda contrast: contrast.documents)
     difference = student_difference(b.value + sign * a.value, error, degrees, limit=2.0)
-    return replace(
-        fewer,
-        value=difference.value,
-        interval=difference.interval,
-        p_value=difference.p_value,
-        interval_at=difference.interval_at,
-        standard_error=error,
-        degrees=degrees,
-    )
+    return replace(fewer, **vars(difference), standard_error=error, degrees=degrees)
 
 
 def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool]) -> Difference:

@@ -56,7 +56,7 @@ class EffectTest:
     """Posterior mean of the true effect on each of the B non-empty bins, shape (B,)."""
 
 
-def run_effect_test(effect: position_effect.PositionEffect, bins: int, observations: Observations | None = None) -> EffectTest:
+def run_effect_test(effect: position_effect.PositionEffect, observations: Observations | None = None) -> EffectTest:
     """Test whether position has any effect.
 
     The p-value counts the observed evidence among those of the null distribution and so is never 0 (Phipson & Smyth 2010,
@@ -64,13 +64,10 @@ def run_effect_test(effect: position_effect.PositionEffect, bins: int, observati
     draws, it is extrapolated from their tail, so that it can stay significant when many rows are corrected. Where every one of
     up to `MAX_CLUSTERS` observations is a cluster of its own, gains are permuted, which is exact.
     """
-    models = EffectModels.from_precision(position_effect.pseudoinverse(effect.null_covariance)[0], bins, effect.filled)
-    enough = effect.count >= position_effect.fewest_documents(effect.stratum)
-    p_value = _draw_p_value(effect, models, observations) if enough else None
-    return EffectTest(p_value, models.expected(effect.effects))
-
-
-def _draw_p_value(effect: position_effect.PositionEffect, models: EffectModels, observations: Observations | None) -> float:
+    models = EffectModels.from_precision(position_effect.pseudoinverse(effect.null_covariance)[0], effect.bins, effect.filled)
+    expected = models.expected(effect.effects)
+    if effect.count < position_effect.fewest_documents(effect.stratum):
+        return EffectTest(None, expected)
     evidence, null_evidence = float(models.log_evidence(effect.effects[None])[0]), np.empty(0)
     rng, p_value = np.random.default_rng(position_effect.SEED), 1.0
     few = observations is not None and len(observations.gains) <= position_effect.MAX_CLUSTERS
@@ -82,7 +79,7 @@ def _draw_p_value(effect: position_effect.PositionEffect, models: EffectModels, 
         p_value = find_p_value(evidence, null_evidence)
         if p_value > CERTAIN:
             break
-    return p_value
+    return EffectTest(p_value, expected)
 
 
 def find_p_value(evidence: float, null_evidence: Floats) -> float:
@@ -105,14 +102,16 @@ def find_p_value(evidence: float, null_evidence: Floats) -> float:
     return float(np.clip(extrapolated, SMALLEST_P_VALUE, counted))
 
 
-def draw_true_effects(effect: position_effect.PositionEffect, bins: int) -> tuple[Floats, Floats]:
+def draw_true_effects(effect: position_effect.PositionEffect) -> tuple[Floats, Floats]:
     """Draw true effects of the position bins from the posterior of the mixture; their weighted means are 0.
 
     Returns:
         The effects, and the posterior mean under each draw's Gaussian process (the draw itself under a one-parameter shape);
         shape (draws, bins) each.
     """
-    models = EffectModels.from_precision(position_effect.pseudoinverse(effect.covariance)[0], bins, effect.filled, ends=True)
+    models = EffectModels.from_precision(
+        position_effect.pseudoinverse(effect.covariance)[0], effect.bins, effect.filled, ends=True
+    )
     drawn, means = models.draw(effect.effects, POSTERIOR_DRAWS, np.random.default_rng(position_effect.SEED))
     return drawn - (drawn @ effect.weights)[:, None], means - (means @ effect.weights)[:, None]
 

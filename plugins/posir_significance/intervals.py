@@ -50,13 +50,14 @@ def estimate_mean(
     """
     if not len(gains):
         return None
-    estimate = _linearize(gains, clusters, weights, strata)
-    mean = min(max(estimate.mean, 0.0), 1.0)
-    if not estimate.degrees:
-        return MeanEstimate(mean, None, estimate.single**0.5)
-    trials = min(estimate.bound / estimate.variance, MAX_TRIALS / estimate.squares)
-    interval = wilson_interval(mean, trials, float(stdtrit(estimate.degrees, TAILS[1])))
-    return MeanEstimate(mean, interval, estimate.variance**0.5, estimate.variance / estimate.single, estimate.degrees)
+    shares = np.full(len(gains), 1 / len(gains)) if weights is None else weights
+    mean, bound, single, variance, degrees = _linearize(gains, clusters, shares, strata)
+    mean = min(max(mean, 0.0), 1.0)
+    if not degrees:
+        return MeanEstimate(mean, None, single**0.5)
+    trials = min(bound / variance, MAX_TRIALS / float(shares @ shares))
+    interval = wilson_interval(mean, trials, float(stdtrit(degrees, TAILS[1])))
+    return MeanEstimate(mean, interval, variance**0.5, variance / single, degrees)
 
 
 def estimate_difference(differences: Floats, clusters: Integers) -> Difference | None:
@@ -65,22 +66,26 @@ def estimate_difference(differences: Floats, clusters: Integers) -> Difference |
     A t interval with the standard error and the degrees of freedom of `estimate_mean`. The differences of queries are in [-1,
     1], shape (n,).
     """
-    estimate = _linearize(differences, clusters, None, None) if len(differences) else None
-    return (
-        student_difference(estimate.mean, estimate.variance**0.5, estimate.degrees) if estimate and estimate.degrees else None
-    )
+    if not len(differences):
+        return None
+    mean, _, _, variance, degrees = _linearize(differences, clusters, np.full(len(differences), 1 / len(differences)))
+    return student_difference(mean, variance**0.5, degrees) if degrees else None
 
 
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
-    """Estimate the difference b - a of two models on different queries; None if a model has fewer than two clusters.
+    """Estimate the difference b - a of two models on different queries; None if a model has fewer than two clusters."""
+    if not a.degrees or not b.degrees:
+        return None
+    return student_difference(b.value - a.value, *add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees))
+
+
+def add_errors(first: float, first_degrees: float, second: float, second_degrees: float) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of a sum of independent estimates.
 
     Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
     """
-    if not a.degrees or not b.degrees:
-        return None
-    first, second = a.standard_error**2, b.standard_error**2
-    degrees = (first + second) ** 2 / (first**2 / a.degrees + second**2 / b.degrees)
-    return student_difference(b.value - a.value, (first + second) ** 0.5, degrees)
+    first, second = first**2, second**2
+    return (first + second) ** 0.5, (first + second) ** 2 / (first**2 / first_degrees + second**2 / second_degrees)
 
 
 def student_difference(value: float, error: float, degrees: float, limit: float = 1.0) -> Difference:
@@ -98,29 +103,17 @@ def _student_interval(value: float, error: float, degrees: float, limit: float, 
     return min(max(value - half, -limit), limit), max(min(value + half, limit), -limit)
 
 
-@dataclass(frozen=True)
-class _Linearized:
-    """A weighted mean and its variance."""
+def _linearize(
+    values: Floats, clusters: Integers, shares: Floats, strata: Integers | None = None
+) -> tuple[float, float, float, float, float]:
+    """Return a mean, and four properties of it.
 
-    mean: float
-    bound: float
-    """Variance of a single query, of the Bernoulli distribution with the mean of absolute values."""
-    squares: float
-    """Sum of the squared weights."""
-    single: float
-    """Variance of the mean if queries are independent."""
-    variance: float
-    """Variance of the mean for new clusters; that of `single` with fewer than two."""
-    degrees: float
-    """Degrees of freedom; 0 with fewer than two clusters."""
-
-
-def _linearize(values: Floats, clusters: Integers, weights: Floats | None, strata: Integers | None) -> _Linearized:
-    count = len(values)
-    shares = np.full(count, 1 / count) if weights is None else weights
-    mean = float(shares @ values)
+    The largest variance of a single query, that of the Bernoulli distribution with the mean of absolute values; the variance of
+    the mean if queries are independent, and for new clusters; degrees of freedom of that, 0 with fewer than two clusters.
+    """
+    count, mean = len(values), float(shares @ values)
     centers = mean if strata is None else (np.bincount(strata, weights=values) / np.maximum(np.bincount(strata), 1))[strata]
-    residuals, squares = shares * (values - centers), float(shares @ shares)
+    residuals = shares * (values - centers)
     # One pseudo-query of maximal variance keeps the error positive where all queries score the same.
     level = (count * float(shares @ np.abs(values)) + 0.5) / (count + 1)
     bound = level * (1 - level)
@@ -129,10 +122,10 @@ def _linearize(values: Floats, clusters: Integers, weights: Floats | None, strat
     sizes = np.bincount(clusters, weights=shares)
     used = int((sizes > 0).sum())
     if used < 2:
-        return _Linearized(mean, bound, squares, single, single, 0.0)
+        return mean, bound, single, single, 0.0
     sums = np.bincount(clusters, weights=residuals)
     variance = used / (used - 1) * float(sums @ sums) + pseudo
-    return _Linearized(mean, bound, squares, single, variance, max(1 / float(sizes @ sizes) - 1, 1.0))
+    return mean, bound, single, variance, max(1 / float(sizes @ sizes) - 1, 1.0)
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:

@@ -93,16 +93,31 @@ def estimate_effect(observations: Observations) -> PositionEffect | None:
     if len(filled) < 2:
         return None
     rows = _list_rows(observations, filled)
-    by_document = _within(rows, rows.documents)
-    sizes = np.bincount(rows.documents)
-    if by_document.rank == len(filled) - 1 and (sizes[rows.documents] > 1).mean() >= SHARED_QUERIES:
-        return _effect(Stratum.DOCUMENT, observations.bins, filled, rows, by_document)
-    by_length = _within(rows, rows.lengths)
-    several = len(np.unique(observations.subsets)) > 1
-    return (
-        _effect(Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH, observations.bins, filled, rows, by_length)
-        if by_length.rank
-        else None
+    strata, stratum = _within(rows, rows.documents), Stratum.DOCUMENT
+    shared = (np.bincount(rows.documents)[rows.documents] > 1).mean()
+    if strata.rank < len(filled) - 1 or shared < SHARED_QUERIES:
+        several = len(np.unique(observations.subsets)) > 1
+        strata, stratum = _within(rows, rows.lengths), Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH
+        if not strata.rank:
+            return None
+    totals = strata.counts.sum(axis=0)
+    weights, sums = totals / totals.sum(), strata.contributions(rows.gains)
+    effects = strata.inverse @ sums.sum(axis=0)
+    meat = shrink_covariance(sums, strata.meat(np.ones(len(filled)))) + strata.pseudo
+    covariance, leverage = strata.inverse @ meat @ strata.inverse, strata.leverage
+    return PositionEffect(
+        stratum=stratum,
+        bins=observations.bins,
+        filled=filled,
+        weights=weights,
+        level=float(rows.gains.mean()),
+        effects=effects - weights @ effects,
+        null_covariance=covariance,
+        covariance=covariance,
+        null_clusters=ClusterSums.from_clusters(sums @ strata.inverse),
+        level_slope=np.zeros(len(filled)),
+        count=int((leverage > TOLERANCE).sum()),
+        degrees=max(1 / float(leverage @ leverage) - 1, 1.0),
     )
 
 
@@ -286,28 +301,6 @@ def _within(rows: _Rows, strata: Integers) -> _Strata:
     # Absolute values: the gains may be differences between two models, in [-1, 1].
     level = (np.abs(rows.gains).sum() + 0.5) / (sizes.sum() + 1)
     return _Strata(rows, stratum, counts, information, inverse, rank, squares, level * (1 - level))
-
-
-def _effect(stratum: Stratum, bins: int, filled: Integers, rows: _Rows, strata: _Strata) -> PositionEffect:
-    totals = strata.counts.sum(axis=0)
-    weights, sums = totals / totals.sum(), strata.contributions(rows.gains)
-    effects = strata.inverse @ sums.sum(axis=0)
-    meat = shrink_covariance(sums, strata.meat(np.ones(len(filled)))) + strata.pseudo
-    covariance, leverage = strata.inverse @ meat @ strata.inverse, strata.leverage
-    return PositionEffect(
-        stratum=stratum,
-        bins=bins,
-        filled=filled,
-        weights=weights,
-        level=float(rows.gains.mean()),
-        effects=effects - weights @ effects,
-        null_covariance=covariance,
-        covariance=covariance,
-        null_clusters=ClusterSums.from_clusters(sums @ strata.inverse),
-        level_slope=np.zeros(len(filled)),
-        count=int((leverage > TOLERANCE).sum()),
-        degrees=max(1 / float(leverage @ leverage) - 1, 1.0),
-    )
 
 
 def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:

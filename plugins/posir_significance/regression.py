@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from posir_significance.intervals import student_difference
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.position_effect import SHARED_QUERIES, TOLERANCE, Stratum, pseudoinverse
+from posir_significance.position_effect import SHARED_QUERIES, TOLERANCE, Stratum, pseudoinverse, symmetric_root
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.scores import Difference
 
@@ -220,8 +220,7 @@ class Regression:
     @cached_property
     def leverages(self) -> tuple[Floats, Floats, Floats]:
         """R = M^(1/2), shape (p, p), and eigenvalues and eigenvectors of each cluster's R A_c R, (C, p) and (C, p, p)."""
-        values, vectors = np.linalg.eigh(self.inverse)
-        root: Floats = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+        root = symmetric_root(self.inverse)
         shares, axes = np.linalg.eigh(root @ self.information @ root)
         return root, np.clip(shares, 0, MAX_LEVERAGE), axes
 
@@ -245,12 +244,5 @@ class Regression:
         error = float(np.sqrt(squares + self.pseudo * weights @ self.inverse @ weights))
         difference = student_difference(float(weights @ self.coefficients), error, degrees, limit)
         return Contrast(
-            difference.value,
-            difference.interval,
-            difference.p_value,
-            difference.interval_at,
-            error,
-            degrees,
-            self.held_fixed,
-            self.documents,
+            **vars(difference), standard_error=error, degrees=degrees, held_fixed=self.held_fixed, documents=self.documents
         )

@@ -61,7 +61,7 @@ def _plain(estimate: Estimate | None) -> Estimate | None:
 def _detectable(name: str) -> Callable[[QueryGroup], ScoreValue]:
     def compute(group: QueryGroup) -> ScoreValue:
         analysis = _analyze(group)
-        detectable = detectable_effect(analysis.effect, len(group.counts)) if analysis.effect and analysis.test else None
+        detectable = detectable_effect(analysis.effect) if analysis.effect and analysis.test else None
         return float(getattr(detectable, name)) if detectable else None
 
     return compute

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from posir_significance.analysis import SHAPE_ALPHA
-from posir_significance.decision import (
-    Change,
-    ChangeState,
-    Decision,
-    MetricChange,
-    Reason,
-    State,
-)
+from posir_significance.decision import Change, ChangeState, Decision, MetricChange, Reason, State
 from posir_significance.intervals import LEVEL
 from posir_significance.position_effect import fewest_documents
 from posir_significance.regression import Contrast
@@ -181,15 +174,15 @@ def label_change(change: MetricChange) -> str:
 
 def format_change(metric: MetricChange, change: Change) -> str:
     """Return the state of a change with its interval, for a cell of a table: `worse: -3.1 [-5.0, -1.2]`."""
-    points = format_difference(metric, change)
-    return f"{label_change(metric)}: {points}" if points else label_change(metric)
+    return ": ".join(filter(None, (label_change(metric), format_difference(metric, change))))
 
 
 def format_difference(metric: MetricChange, change: Change) -> str:
-    """Return the difference of a metric with its interval at the level of all three; empty where it is undefined."""
-    difference, interval = metric.difference, metric_interval(metric, change)
+    """Return the difference of a metric with its interval; empty where it is undefined."""
     number = numbers.format_psi_difference if metric is change.psi else numbers.format_points
-    return f"{number(difference.value)} [{number(interval[0])}, {number(interval[1])}]" if difference and interval else ""
+    if metric.difference is None or metric.difference.interval is None:
+        return ""
+    return f"{number(metric.difference.value)} [{', '.join(map(number, metric.difference.interval))}]"
 
 
 def describe_metric_change(name: str, metric: MetricChange, change: Change, a: str, b: str) -> str:
@@ -214,11 +207,6 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
 def describe_few(metric: MetricChange, change: Change) -> str:
     """Return that there are too few documents for any state of a change, and how many are needed."""
     return f"{pluralize(change.documents, 'document')} are too few, at least {metric.documents_needed:,} are needed"
-
-
-def metric_interval(metric: MetricChange, change: Change) -> Interval | None:
-    """Return the interval of a metric's change at the level of all three."""
-    return metric.difference.interval_at(change.level) if metric.difference and metric.difference.interval_at else None
 
 
 def format_margin(margin: float) -> str:

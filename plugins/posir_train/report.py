@@ -153,8 +153,8 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
 def _build_change(
     score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
 ) -> TrainingChange:
-    difference = change.estimate(getattr(change, METRICS[score]))
-    return TrainingChange(score, before, after, difference, change, forgetting_check)
+    metric: MetricChange = getattr(change, METRICS[score])
+    return TrainingChange(score, before, after, metric.difference, change, forgetting_check)
 
 
 def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:

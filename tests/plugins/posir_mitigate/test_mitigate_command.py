@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
-from posir_significance.decision import Change, ChangeState, MetricChange, Reason
+from posir_significance.decision import CHANGE_LEVEL, Change, ChangeState, MetricChange, Reason
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import Difference, Estimate
@@ -107,7 +107,8 @@ def outcome(method, ndcg=None, state=ChangeState.BETTER):
     change = None
     if ndcg is not None:
         difference = ndcg - 0.5
-        value = Difference(difference, None, None, lambda level: (difference - 0.05 * level, difference + 0.05 * level))
+        half = 0.05 * CHANGE_LEVEL
+        value = Difference(difference, (difference - half, difference + half))
         open_change = MetricChange(ChangeState.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, 0.05, None)
         change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
     return MitigationOutcome(method, 90, score(ndcg or 0.5), score(0.2), score(0.3), change, 2.5, 4.0, 2.0, "a vector")

@@ -4,11 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_significance.correction import (
-    correct_p_values,
-    count_informative,
-    holm,
-)
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.correction import correct_p_values, holm
 from posir_significance.observations import Observations
 from posir_significance.position_effect import Stratum
 
@@ -29,13 +26,17 @@ def test_families_are_corrected_by_themselves_and_what_is_no_test_takes_no_share
 
 
 def observe(gains, positions, documents):
-    documents, queries = np.asarray(documents), np.arange(len(gains))
+    documents, queries = np.asarray(documents, np.int64), np.arange(len(gains))
     zeros = np.zeros(len(gains), np.int64)
-    return Observations(np.asarray(gains, float), zeros, zeros, documents, documents, queries, np.asarray(positions), 4)
+    return Observations(
+        np.asarray(gains, float), zeros, zeros, documents, documents, queries, np.asarray(positions, np.int64), 4
+    )
 
 
 def test_documents_whose_gains_or_positions_are_all_equal_say_nothing_of_position():
-    result = observe([1, 0, 1, 1, 0, 1, 0.5], [0, 1, 0, 3, 2, 2, 1], [0, 0, 1, 1, 2, 2, 3])
-    assert count_informative(result, Stratum.DOCUMENT) == 1
-    assert count_informative(result, Stratum.LENGTH) == 4
-    assert count_informative(observe([], [], []), Stratum.DOCUMENT) == 0
+    gains, positions, documents = [1, 0, 1, 1, 0.5, 0.5, 0.5, 0, 1], [0, 1, 0, 3, 2, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2, 3, 4, 4]
+    group = GroupAnalysis(observe(gains, positions, documents))
+    assert (group.effect.stratum, group.informative) == (Stratum.DOCUMENT, 1)
+    alone = GroupAnalysis(observe(gains, positions, range(9)))
+    assert (alone.effect.stratum, alone.informative) == (Stratum.LENGTH, 9)
+    assert GroupAnalysis(observe([], [], [])).informative == 0

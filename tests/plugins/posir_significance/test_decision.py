@@ -18,7 +18,6 @@ from posir_significance.decision import (
     compare_groups,
     decide_change,
     decide_state,
-    documents_needed,
     require_documents,
 )
 from posir_significance.observations import Observations
@@ -61,8 +60,8 @@ def test_the_state_follows_from_the_interval(bias, state, reason):
 
 
 def test_documents_needed_to_tell():
-    assert documents_needed(contrast(2, 3), 0.05, 100) == 380  # (3.24 * 3 / 5)^2 = 3.78 times as many
-    assert documents_needed(contrast(2, 1), 0.05, 100) is None
+    assert decide_state(contrast(2, 3), 0.05, 100)[2] == 380  # (3.24 * 3 / 5)^2 = 3.78 times as many
+    assert decide_state(contrast(4, 1), 0.05, 100)[2] is None
 
 
 @pytest.mark.parametrize(

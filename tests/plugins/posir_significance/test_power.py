@@ -10,8 +10,6 @@ from posir_psi.scores import psi
 from posir_significance.api import (
     POWER,
     Design,
-    StartToEnd,
-    TruePsi,
     detectable_effect,
     find_effect,
     required_sample,
@@ -27,11 +25,11 @@ from posir_tasks.schemes import assign_thirds, bin_midpoints
 from tests.support.commands import run
 
 DESIGNS = [
-    ("independent", Design(0.8, 20, 1, 0.0), TruePsi(0.2)),
-    ("random", Design(0.8, 20, 5, 0.2), TruePsi(0.2)),
-    ("jaquad", Design(0.7, 6, 3.2, 0.2), StartToEnd(0.1)),
-    ("independent", Design(0.5, 3, 1, 0.0), TruePsi(0.3)),
-    ("random", Design(0.6, 20, 5, 0.4), StartToEnd(0.05)),
+    ("independent", Design(0.8, 20, 1, 0.0), {"psi": 0.2}),
+    ("random", Design(0.8, 20, 5, 0.2), {"psi": 0.2}),
+    ("jaquad", Design(0.7, 6, 3.2, 0.2), {"start_to_end": 0.1}),
+    ("independent", Design(0.5, 3, 1, 0.0), {"psi": 0.3}),
+    ("random", Design(0.6, 20, 5, 0.4), {"start_to_end": 0.05}),
 ]
 
 
@@ -50,7 +48,7 @@ def simulated_power(structure, design, effect, draws):
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize(("structure", "design", "target"), DESIGNS[:3])
 def test_data_of_the_stated_size_have_the_state_about_as_often_as_stated(structure, design, target, biased):
-    effect = find_effect(design, target) if biased else None
+    effect = find_effect(design, **target) if biased else None
     assert simulated_power(structure, design, effect, 60) == pytest.approx(POWER, abs=0.15)
 
 
@@ -58,7 +56,7 @@ def test_data_of_the_stated_size_have_the_state_about_as_often_as_stated(structu
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize(("structure", "design", "target"), DESIGNS)
 def test_data_of_the_stated_size_have_the_stated_power(structure, design, target, biased):
-    effect = find_effect(design, target) if biased else None
+    effect = find_effect(design, **target) if biased else None
     assert simulated_power(structure, design, effect, 400) == pytest.approx(POWER, abs=0.07)
 
 
@@ -78,30 +76,30 @@ def test_a_trend_of_the_standardized_size_is_significant_with_the_power(bins, po
 def test_the_detectable_effect_of_data_is_found_by_the_test_with_the_power():
     design = Design(0.8, 20, 5, 0.2)
     drawn = draw_clustered("random", 450, design.icc, np.full(20, 0.8), np.random.default_rng(1))
-    effect = detectable_effect(estimate_effect(drawn), design.bins)
+    effect = detectable_effect(estimate_effect(drawn))
     means = true_means("linear", effect.psi, 0.8, 20)
     assert float(psi(means)) == pytest.approx(effect.psi)
     significant = 0
     for seed in range(100):
         drawn = draw_clustered("random", 450, design.icc, means, np.random.default_rng(seed))
-        significant += run_effect_test(estimate_effect(drawn), design.bins).p_value < 0.05
+        significant += run_effect_test(estimate_effect(drawn)).p_value < 0.05
     assert significant / 100 == pytest.approx(POWER, abs=0.15)
 
 
 def test_both_targets_describe_the_same_line():
     design = Design(0.6, 20, 1, 0.2)
-    by_psi = find_effect(design, TruePsi(0.3))
+    by_psi = find_effect(design, psi=0.3)
     means = true_means("linear", 0.3, 0.6, 20)
     third = assign_thirds(20)
     assert by_psi.start_to_end == pytest.approx(means[third == 0].mean() - means[third == 2].mean())
-    assert find_effect(design, StartToEnd(by_psi.start_to_end)).psi == pytest.approx(0.3)
+    assert find_effect(design, start_to_end=by_psi.start_to_end).psi == pytest.approx(0.3)
 
 
 def test_sizes_are_those_of_the_rule():
     """(3.24 SE / margin)^2 times as many documents; of two models 2.39 + 1.28."""
     design = Design(0.6, 20, 4, 0.2)
     variance = 6 * 0.8 * 0.6 * 0.4 * (1 - 0.2) / (1 - 1 / 4)
-    effect = find_effect(design, StartToEnd(0.08))
+    effect = find_effect(design, start_to_end=0.08)
     for models, errors in ((1, 1.96), (2, 2.394)):
         none, biased = required_sample(design, None, models=models), required_sample(design, effect, models=models)
         assert none.questions == pytest.approx((errors + 1.2816) ** 2 * variance / 0.05**2, rel=0.005)
@@ -113,9 +111,9 @@ def test_sizes_are_those_of_the_rule():
 
 def test_a_bias_below_the_margin_is_never_said():
     design = Design(0.6, 20, 1, 0.2)
-    size = required_sample(design, find_effect(design, StartToEnd(0.04)))
+    size = required_sample(design, find_effect(design, start_to_end=0.04))
     assert (size.questions, size.documents) == (None, None)
-    assert required_sample(design, find_effect(design, StartToEnd(0.04)), margin=0.03).questions > 1000
+    assert required_sample(design, find_effect(design, start_to_end=0.04), margin=0.03).questions > 1000
 
 
 def test_questions_of_one_document_lose_its_mean_but_share_its_difficulty():
@@ -127,7 +125,7 @@ def test_questions_of_one_document_lose_its_mean_but_share_its_difficulty():
 
 def test_a_state_needs_10_documents_and_neighbors_that_fail_together_more_questions():
     large = Design(0.4, 20, 30, 0.2)
-    size = required_sample(large, find_effect(large, TruePsi(0.9)))
+    size = required_sample(large, find_effect(large, psi=0.9))
     assert (size.questions, size.documents) == (301, 11)
     apart, near = (required_sample(Design(0.6, 20, 21, 0.2, bin_icc), None) for bin_icc in (0.0, 0.5))
     assert near.questions == pytest.approx(1.5 * apart.questions, rel=0.02)
@@ -135,16 +133,16 @@ def test_a_state_needs_10_documents_and_neighbors_that_fail_together_more_questi
 
 def test_an_effect_beyond_the_scores_is_refused():
     with pytest.raises(PosirError, match="PSI of 1"):
-        find_effect(Design(0.8, 20, 1, 0.2), TruePsi(1.0))
-    assert find_effect(Design(0.4, 20, 1, 0.2), TruePsi(1.0)).psi == pytest.approx(1)
+        find_effect(Design(0.8, 20, 1, 0.2), psi=1.0)
+    assert find_effect(Design(0.4, 20, 1, 0.2), psi=1.0).psi == pytest.approx(1)
 
 
 def test_few_questions_show_nothing_and_neither_does_a_missing_third():
     few = draw_clustered("independent", 20, 0.0, np.full(20, 0.3), np.random.default_rng(0))
-    assert detectable_effect(estimate_effect(few), 20) is None
+    assert detectable_effect(estimate_effect(few)) is None
     many = draw_clustered("independent", 2_000, 0.0, np.full(20, 0.8), np.random.default_rng(0))
     effect = estimate_effect(many.select(many.position < 10))
-    assert detectable_effect(effect, 20) is None
+    assert detectable_effect(effect) is None
 
 
 def test_the_command_prints_the_states_of_one_model_and_of_two():
@@ -160,7 +158,7 @@ def test_the_command_prints_the_states_of_one_model_and_of_two():
     values = json.loads(run("posir", *arguments, "--format", "json").stdout)
     design = Design(0.7, 20, 5, 0.2)
     first, small, none, *changes = values["rows"]
-    assert first["questions"] == required_sample(design, find_effect(design, StartToEnd(0.08))).questions
+    assert first["questions"] == required_sample(design, find_effect(design, start_to_end=0.08)).questions
     assert (small["questions"], none["state"]) == (None, "no bias larger than 5 points")
     assert [row["models"] for row in changes] == [2, 2, 2]
     assert (values["questions_per_document"], values["margin"]) == (5, 0.05)

@@ -86,7 +86,7 @@ def test_states_and_numbers_are_those_of_the_change():
             metric = getattr(change, METRICS[changed.score])
             assert changed.metric.state == metric.state
             assert changed.difference.value == pytest.approx(metric.difference.value)
-            assert changed.difference.interval == pytest.approx(change.estimate(metric).interval)
+            assert changed.difference.interval == pytest.approx(metric.difference.interval)
     assert (
         compare_measurements(BIASED, EVEN)[0]
         .describe()
