@@ -170,7 +170,6 @@ def submit(
 
 
 def _show_problems(entries: Sequence[Entry], problems: Sequence[EntryProblem], format_: OutputFormat) -> None:
-    """Print the problems of results and their number; exit 1 if there are any."""
     if format_ is OutputFormat.JSON:
         typer.echo(json.dumps([asdict(problem) for problem in problems], indent=2))
     else:

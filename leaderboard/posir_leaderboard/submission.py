@@ -152,7 +152,6 @@ class HuggingFaceHub:
         return UploadResult(False, PULL_REQUEST % (number, address))
 
     def _contains(self, commit: Commit, revision: str) -> bool:
-        """Return whether a revision has every file of a commit, with the same content."""
         with self.translate_errors(commit.repository):
             infos = self.api.get_paths_info(commit.name, list(commit.files), revision=revision, repo_type=commit.kind)
         hashes = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in infos if isinstance(file, RepoFile)}

@@ -190,7 +190,6 @@ def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
 
 
 def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
-    """Return a line for each curve of PosIR, and one for each position bucket of PosQ."""
     rows = tuple(row for name in tasks for row in data.published_bins(name))
     if not rows:
         raise PosirError(
@@ -250,7 +249,6 @@ CORRELATIONS: Columns = {
 
 
 def _curves_table(curves: Sequence[data.PositionCurve]) -> Table:
-    """Return a table with a line per model, task and length bucket; of averages with their numbers of tasks."""
     tasks: Columns = {"Tasks": lambda curve: str(curve.tasks)}
     columns: Columns = {
         "Model": lambda curve: curve.model,

@@ -214,7 +214,6 @@ def _find_position_task(name: str) -> bool:
 
 
 def _file_state(file: Path) -> FileState:
-    """Return what changes when a file is written."""
     return file.stat().st_ino, file.stat().st_mtime_ns
 
 
@@ -267,7 +266,6 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
 
 
 def _compare_subsets(saved: TaskResult) -> dict[str, DataState]:
-    """Return how the data of each subset of a saved result relates to the present data."""
     task = TASKS_REGISTRY.resolve()[saved.task_name]()
     return {subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {})) for subset in _subsets(saved)}
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations, permutations
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -106,6 +107,9 @@ class Visit:
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.page, name)
+
     def go(self, address: str) -> "Visit":
         self.page.goto("about:blank")
         self.page.goto(address)
@@ -128,7 +132,7 @@ class Visit:
         )
 
     def names(self) -> list[str]:
-        return self.page.eval_on_selector_all("#table .model-name", "links => links.map(link => link.textContent)")
+        return self.page.locator("#table .model-name").all_text_contents()
 
     def state(self) -> dict[str, str]:
         # Playwright's own `page.url` notices a change a moment later.
@@ -138,7 +142,7 @@ class Visit:
     def status(self) -> str:
         return self.page.inner_text("#status")
 
-    def check(self) -> None:
+    def assert_nothing_went_wrong(self) -> None:
         """Nothing went wrong and nothing was asked of another place."""
         forbidden = self.page.evaluate("window.forbidden")
         assert (self.errors, forbidden) == ([], [])
@@ -156,7 +160,7 @@ def visit(browser):
 
     yield begin
     for visit in visits:
-        visit.check()
+        visit.assert_nothing_went_wrong()
         visit.context.close()
 
 
@@ -174,8 +178,8 @@ def test_sorting_with_missing_values_last_either_way(visit, address):
     best = numbers(page.column("score"))
     assert len(best) == PAGE
     assert best == sorted(best, reverse=True)
-    page.page.click("th.q4")
-    expect(page.page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
+    page.click("th.q4")
+    expect(page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
     long = numbers(page.column("q4"))
     assert long == sorted(long, reverse=True)
     assert page.state() == {"sort": "-q4"}
@@ -229,47 +233,47 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     counts = Counter(state for states in columns["states"] for state in states or ())
     page = visit().go(f"{address}#data=PosIR-English&bias=biased_to_start")
     assert page.status() == f"{counts['biased_to_start']} of {EVERY}"
-    chips = page.page.locator("td.start_to_end .state")
+    chips = page.locator("td.start_to_end .state")
     assert set(chips.all_inner_texts()) == {"biased to the start"}
     assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
-    assert "25.0 % not read" in page.page.locator("td.start_to_end").first.inner_text()
-    assert " reads: biased to the start." in page.page.inner_text("#finding")
-    page.page.click("#table .expand >> nth=0")
-    expect(page.page.locator("#table .detail .parts dt")).to_have_text(["Start to end", "Bias", "What to do"])
-    page.page.select_option("#bias", "cannot_be_said")
+    assert "25.0 % not read" in page.locator("td.start_to_end").first.inner_text()
+    assert " reads: biased to the start." in page.inner_text("#finding")
+    page.click("#table .expand >> nth=0")
+    expect(page.locator("#table .detail .parts dt")).to_have_text(["Start to end", "Bias", "What to do"])
+    page.select_option("#bias", "cannot_be_said")
     assert set(chips.all_inner_texts()) == {"cannot be said"}
 
 
 def test_filtering_by_hand_and_resetting(visit, address):
     page = visit().go(address)
-    page.page.fill("#search", "model-7-")
+    page.fill("#search", "model-7-")
     assert page.names() == ["org7/model-7-base"]
-    page.page.fill("#search", "no such model")
-    assert "No model passes these filters." in page.page.inner_text("#table")
-    page.page.click("#more")
-    page.page.select_option("#kind", "Sparse")
+    page.fill("#search", "no such model")
+    assert "No model passes these filters." in page.inner_text("#table")
+    page.click("#more")
+    page.select_option("#kind", "Sparse")
     assert page.state() == {"search": "no such model", "kind": "Sparse"}
-    page.page.click("#reset")
+    page.click("#reset")
     assert page.status() == EVERY
     assert page.state() == {}
-    page.page.check("input[value=Q3]", force=True)
-    page.page.select_option("#data", label=f"Hindi ({MODELS})")
-    expect(page.page.locator("#finding")).to_contain_text("1,025 to 1,536 tokens")
+    page.check("input[value=Q3]", force=True)
+    page.select_option("#data", label=f"Hindi ({MODELS})")
+    expect(page.locator("#finding")).to_contain_text("1,025 to 1,536 tokens")
     assert page.state() == {"data": "PosIR-Hindi", "length": "Q3"}
 
 
 def test_partial_published_and_local_results_are_marked_and_can_be_hidden(visit, address):
     page = visit().go(f"{address}#data=PosIR-English&search=model-")
     for number, mark in ((30, "published"), (50, "local"), (40, "partial: 3 of 31 subsets")):
-        page.page.fill("#search", f"model-{number}-")
-        assert page.page.inner_text("#table .marks").startswith(mark)
+        page.fill("#search", f"model-{number}-")
+        assert page.inner_text("#table .marks").startswith(mark)
     assert page.column("rank") == ["–"]
-    assert "1 result is not comparable" in page.page.inner_text("#unranked")
-    page.page.click("#unranked button")
+    assert "1 result is not comparable" in page.inner_text("#unranked")
+    page.click("#unranked button")
     assert page.names() == []
     assert page.state()["unranked"] == "hidden"
     page.go(f"{address}#search=model-20-")
-    assert page.page.inner_text("#table .marks").startswith("partial: 1 of 2 tasks")
+    assert page.inner_text("#table .marks").startswith("partial: 1 of 2 tasks")
     assert page.column("score") == ["–"]
 
 
@@ -294,27 +298,27 @@ def test_headers_have_titles_and_tooltips_of_the_declarations_and_another_packag
     recording.board_columns.cache_clear()
     with served(folder) as address:
         page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English&sort=-scores.rank")
-        header = page.page.locator("th.scores-rank")
+        header = page.locator("th.scores-rank")
         expect(header).to_have_text("First, <b>share")
         expect(header).to_have_attribute("title", "Share of queries. Doe 2026.")
         expect(header).to_have_attribute("aria-sort", "descending")
         assert page.column("scores-rank") == ["30.0", "20.0", "10.0"]
-        assert page.page.locator("td.scores-rank").first.inner_text().endswith("0.0 to 100.0")
-        titles = page.page.locator("th .dt-column-title").all_text_contents()
+        assert page.locator("td.scores-rank").first.inner_text().endswith("0.0 to 100.0")
+        titles = page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
         declared = {column.key: column for column in known_columns()}
         for css, key in (("score", "ndcg_at_10_as_published"), ("start_to_end", "start_to_end"), ("psi", "psi")):
-            title, tooltip = page.page.eval_on_selector(
+            title, tooltip = page.eval_on_selector(
                 f"th.{css}", "one => [one.querySelector('.dt-column-title').textContent, one.title]"
             )
             assert title == declared[key].title.removesuffix(" (as published)")
             assert tooltip.startswith(declared[key].description)
         rows = json.loads(download(page, "#json"))
         assert [(row["scores"]["rank"], row["scores"]["rank_high"]) for row in rows] == [(0.3, 1), (0.2, 1), (0.1, 1)]
-        assert page.page.evaluate("document.documentElement.scrollWidth === innerWidth"), "the table scrolls by itself"
-        page.page.check("input[value='PosIR-Mini']", force=True)
-        expect(page.page.locator("th.scores-rank")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth === innerWidth"), "the table scrolls by itself"
+        page.check("input[value='PosIR-Mini']", force=True)
+        expect(page.locator("th.scores-rank")).to_have_count(0)
 
 
 # The first screen
@@ -324,74 +328,71 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     """Curves, length cells, start to end, and answers that are computed and open their state."""
     view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]
     page = visit().go(address)
-    labels = page.page.locator("#table svg.curve").evaluate_all(
-        "curves => curves.map(curve => curve.getAttribute('aria-label'))"
-    )
-    assert labels
-    assert all(label.startswith("nDCG@10 over position: start ") for label in labels)
+    assert labels(page)
+    assert all(label.startswith("nDCG@10 over position: start ") for label in labels(page))
     names = ("q1", "q2", "q3", "q4")
-    headings = [page.page.locator(f"th.{name} .tokens").inner_text() for name in names]
+    headings = [page.locator(f"th.{name} .tokens").inner_text() for name in names]
     assert headings == ["≤ 512", "513–1,024", "1,025–1,536", "> 1,536"]
-    assert set(page.page.locator("td.start_to_end .state").all_inner_texts()) <= {
+    assert set(page.locator("td.start_to_end .state").all_inner_texts()) <= {
         f"{states} of 2"
         for first, second in permutations(("biased to the start", "cannot be said"))
         for states in (f"{first} in 2", f"{first} in 1, {second} in 1")
     }
     best = max(score for score in view["scores"]["Q4"] if score is not None)
-    assert f" finds most in long documents ({100 * best:.1f})." in page.page.inner_text("#finding")
-    page.page.check("input[value=all]", force=True)
-    expect(page.page.locator("#finding")).to_contain_text("in documents of all lengths")
-    answers = page.page.locator("#answers .answer").all_inner_texts()
+    assert f" finds most in long documents ({100 * best:.1f})." in page.inner_text("#finding")
+    page.check("input[value=all]", force=True)
+    expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
+    answers = page.locator("#answers .answer").all_inner_texts()
     assert [text.split("\n")[0] for text in answers][:2] == ["Best kept from short to long", "Best under 1B parameters"]
-    provenance = page.page.inner_text("#provenance")
+    provenance = page.inner_text("#provenance")
     assert "main (" in provenance
     assert "2026-01-31 as its file states" in provenance
-    page.page.check("input[value=Q4]", force=True)
+    page.check("input[value=Q4]", force=True)
     assert page.state() == {"length": "Q4"}
-    expect(page.page.locator("th.score .tokens")).to_have_text("as published, in Q4")
-    expect(page.page.locator("th.score .dt-column-title")).to_have_text("nDCG@10")
-    page.page.click("#answers .answer:has-text('short to long')")
+    expect(page.locator("th.score .tokens")).to_have_text("as published, in Q4")
+    expect(page.locator("th.score .dt-column-title")).to_have_text("nDCG@10")
+    page.click("#answers .answer:has-text('short to long')")
     assert page.state() == {"length": "Q4", "sort": "-change"}
     assert page.column("change")[0].startswith(("+", "−", "0.0"))
-    page.page.fill("#search", "base 7-")
+    page.fill("#search", "base 7-")
     assert page.names()
     assert all("7-" in name and "base" in name for name in page.names()), "every word is in the name"
 
 
 def test_the_matrix_has_a_row_per_model_and_hatches_what_is_missing(visit, address):
     page = visit().go(f"{address}#tab=matrix&search=model-2")
-    page.page.wait_for_selector(".matrix td")
-    heads = page.page.locator(".matrix thead th").all_inner_texts()
+    page.wait_for_selector(".matrix td")
+    heads = page.locator(".matrix thead th").all_inner_texts()
     assert heads == ["Model", "English", "German", "Hindi"]
-    assert page.page.locator(".matrix td.missing").count() == 1
-    page.page.click(".matrix thead button >> nth=1")
-    column = numbers(page.page.locator(".matrix td:nth-child(3):not(.missing)").all_inner_texts())
+    assert page.locator(".matrix td.missing").count() == 1
+    page.click(".matrix thead button >> nth=1")
+    column = numbers(page.locator(".matrix td:nth-child(3):not(.missing)").all_inner_texts())
     assert column == sorted(column, reverse=True)
-    page.page.select_option("#matrix-score", "start_to_end")
+    page.select_option("#matrix-score", "start_to_end")
     assert page.state()["score"] == "start_to_end"
 
 
 @pytest.mark.slow
 def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, data):
     page = visit().go(f"{address}#tab=matrix&data=PosIR-English")
-    page.page.wait_for_selector(".matrix td")
-    assert page.page.locator(".matrix thead th").count() == 1 + len(DOMAINS) == 32
-    assert page.page.locator(".matrix tbody tr").count() == 12, "the models with results by domain"
+    page.wait_for_selector(".matrix td")
+    assert page.locator(".matrix thead th").count() == 1 + len(DOMAINS) == 32
+    assert page.locator(".matrix tbody tr").count() == 12, "the models with results by domain"
     matrix = data[f"matrix/{data['board']['groups'][0]['views'][1]['file']}"]
     first = matrix["lengths"]["all"]["score"][0][0]
     name = data["board"]["models"]["label"][matrix["models"][0]]
-    row = page.page.locator(".matrix tbody tr", has=page.page.locator(f"bdi[title='{name}']"))
+    row = page.locator(".matrix tbody tr", has=page.locator(f"bdi[title='{name}']"))
     assert row.locator("td").first.inner_text() == f"{100 * first:.1f}"
-    page.page.click(".matrix thead button >> nth=2")
-    column = numbers(page.page.locator(".matrix td:nth-child(4)").all_inner_texts())
+    page.click(".matrix thead button >> nth=2")
+    column = numbers(page.locator(".matrix td:nth-child(4)").all_inner_texts())
     assert column == sorted(column, reverse=True)
-    page.page.select_option("#matrix-score", "start_to_end")
-    page.page.select_option("#matrix-domain", index=3)
-    assert page.page.locator(".matrix thead th").count() == 2
-    assert {text[0] for text in page.page.locator(".matrix td").all_inner_texts()} <= {"+", "−", "0"}
+    page.select_option("#matrix-score", "start_to_end")
+    page.select_option("#matrix-domain", index=3)
+    assert page.locator(".matrix thead th").count() == 2
+    assert {text[0] for text in page.locator(".matrix td").all_inner_texts()} <= {"+", "−", "0"}
     assert page.state()["domain"] == sorted(DOMAINS)[2]
-    page.page.set_viewport_size({"width": 390, "height": 844})
-    assert page.page.evaluate("document.documentElement.scrollWidth") == 390, "the matrix scrolls by itself"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390, "the matrix scrolls by itself"
 
 
 # Links
@@ -399,19 +400,19 @@ def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, d
 
 def test_a_link_keeps_the_whole_state(visit, address):
     page = visit().go(address)
-    page.page.select_option("#data", label=f"German ({MODELS - 1})")
-    page.page.check("input[value=Q2]", force=True)
-    page.page.click("#more")
-    page.page.select_option("#weights", "true")
-    page.page.fill("#search", "model-1")
+    page.select_option("#data", label=f"German ({MODELS - 1})")
+    page.check("input[value=Q2]", force=True)
+    page.click("#more")
+    page.select_option("#weights", "true")
+    page.fill("#search", "model-1")
     for direction in ("descending", "ascending"):
-        page.page.click("th.q4")
-        expect(page.page.locator("th.q4")).to_have_attribute("aria-sort", direction)
-    page.page.click(".pages button:text-is('2')")
+        page.click("th.q4")
+        expect(page.locator("th.q4")).to_have_attribute("aria-sort", direction)
+    page.click(".pages button:text-is('2')")
     page.settle()
     for place in range(2):
-        page.page.locator("#table td.select input").nth(place).check()
-    page.page.click("#theme")
+        page.locator("#table td.select input").nth(place).check()
+    page.click("#theme")
     before = (page.state(), page.names(), page.column("rank"), page.column("q4"), page.status())
     assert page.state() | {"models": ""} == {
         "data": "PosIR-German",
@@ -423,7 +424,7 @@ def test_a_link_keeps_the_whole_state(visit, address):
         "models": "",
         "theme": "light",
     }
-    again = visit().go(page.page.evaluate("location.href"))
+    again = visit().go(page.evaluate("location.href"))
     assert (again.state(), again.names(), again.column("rank"), again.column("q4"), again.status()) == before
     assert again.page.eval_on_selector_all("#table tr.selected", "rows => rows.length") == 2
     assert again.page.evaluate("document.documentElement.dataset.theme") == "light"
@@ -432,18 +433,18 @@ def test_a_link_keeps_the_whole_state(visit, address):
 
 def test_going_back_and_links_to_what_is_not_there(visit, address):
     page = visit().go(address)
-    page.page.click("#table .model-name")
-    page.page.wait_for_selector("#panel-models h2")
-    page.page.go_back()
-    page.page.wait_for_selector("#panel-table", state="visible")
+    page.click("#table .model-name")
+    page.wait_for_selector("#panel-models h2")
+    page.go_back()
+    page.wait_for_selector("#panel-table", state="visible")
     assert page.status() == EVERY
     page.go(f"{address}#benchmark=None&data=no&length=Q9&sort=constructor&page=99&models=zzz,<b>&tab=table&size=__proto__")
     assert page.status() == f"0 of {EVERY}"
-    notice = page.page.inner_text("#notice")
+    notice = page.inner_text("#notice")
     for part in ("benchmark “None”; shown is PosIR", "data “no”", "length “Q9”; shown is Q4", "filter “size”", "model “zzz”"):
         assert f"This board has no {part}" in notice
     page.go(f"{address}#tab=constructor&page=-3")
-    assert page.page.is_visible("#table table")
+    assert page.is_visible("#table table")
 
 
 # A model, and several
@@ -458,17 +459,17 @@ def first_ids(data, number: int) -> list[str]:
 
 
 def charts(page: Visit, number: int) -> None:
-    expect(page.page.locator("#panel-models .chart svg")).to_have_count(number)
+    expect(page.locator("#panel-models .chart svg")).to_have_count(number)
 
 
 def test_a_models_own_page(visit, address, data):
     (identity,) = first_ids(data, 1)
     page = visit().go(address)
-    page.page.fill("#search", fake_model(0).name)
+    page.fill("#search", fake_model(0).name)
     assert not any("vega" in url or "/models/" in url for url in page.requests), "detail is fetched when it is asked for"
-    page.page.click("#table .model-name")
+    page.click("#table .model-name")
     charts(page, 1 + 2 + 1)
-    titles = page.page.eval_on_selector_all("#panel-models h2", "titles => titles.map(title => title.innerText)")
+    titles = page.locator("#panel-models h2").all_inner_texts()
     assert titles == [
         "PosIR, average of 2 languages: by position of the evidence",
         "PosIR, average of 2 languages: by document length",
@@ -478,26 +479,31 @@ def test_a_models_own_page(visit, address, data):
         fake_model(0).name,
         "Notes",
     ]
-    page.page.click("#panel-models summary >> nth=0")
-    panel = data[f"models/{identity}"]["averages"]["PosIR"]["panels"][4]["ndcg_at_10"]
-    cells = page.page.locator("#panel-models details").first.locator("tbody td:nth-child(4)")
-    expect(cells).to_have_count(len(panel))
-    assert numbers(cells.all_inner_texts()) == pytest.approx([100 * score for score in panel], abs=0.051)
-    page.page.select_option("#panel-models select", label="German")
-    expect(page.page.locator("#panel-models h2").nth(2)).to_contain_text("PosIR-German")
+    page.click("#panel-models summary >> nth=0")
+    panel = data[f"models/{identity}"]["averages"]["PosIR"]["panels"][4]
+    cells = page.locator("#panel-models details").first.locator("tbody td:nth-child(4)")
+    expect(cells).to_have_count(len(panel["ndcg_at_10"]))
+    assert numbers(cells.all_inner_texts()) == pytest.approx([100 * score for score in panel["ndcg_at_10"]], abs=0.051)
+    page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(force=True)
+    score, low, high = (f"{100 * panel[name][3]:.1f}" for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"))
+    for text in (f"nDCG@10{score}", f"95 % interval{low} to {high}", f"Queries{panel['queries'][3]:,}"):
+        expect(page.locator(".vg-tooltip")).to_contain_text(text)
+    assert "20" in page.locator("#panel-models .chart >> nth=0 >> g.role-axis-label text").all_text_contents()
+    page.select_option("#panel-models select", label="German")
+    expect(page.locator("#panel-models h2").nth(2)).to_contain_text("PosIR-German")
     assert page.state()["task"] == "PosIR-German"
-    page.page.check("input[value=Q3]", force=True)
-    expect(page.page.locator("#panel-models .large figcaption")).to_contain_text("Q3")
-    titles = page.page.eval_on_selector_all("#panel-models h2", "titles => titles.map(title => title.innerText)")
+    page.check("input[value=Q3]", force=True)
+    expect(page.locator("#panel-models .large figcaption")).to_contain_text("Q3")
+    titles = page.locator("#panel-models h2").all_inner_texts()
     assert "PosIR: by language, Q3" in titles
 
 
 def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     page = visit().go(f"{address}#tab=models")
-    page.page.wait_for_selector("#panel-models .legend")
-    assert page.page.locator("#panel-models .chips li").count() == 3, "it opens with the first of the table"
+    page.wait_for_selector("#panel-models .legend")
+    assert page.locator("#panel-models .chips li").count() == 3, "it opens with the first of the table"
     page.go(f"{address}#search=model-")
-    boxes = page.page.query_selector_all("#table td.select input")
+    boxes = page.query_selector_all("#table td.select input")
     for box in boxes[:4]:
         box.check()
     assert boxes[4].is_disabled()
@@ -505,39 +511,39 @@ def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     boxes[3].uncheck()
     assert boxes[4].is_enabled()
     page.go(f"{address}#models={','.join(first_ids(data, 4)[:4])}")
-    page.page.click("#tray > button")
+    page.click("#tray > button")
     charts(page, 1 + 2 + 4)
     for width in (1400, 390):
-        page.page.set_viewport_size({"width": width, "height": 900})
-        assert page.page.locator("#panel-models .per-length tbody tr").count() == 4, "a row for each model is never clipped"
-        assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    lines = page.page.eval_on_selector_all("#panel-models .chart >> nth=0 >> g.mark-line path", "paths => paths.length")
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator("#panel-models .per-length tbody tr").count() == 4, "a row for each model is never clipped"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    lines = page.eval_on_selector_all("#panel-models .chart >> nth=0 >> g.mark-line path", "paths => paths.length")
     assert lines == 4
-    page.page.click("#panel-models .chip button >> nth=0")
+    page.click("#panel-models .chip button >> nth=0")
     charts(page, 1 + 2 + 3)
-    page.page.fill("#panel-models .adder input", fake_model(5).name)
+    page.fill("#panel-models .adder input", fake_model(5).name)
     charts(page, 1 + 2 + 4)
     assert len(page.state()["models"].split(",")) == 4
 
 
 def test_the_scatter_has_a_point_a_model_and_opens_it(visit, address):
     page = visit().go(f"{address}#kind=Sparse&tab=chart")
-    page.page.wait_for_selector("#panel-chart .chart svg")
+    page.wait_for_selector("#panel-chart .chart svg")
     number = int(page.status().split()[0])
-    points = page.page.query_selector_all("#panel-chart g.mark-symbol.role-mark path")
+    points = page.query_selector_all("#panel-chart g.mark-symbol.role-mark path")
     assert len(points) == number
-    page.page.fill("#search", "model-1")
-    expect(page.page.locator("#panel-chart g.mark-symbol.role-mark path")).not_to_have_count(number)
-    page.page.query_selector("#panel-chart g.mark-symbol.role-mark path").click(force=True)
-    page.page.wait_for_selector("#panel-models h2")
+    page.fill("#search", "model-1")
+    expect(page.locator("#panel-chart g.mark-symbol.role-mark path")).not_to_have_count(number)
+    page.query_selector("#panel-chart g.mark-symbol.role-mark path").click(force=True)
+    page.wait_for_selector("#panel-models h2")
 
 
 # Files
 
 
 def download(page: Visit, button: str) -> str:
-    with page.page.expect_download() as started:
-        page.page.click(button)
+    with page.expect_download() as started:
+        page.click(button)
     return Path(started.value.path()).read_text(encoding="utf-8")
 
 
@@ -568,38 +574,38 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
     with served(board_of(tmp_path, records)) as address:
         page = visit(accept_downloads=True).go(f"{address}#data=PosIR-English")
         assert sorted(page.names()) == sorted(hostile_names())
-        assert page.page.query_selector("#table img, #table script, #table b") is None
-        assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.query_selector("#table img, #table script, #table b") is None
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         rows = list(csv.reader(io.StringIO(download(page, "#csv"), newline="")))
         assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row)
-        for group in page.page.query_selector_all("#benchmark label"):
+        for group in page.query_selector_all("#benchmark label"):
             group.click()
-        expect(page.page.locator("#data")).to_have_value("<script>alert(2)</script>")
-        page.page.select_option("#data", "__proto__")
-        expect(page.page.locator("#data")).to_have_value("__proto__")
+        expect(page.locator("#data")).to_have_value("<script>alert(2)</script>")
+        page.select_option("#data", "__proto__")
+        expect(page.locator("#data")).to_have_value("__proto__")
         assert len(page.names()) == len(models)
         page.go(f"{address}#data=PosIR-English&tab=chart&search=<img")
-        page.page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
-        expect(page.page.locator(".vg-tooltip")).to_contain_text("<img src=x onerror=alert(1)>")
-        assert page.page.query_selector(".vg-tooltip img") is None
+        page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
+        expect(page.locator(".vg-tooltip")).to_contain_text("<img src=x onerror=alert(1)>")
+        assert page.query_selector(".vg-tooltip img") is None
         for four in (models[:4], models[4:8]):
             page.go(f"{address}#benchmark=Other+tasks&tab=models&models={','.join(model.id for model in four)}")
             charts(page, 1 + 2 + 4)
             for model in four:
-                assert model.name in page.page.text_content("#panel-models .chips")
-            assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.check()
+                assert model.name in page.text_content("#panel-models .chips")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.assert_nothing_went_wrong()
 
 
 def test_a_board_without_results(visit, tmp_path):
     with served(board_of(tmp_path, [])) as address:
         page = visit().go(address)
-        assert "No results yet." in page.page.inner_text("#table")
-        page.page.click("#tab-chart")
-        assert "No model" in page.page.inner_text("#panel-chart")
-        page.page.click("#tab-models")
-        assert "Choose a model" in page.page.inner_text("#panel-models")
-        page.check()
+        assert "No results yet." in page.inner_text("#table")
+        page.click("#tab-chart")
+        assert "No model" in page.inner_text("#panel-chart")
+        page.click("#tab-models")
+        assert "Choose a model" in page.inner_text("#panel-models")
+        page.assert_nothing_went_wrong()
 
 
 # For everyone, everywhere
@@ -608,38 +614,38 @@ def test_a_board_without_results(visit, tmp_path):
 def test_it_works_from_a_file(visit, folder, data):
     page = visit().go((folder / "index.html").as_uri())
     assert page.status() == EVERY
-    page.page.select_option("#data", label=f"German ({MODELS - 1})")
-    expect(page.page.locator("#status")).to_have_text(f"{MODELS - 1} models")
+    page.select_option("#data", label=f"German ({MODELS - 1})")
+    expect(page.locator("#status")).to_have_text(f"{MODELS - 1} models")
     page.go(f"{(folder / 'index.html').as_uri()}#tab=models&models={first_ids(data, 1)[0]}")
     charts(page, 1 + 2 + 1)
 
 
 def test_it_works_from_the_keyboard_alone(visit, address):
     page = visit().go(address)
-    keyboard = page.page.keyboard
+    keyboard = page.keyboard
     keyboard.press("Tab")
-    assert page.page.evaluate("document.activeElement.id") == "skip"
+    assert page.evaluate("document.activeElement.id") == "skip"
     keyboard.press("Enter")
-    assert page.page.evaluate("document.activeElement.id") == "results"
+    assert page.evaluate("document.activeElement.id") == "results"
     keyboard.press("Tab")
-    assert page.page.evaluate("results.contains(document.activeElement)"), "the controls are passed over"
-    page.page.focus("th.q4 .dt-column-order")
+    assert page.evaluate("results.contains(document.activeElement)"), "the controls are passed over"
+    page.focus("th.q4 .dt-column-order")
     keyboard.press("Enter")
-    expect(page.page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
     assert page.state() == {"sort": "-q4"}
-    page.page.focus("#table .expand >> nth=0")
+    page.focus("#table .expand >> nth=0")
     keyboard.press("Enter")
-    details = page.page.inner_text("#table tr .detail")
+    details = page.inner_text("#table tr .detail")
     assert all(part in details for part in ("PSI by chance", "Any effect (p)", "21,000"))
-    page.page.focus("#table td.select input >> nth=2")
+    page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
     assert len(page.state()["models"].split(",")) == 1
-    assert page.page.evaluate("document.activeElement === document.querySelectorAll('#table td.select input')[2]")
-    page.page.focus("#tab-table")
+    assert page.evaluate("document.activeElement === document.querySelectorAll('#table td.select input')[2]")
+    page.focus("#tab-table")
     keyboard.press("ArrowRight")
     assert page.state()["tab"] == "chart"
-    assert page.page.evaluate("document.activeElement.id") == "tab-chart"
-    page.page.focus("input[name=length]:checked")
+    assert page.evaluate("document.activeElement.id") == "tab-chart"
+    page.focus("input[name=length]:checked")
     keyboard.press("ArrowRight")
     assert page.state()["length"] == "all"
 
@@ -648,8 +654,8 @@ def test_dark_mode_follows_the_system_and_the_button(visit, address):
     page = visit(color_scheme="dark").go(address)
     seen = []
     for _ in range(3):
-        seen.append(page.page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        page.page.click("#theme")
+        seen.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.click("#theme")
     assert seen[0] == seen[2] != seen[1]
 
 
@@ -658,25 +664,25 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data
     models = ",".join(first_ids(data, 4)[:4])
     for state in ("tab=chart&search=model-1", f"tab=models&models={models}", "tab=matrix&search=model-20", ""):
         page.go(f"{address}#{state}")
-        page.page.wait_for_selector(".chart svg, .matrix td" if state else "#table td")
-        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
-    first = page.page.locator("#table tbody tr").first.bounding_box()
+        page.wait_for_selector(".chart svg, .matrix td" if state else "#table td")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    first = page.locator("#table tbody tr").first.bounding_box()
     assert first["y"] + 60 < 844, "the first row is on the first screen"
-    assert not page.page.is_visible("#kind")
-    page.page.click("#more")
-    assert page.page.is_visible("#kind")
+    assert not page.is_visible("#kind")
+    page.click("#more")
+    assert page.is_visible("#kind")
 
 
 def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page = visit().go(address)
-    page.page.route("**/models/*", lambda route: route.abort())
-    page.page.click("#table .model-name")
-    expect(page.page.locator("#status")).to_contain_text("could not be loaded")
-    page.page.unroute("**/models/*")
+    page.route("**/models/*", lambda route: route.abort())
+    page.click("#table .model-name")
+    expect(page.locator("#status")).to_contain_text("could not be loaded")
+    page.unroute("**/models/*")
     page.errors.clear()
-    page.page.click("#tab-table")
-    page.page.click("#table .model-name >> nth=1")
-    page.page.wait_for_selector("#panel-models h2")
+    page.click("#tab-table")
+    page.click("#table .model-name >> nth=1")
+    page.wait_for_selector("#panel-models h2")
     page.errors.clear()
 
 
@@ -689,13 +695,13 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     page = visit().go(f"{address}#sort=psi")
     place = view["psi"].index(min(score for score in view["psi"] if score is not None))
     expected = f"{view['psi_chance'][place]:.3f} to {view['psi_chance_high'][place]:.3f}"
-    page.page.click("#table .expand >> nth=0")
-    assert f"PSI by chance, of the observed one\n{expected}" in page.page.inner_text("#table .detail")
-    page.page.fill("#search", page.names()[0])
-    page.page.click("#tab-chart")
-    page.page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
-    expect(page.page.locator(".vg-tooltip")).to_contain_text("PSI")
-    expect(page.page.locator(".vg-tooltip")).not_to_contain_text("null"), "an estimate has no null"
+    page.click("#table .expand >> nth=0")
+    assert f"PSI by chance, of the observed one\n{expected}" in page.inner_text("#table .detail")
+    page.fill("#search", page.names()[0])
+    page.click("#tab-chart")
+    page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
+    expect(page.locator(".vg-tooltip")).to_contain_text("PSI")
+    expect(page.locator(".vg-tooltip")).not_to_contain_text("null"), "an estimate has no null"
     specifications = data["charts"]
     for name, (low, high) in {"scatter": ("y", "y2"), "subsets_psi": ("x", "x2")}.items():
         bars = [mark["encode"]["update"] for mark in specifications[name]["marks"] if "psi_chance" in json.dumps(mark)]
@@ -710,18 +716,18 @@ def test_differences_have_one_axis_with_labels_and_one_zero(visit, address, data
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     largest = max(abs(end) for name in ("start_to_end_low", "start_to_end_high") for end in view[name] if end is not None)
     page = visit().go(address)
-    heading = page.page.inner_text("th.start_to_end .tokens")
+    heading = page.inner_text("th.start_to_end .tokens")
     low, high = (float(text.replace("−", "-")) for text in heading.split(" to "))
     assert low == -high
     assert 100 * largest <= high < 100 * largest + 5
     zeros = "marks => marks.map((one) => (({ left, right }) => (left + right) / 2)(one.getBoundingClientRect()))"
-    places = page.page.eval_on_selector_all("#table .difference .zero", zeros)
+    places = page.eval_on_selector_all("#table .difference .zero", zeros)
     assert len(places) == PAGE
     assert max(places) - min(places) < 1
-    titles = page.page.locator("#table svg.curve").evaluate_all("curves => curves.map((one) => one.viewBox.baseVal.height)")
+    titles = page.locator("#table svg.curve").evaluate_all("curves => curves.map((one) => one.viewBox.baseVal.height)")
     assert set(titles) == {44}
-    ends = page.page.inner_text("th.curve .tokens")
-    assert f"axis {ends}" in page.page.inner_text("#key"), "all curves have one axis"
+    ends = page.inner_text("th.curve .tokens")
+    assert f"axis {ends}" in page.inner_text("#key"), "all curves have one axis"
 
 
 @pytest.mark.slow
@@ -729,17 +735,17 @@ def test_a_color_means_one_thing(visit, address, data):
     """The colors of models are not those of scores, and a model has one color in all charts."""
     page = visit().go(address)
     color = "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; })"
-    page.page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
-    models = page.page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
-    scores = page.page.evaluate(color, ["heat", "toward-end", "ink", "heat-1", "heat-2", "heat-3", "heat-4"])
+    page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
+    models = page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
+    scores = page.evaluate(color, ["heat", "toward-end", "ink", "heat-1", "heat-2", "heat-3", "heat-4"])
     assert len({*models, *scores}) == len(models) + len(scores)
-    line = page.page.eval_on_selector("#table .curve .line", "line => getComputedStyle(line).stroke")
+    line = page.eval_on_selector("#table .curve .line", "line => getComputedStyle(line).stroke")
     assert line == scores[2], "a curve in the table is in the color of text"
     page.go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 2 + 2)
     for place in (1, 2):
         fills = "points => [...new Set(points.map((one) => one.getAttribute('fill')))]"
-        points = page.page.eval_on_selector_all(f"#panel-models .chart >> nth={place} >> g.mark-symbol.role-mark path", fills)
+        points = page.eval_on_selector_all(f"#panel-models .chart >> nth={place} >> g.mark-symbol.role-mark path", fills)
         assert sorted(points) == sorted(models[:2]), "nDCG@10 and PSI of a model have its color"
 
 
@@ -751,30 +757,13 @@ def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp
     with served(board_of(tmp_path, records)) as address:
         page = visit().go(f"{address}#data=PosIR-English&tab=models&models={first.id},{other.id}")
         charts(page, 1 + 2 + 2)
-        whole, missing = (page.page.locator("#panel-models .chart").nth(place) for place in (3, 4))
+        whole, missing = (page.locator("#panel-models .chart").nth(place) for place in (3, 4))
         for chart, cells, strokes in ((whole, 60, 0), (missing, 40, 40)):
             assert chart.locator("g.mark-rect.role-mark path").count() == cells
             assert chart.locator("g.mark-symbol.role-mark path").count() == strokes
             languages = chart.locator("g.role-axis-label text").all_text_contents()
             assert [text for text in languages if text.isalpha()] == ["English", "German", "Hindi"], "rows align across models"
-        assert "Hatched: no result" in page.page.inner_text("#panel-models")
-
-
-@pytest.mark.slow
-def test_a_tooltip_is_on_the_scale_of_its_axis(visit, address, data):
-    (identity,) = first_ids(data, 1)
-    page = visit().go(f"{address}#data=PosIR-English&tab=models&models={identity}")
-    charts(page, 1 + 2 + 1)
-    panel = data[f"models/{identity}"]["tasks"]["PosIR-English"]["panels"][4]
-    page.page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(force=True)
-    tip = page.page.locator(".vg-tooltip")
-    expect(tip).to_contain_text(f"nDCG@10{100 * panel['ndcg_at_10'][3]:.1f}")
-    expect(tip).to_contain_text(
-        f"95 % interval{100 * panel['ndcg_at_10_low'][3]:.1f} to {100 * panel['ndcg_at_10_high'][3]:.1f}"
-    )
-    expect(tip).to_contain_text("Queries525")
-    ticks = page.page.locator("#panel-models .chart >> nth=0 >> g.role-axis-label text").all_text_contents()
-    assert "20" in ticks
+        assert "Hatched: no result" in page.inner_text("#panel-models")
 
 
 @pytest.mark.slow
@@ -783,19 +772,19 @@ def test_labels_of_axes_do_not_overlap(visit, address, data, width):
     page = visit(viewport={"width": width, "height": 900}).go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 2 + 2)
     for place in range(5):
-        assert_apart(page.page.locator("#panel-models .chart").nth(place).locator("g.role-axis-label text"), touching=1)
+        assert_apart(page.locator("#panel-models .chart").nth(place).locator("g.role-axis-label text"), touching=1)
 
 
 @pytest.mark.slow
 def test_another_length_draws_only_what_depends_on_it(visit, address, data):
     page = visit().go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 2 + 2)
-    page.page.evaluate("document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark = at))")
-    before = page.page.get_attribute("#panel-models .large g.mark-line path", "d")
-    page.page.check("input[value=Q3]", force=True)
-    expect(page.page.locator("#panel-models .large figcaption")).to_contain_text("Q3")
-    expect(page.page.locator("#panel-models .large g.mark-line path").first).not_to_have_attribute("d", before)
-    marks = page.page.locator("#panel-models .chart").evaluate_all("charts => charts.map((one) => one.dataset.mark)")
+    page.evaluate("document.querySelectorAll('#panel-models .chart').forEach((one, at) => (one.dataset.mark = at))")
+    before = page.get_attribute("#panel-models .large g.mark-line path", "d")
+    page.check("input[value=Q3]", force=True)
+    expect(page.locator("#panel-models .large figcaption")).to_contain_text("Q3")
+    expect(page.locator("#panel-models .large g.mark-line path").first).not_to_have_attribute("d", before)
+    marks = page.locator("#panel-models .chart").evaluate_all("charts => charts.map((one) => one.dataset.mark)")
     assert marks == [str(at) for at in range(5)], "every chart is the one that was there"
 
 
@@ -843,7 +832,7 @@ def own_board(tmp_path_factory) -> Iterator[str]:
 
 
 def labels(page: Visit) -> list[str]:
-    return page.page.locator("#table svg.curve").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
+    return page.locator("#table svg.curve").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
 
 
 AVERAGE = "benchmark=PosIR&data=PosIR"
@@ -851,58 +840,58 @@ AVERAGE = "benchmark=PosIR&data=PosIR"
 
 def test_the_published_first_screen_is_the_finding_with_every_known_position(visit, published):
     page = visit().go(f"{published}#{AVERAGE}")
-    assert page.page.inner_text("#finding") == (
+    assert page.inner_text("#finding") == (
         "inf-retriever-v1 finds most in long documents (54.7). Qwen3-Embedding-8B is 0.8 behind, NV-Embed-v2 38.4."
     )
-    assert page.page.inner_text("#main").count("no intervals here") == 1
+    assert page.inner_text("#main").count("no intervals here") == 1
     assert page.column("behind")[:2] == ["best", "−0.8"]
     assert page.column("psi")[0] == "0.176"
     assert len(labels(page)) == len(numbers(page.column("score"))) == 10, "a curve in every row with a score"
     assert page.column("start_to_end")[1] == "+12.3"
-    assert "9 of 10 languages" in page.page.locator("td.start_to_end").nth(1).inner_text()
-    expect(page.page.locator("th.rank")).to_have_count(0)
-    page.page.check("input[value=all]", force=True)
-    expect(page.page.locator("th.start_to_end")).to_have_count(0)
+    assert "9 of 10 languages" in page.locator("td.start_to_end").nth(1).inner_text()
+    expect(page.locator("th.rank")).to_have_count(0)
+    page.check("input[value=all]", force=True)
+    expect(page.locator("th.start_to_end")).to_have_count(0)
     assert page.column("psi")[0] == "0.110", "PSI is known where curves are not"
-    page.page.fill("#search", "qwen 8b")
+    page.fill("#search", "qwen 8b")
     assert page.names() == ["Qwen3-Embedding-8B"]
     page.go(f"{published}#benchmark=PosQ&data=SQuAD-PosQ")
     assert len(labels(page)) == len(page.names()) == 11, "the buckets of PosQ are published"
-    assert page.page.locator("td.start_to_end .state").count() == 0
-    page.page.click("#table .expand >> nth=0")
-    expect(page.page.locator("#table .detail")).to_contain_text("widest possible for independent queries")
-    names = page.page.evaluate("board.data('board').then((index) => index.models.label)")
+    assert page.locator("td.start_to_end .state").count() == 0
+    page.click("#table .expand >> nth=0")
+    expect(page.locator("#table .detail")).to_contain_text("widest possible for independent queries")
+    names = page.evaluate("board.data('board').then((index) => index.models.label)")
     assert [name.lower() for name in names].count("nv-embed-v2") == 1, "one row, whatever the case of its name"
 
 
 def test_own_results_come_first(visit, own_board):
     page = visit().go(own_board)
     own = {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}
-    assert page.page.input_value("#data") == "PosIR-English", "the first data with own results"
+    assert page.input_value("#data") == "PosIR-English", "the first data with own results"
     assert set(page.names()[:2]) == own
     assert all(rank != "–" for rank in page.column("rank")[:2])
     scores = numbers(page.column("score"))
     assert scores[:2] == sorted(scores[:2], reverse=True)
     assert scores[2:] == sorted(scores[2:], reverse=True), "unranked results are in order, too"
     page.to("sort=-change")
-    assert page.page.is_visible("th.change")
-    assert "10 results are not comparable" in page.page.inner_text("#unranked")
-    assert "the papers' data" in page.page.locator("#table .marks").last.inner_text()
-    assert "local-0123 (2 results)" in page.page.inner_text("#provenance")
-    page.page.check("input[value='PosIR-Mini']", force=True)
-    expect(page.page.locator("#finding")).to_contain_text("in long documents")
+    assert page.is_visible("th.change")
+    assert "10 results are not comparable" in page.inner_text("#unranked")
+    assert "the papers' data" in page.locator("#table .marks").last.inner_text()
+    assert "local-0123 (2 results)" in page.inner_text("#provenance")
+    page.check("input[value='PosIR-Mini']", force=True)
+    expect(page.locator("#finding")).to_contain_text("in long documents")
 
 
 def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit, published):
     page = visit().go(f"{published}#{AVERAGE}")
-    answers = page.page.locator("#answers .answer")
+    answers = page.locator("#answers .answer")
     assert [text.split("\n")[0] for text in answers.all_inner_texts()] == [
         "Best kept from short to long",
         "Best under 1B parameters",
     ]
     assert "−16.6 points from Q1 to Q4" in answers.first.inner_text()
     page.to(f"{AVERAGE}&size=under+1B")
-    assert page.page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds most")
+    assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds most")
     assert answers.count() == 0, "all of them are row 1"
     assert page.column("behind")[0] == "−11.4", "behind the best of all"
     page.to("benchmark=PosQ&data=FineWeb-PosQ")
@@ -914,24 +903,24 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
 @pytest.mark.parametrize("board", ["published", "address"])
 def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, request, board):
     page = visit(viewport={"width": 1024, "height": 900})
-    page.page.add_init_script(
+    page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => (window.shift += one.value)))"
         ".observe({ type: 'layout-shift', buffered: true });"
     )
     page.go(request.getfixturevalue(board))
     for tab in ("chart", "models", "matrix", "table"):
-        page.page.click(f"#tab-{tab}")
-        page.page.wait_for_selector({"table": "#table td", "matrix": ".matrix td"}.get(tab, f"#panel-{tab} .chart svg"))
-    assert page.page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
+        page.click(f"#tab-{tab}")
+        page.wait_for_selector({"table": "#table td", "matrix": ".matrix td"}.get(tab, f"#panel-{tab} .chart svg"))
+    assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
 def test_the_smallest_screen_has_large_targets_and_does_not_scroll_sideways(visit, published):
     page = visit(viewport={"width": 320, "height": 800})
     for state, shown in ((AVERAGE, "#table td"), (f"{AVERAGE}&tab=matrix", ".matrix td")):
         page.go(f"{published}#{state}")
-        page.page.wait_for_selector(shown)
-        assert page.page.evaluate("document.documentElement.scrollWidth") == 320, state
-        small = page.page.evaluate(
+        page.wait_for_selector(shown)
+        assert page.evaluate("document.documentElement.scrollWidth") == 320, state
+        small = page.evaluate(
             """() => [...document.querySelectorAll("button, select, label.box, .pills label, .model-name, summary")]
               .filter((one) => one.offsetParent).map((one) => [one.outerHTML, one.getBoundingClientRect()])
               .filter(([, { width, height }]) => width < 24 || height < 24).map(([html]) => html)"""
@@ -944,16 +933,16 @@ def test_forced_colors_show_what_is_selected(visit, published):
     page.settle()
     color = "(one) => getComputedStyle(one).backgroundColor"
     for chosen, other in (("#length input:checked + span", "#length input:not(:checked) + span"), ("#tab-table", "#tab-chart")):
-        backgrounds = [page.page.eval_on_selector(selector, color) for selector in (chosen, other)]
+        backgrounds = [page.eval_on_selector(selector, color) for selector in (chosen, other)]
         assert len(set(backgrounds)) == 2, chosen
 
 
 @pytest.mark.slow
 def test_names_in_the_scatter_do_not_overlap(visit, published):
     page = visit(viewport={"width": 1400, "height": 900}).go(f"{published}#benchmark=PosQ&tab=chart")
-    page.page.wait_for_selector("#panel-chart .chart svg")
-    assert_apart(page.page.locator("#panel-chart g.mark-text.role-mark text"))
-    assert page.page.locator("#panel-chart g.mark-line.role-mark path").count() == 1, "the Pareto front"
+    page.wait_for_selector("#panel-chart .chart svg")
+    assert_apart(page.locator("#panel-chart g.mark-text.role-mark text"))
+    assert page.locator("#panel-chart g.mark-line.role-mark path").count() == 1, "the Pareto front"
 
 
 @pytest.mark.slow
@@ -963,12 +952,12 @@ def test_nothing_is_cut_off_at_any_width(visit, published, width):
     for state in ("", "benchmark=PosQ&data=SQuAD-PosQ", "benchmark=PosIR-Mini", "tab=chart", "benchmark=PosIR-Mini&tab=models"):
         page.go(f"{published}#{state}")
         page.settle()
-        assert page.page.evaluate("document.documentElement.scrollWidth") <= width, state
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, state
         cut = "cells => cells.filter((one) => one.offsetWidth && one.scrollWidth > one.clientWidth + 1).length"
-        assert page.page.eval_on_selector_all("#table .value, #table .state, #table .ends", cut) == 0, state
+        assert page.eval_on_selector_all("#table .value, #table .state, #table .ends", cut) == 0, state
     page.go(f"{published}#tab=matrix")
-    page.page.wait_for_selector(".matrix td")
-    assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "the matrix scrolls by itself"
+    page.wait_for_selector(".matrix td")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the matrix scrolls by itself"
 
 
 @pytest.mark.slow
@@ -984,7 +973,7 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
     for board, state in visits:
         for theme in ("light", "dark"):
             page.go(f"{board}#{state}&theme={theme}")
-            page.page.wait_for_selector(shown.get(state[-6:].split("=")[-1], "td"))
+            page.wait_for_selector(shown.get(state[-6:].split("=")[-1], "td"))
             page.settle()
             violations = axe.Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
             assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == [], (state, theme)
@@ -993,24 +982,24 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
 @pytest.mark.slow
 def test_print_keeps_the_choices_and_is_light(visit, published):
     page = visit(viewport={"width": 1024, "height": 900}).go(f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark")
-    page.page.emulate_media(media="print")
+    page.emulate_media(media="print")
     shown = "labels => labels.filter((one) => one.offsetParent).map((one) => one.innerText)"
-    assert page.page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3"]
-    assert page.page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
-    assert all(page.page.is_visible(f"th.q{number}") for number in (1, 2, 3, 4))
-    assert page.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    widths = page.page.eval_on_selector_all(".model-cell .model-name", "names => names.map((name) => name.offsetWidth)")
+    assert page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3"]
+    assert page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
+    assert all(page.is_visible(f"th.q{number}") for number in (1, 2, 3, 4))
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    widths = page.eval_on_selector_all(".model-cell .model-name", "names => names.map((name) => name.offsetWidth)")
     assert min(widths) > 60, "names are not squeezed into the column of the arrow, which is not printed"
-    assert page.page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 
 @pytest.mark.slow
 def test_charts_are_saved_as_pictures_and_numbers(visit, published):
     page = visit(accept_downloads=True).go(f"{published}#benchmark=PosIR-Mini&tab=models")
-    page.page.wait_for_selector("#panel-models .chart svg")
+    page.wait_for_selector("#panel-models .chart svg")
     assert "<svg" in download(page, "#panel-models .pictures button:text-is('SVG') >> nth=0")
-    with page.page.expect_download() as started:
-        page.page.click("#panel-models .pictures button:text-is('PNG') >> nth=0")
+    with page.expect_download() as started:
+        page.click("#panel-models .pictures button:text-is('PNG') >> nth=0")
     assert Path(started.value.path()).read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(io.StringIO(download(page, "button:text-is('Positions as CSV')"))))
     assert len(rows) == 2 * 20

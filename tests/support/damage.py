@@ -30,7 +30,6 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def nest(depth: int) -> Any:
-    """Return lists within each other."""
     value: Any = []
     for _ in range(depth):
         value = [value]
@@ -46,7 +45,6 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
 
 
 def find(value: Any, place: Place) -> Any:
-    """Return the value at a place."""
     for key in place:
         value = value[key]
     return value
@@ -62,7 +60,6 @@ def choose_place(value: Any, draw: random.Random) -> Place:
 
 
 def change_number(number: float, draw: random.Random) -> Any:
-    """Return another number."""
     if isinstance(number, int):
         return draw.choice([number + 1, number - 1, -number - 1, number * 10 + 7, number + 0.5, str(number), float(number)])
     return draw.choice([number + 0.1, -number - 0.1, number * 2 + 1, int(number) + 3, str(number)])
@@ -181,8 +178,6 @@ def time_limit(seconds: float = LIMIT_SECONDS) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended."""
-
     status: int
     printed: str
     """Standard output."""
@@ -192,7 +187,6 @@ class Ended:
 
     @property
     def everything(self) -> str:
-        """Both streams."""
         return self.printed + self.said
 
 
@@ -225,8 +219,6 @@ def call_posir(*arguments: object) -> Ended:
 
 @dataclass
 class Door:
-    """The cases of one door, and what went wrong."""
-
     name: str
     number: int
     """Cases that are tried."""
@@ -261,7 +253,6 @@ class WrongError(Exception):
 
 @contextmanager
 def noted(what: str) -> Iterator[None]:
-    """Add what was done to any error."""
     try:
         yield
     except BaseException as error:

@@ -82,14 +82,25 @@ def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None)
 
     Without pins, as on a board of one's own results, that is the data of most complete results, those on the Hub's data first.
     """
-    by_task: dict[str, list[BoardRecord]] = {}
-    for record in records:
-        by_task.setdefault(record.task, []).append(record)
     if pins is None:
+        by_task: dict[str, list[BoardRecord]] = {}
+        for record in records:
+            by_task.setdefault(record.task, []).append(record)
         references = {task: _find_own_reference(of_task) for task, of_task in by_task.items()}
     else:
         references = {task: (pin.digest, False) for task, pin in pins.items()}
-    return [replace(record, mark=_mark(record, references.get(record.task), pinned=pins is not None)) for record in records]
+
+    def mark(record: BoardRecord) -> str:
+        reference = references.get(record.task)
+        if record.model.published:
+            return "the papers' data" if reference and reference[1] else ""
+        if reference is None:
+            return "" if pins is None else NOT_PINNED
+        if record.partial or record.data == reference[0]:
+            return ""
+        return "local data" if record.local else "other data"
+
+    return [replace(record, mark=mark(record)) for record in records]
 
 
 def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | None:
@@ -100,13 +111,3 @@ def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | No
         dates.setdefault(candidate.data, []).append(candidate.detail["date"] or "")
     best = max(dates, key=lambda data: (len(dates[data]), max(dates[data]), data), default=None)
     return None if best is None else (best, all(candidate.local for candidate in candidates))
-
-
-def _mark(record: BoardRecord, reference: tuple[str, bool] | None, *, pinned: bool) -> str:
-    if record.model.published:
-        return "the papers' data" if reference and reference[1] else ""
-    if reference is None:
-        return NOT_PINNED if pinned else ""
-    if record.partial or record.data == reference[0]:
-        return ""
-    return "local data" if record.local else "other data"

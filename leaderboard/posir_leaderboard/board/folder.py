@@ -51,7 +51,6 @@ def check_output_folder(folder: Path) -> None:
 
 
 def _check_site(folder: Path) -> None:
-    """Raise PosirError if a folder contains no site."""
     if not (folder / INDEX).is_file():
         raise PosirError(f"{folder}: no leaderboard. Build it: posir leaderboard build --results results --output {folder}")
 

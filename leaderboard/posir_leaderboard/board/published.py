@@ -73,7 +73,6 @@ def _build_record(name: str, rows: list[PublishedRow], registered: ModelMeta | N
 
 
 def _bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
-    """Return the published position bins of a model on a task or benchmark by length; those that are not known are missing."""
     bins = (row for row in published_bins(task) if row.model == model)
     return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 

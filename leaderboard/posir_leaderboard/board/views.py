@@ -411,7 +411,6 @@ def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[st
 
 
 def _length_matrix(view: View, indices: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return models by document length, for a task without domains; None if it has one length alone."""
     rows, lengths = [record for record in view.rows if record.rows and record.comparable], view.lengths
     if len(lengths) < 2 or not rows:
         return None

@@ -21,7 +21,7 @@ from posir_tasks.results import result_files
 from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository, data_folder
-from tests.support.datasets import POSIR_FOLDER, TEXTS, Tables, posir_tables, write_domain
+from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.processes import exit_codes
 
 TASK = "PosIR-English"
@@ -29,12 +29,9 @@ MODEL = ModelMeta.create_empty({"name": "org/model", "revision": "r1"})
 
 
 def result_of(subsets: Iterable[str], score: float = 0.5, revision: str = "main") -> TaskResult:
-    scores = [
-        {"hf_subset": name, "languages": ["eng-Latn"], "main_score": score, "mteb_version": "2.26.24"} for name in subsets
-    ]
-    return TaskResult(
-        dataset_revision=revision, task_name=TASK, mteb_version="2.26.24", scores={"test": scores}, evaluation_time=1.0
-    )
+    common = {"languages": ["eng-Latn"], "main_score": score, "mteb_version": "2.26.24"}
+    scores = {"test": [{"hf_subset": name, **common} for name in subsets]}
+    return TaskResult(dataset_revision=revision, task_name=TASK, mteb_version="2.26.24", scores=scores, evaluation_time=1.0)
 
 
 def scores_in(cache: ResultCache) -> dict[str, float]:
@@ -81,29 +78,21 @@ def other(cache: ResultCache) -> Process:
 def test_mtebs_own_files_are_there_and_no_others(cache: ResultCache, process: Process):
     process.save(result_of(["sports"]), encode_kwargs={"batch_size": 8})
     (folder,) = {file.parent for file in cache.cache_path.rglob("*.json")}
-    assert sorted(file.name for file in folder.iterdir()) == [
-        LOCK_FILE,
-        f"{TASK}.json",
-        "model_meta.json",
-        "run_settings.jsonl",
-    ]
+    names = [LOCK_FILE, f"{TASK}.json", "model_meta.json", "run_settings.jsonl"]
+    assert sorted(file.name for file in folder.iterdir()) == names
     assert json.loads((folder / "run_settings.jsonl").read_text())["encode_kwargs"] == {"batch_size": 8}
     assert cache.load_task_result(TASK, MODEL) == result_of(["sports"])
 
 
-def test_what_another_process_saved_meanwhile_is_kept(cache: ResultCache, process: Process, other: Process):
-    process.save(result_of(["sports"]))
-    other.save(result_of(["game"], 0.7))
-    process.save(result_of(["sports", "mining"], 0.6))
-    assert scores_in(cache) == {"sports": 0.6, "mining": 0.6, "game": 0.7}
-
-
-def test_the_settings_of_another_processs_run_are_kept(cache: ResultCache, process: Process, other: Process):
-    other.save(result_of(["game"]), encode_kwargs={"batch_size": 8})
+def test_what_another_process_saved_meanwhile_is_kept_with_its_settings(cache: ResultCache, process: Process, other: Process):
     process.save(result_of(["sports"]), encode_kwargs={"batch_size": 16})
+    other.save(result_of(["game"], 0.7), encode_kwargs={"batch_size": 8})
+    process.save(result_of(["sports", "mining"], 0.6), encode_kwargs={"batch_size": 16})
+    assert scores_in(cache) == {"sports": 0.6, "mining": 0.6, "game": 0.7}
     (settings,) = cache.cache_path.rglob("run_settings.jsonl")
     rows = [json.loads(line) for line in settings.read_text().splitlines()]
-    assert {(*row["subsets"], row["encode_kwargs"]["batch_size"]) for row in rows} == {("game", 8), ("sports", 16)}
+    kept_settings = {(name, row["encode_kwargs"]["batch_size"]) for row in rows for name in row["subsets"]}
+    assert kept_settings == {("game", 8), ("sports", 16), ("mining", 16)}
 
 
 def test_times_are_not_added_at_each_saving(cache: ResultCache, process: Process, other: Process):
@@ -113,18 +102,14 @@ def test_times_are_not_added_at_each_saving(cache: ResultCache, process: Process
     assert cache.load_task_result(TASK, MODEL).evaluation_time == 1.0
 
 
-def test_an_earlier_result_is_overwritten_at_the_first_saving(cache: ResultCache, process: Process):
-    process.save(result_of(["sports", "game"]))
-    (file,) = cache.cache_path.rglob(f"{TASK}.json")
-    os.utime(file, (0, 0))
-    Process(cache).save(result_of(["mining"]))
-    assert set(scores_in(cache)) == {"mining"}
-
-
-def test_what_this_process_saved_itself_can_be_overwritten(cache: ResultCache, process: Process):
+def test_an_earlier_result_and_what_this_process_saved_itself_are_overwritten(cache: ResultCache, process: Process):
     process.save(result_of(["sports", "game"]))
     process.save(result_of(["mining"]))
     assert set(scores_in(cache)) == {"mining"}
+    (file,) = cache.cache_path.rglob(f"{TASK}.json")
+    os.utime(file, (0, 0))
+    Process(cache).save(result_of(["game"]))
+    assert set(scores_in(cache)) == {"game"}
 
 
 def test_results_of_other_data_are_replaced(
@@ -167,6 +152,8 @@ def test_results_of_other_tasks_are_saved_and_loaded_by_mteb_itself(cache: Resul
 def test_a_damaged_result_is_none_and_is_replaced(
     cache: ResultCache, process: Process, content: str, caplog: pytest.LogCaptureFixture
 ):
+    with pytest.raises(FileNotFoundError):
+        cache.load_task_result(TASK, MODEL, raise_if_not_found=True)
     process.save(result_of(["game"]))
     (file,) = cache.cache_path.rglob(f"{TASK}.json")
     file.write_text(content)
@@ -174,11 +161,6 @@ def test_a_damaged_result_is_none_and_is_replaced(
     assert "the result cannot be read" in caplog.text
     ResultSaver().add(cache, result_of(["sports"]), MODEL, order=[])
     assert set(scores_in(cache)) == {"sports"}
-
-
-def test_a_missing_result_is_an_error_if_mteb_is_asked_to_raise(cache: ResultCache):
-    with pytest.raises(FileNotFoundError):
-        cache.load_task_result(TASK, MODEL, raise_if_not_found=True)
 
 
 def save_many(folder: Path, process: int) -> None:
@@ -206,12 +188,9 @@ class Data:
     def choose(self, name: str, **texts: str) -> None:
         """Choose a folder, and write into it a domain for each keyword, whose texts end with the value."""
         for domain, suffix in texts.items():
-            write_domain(self.folder / name / POSIR_FOLDER, self.tables(suffix), domain=domain)
+            texts = {title: f"{text} {suffix}" for title, text in TEXTS.items()}
+            write_domain(self.folder / name / POSIR_FOLDER, posir_tables(texts), domain=domain)
         self.monkeypatch.setenv("POSIR_DATA", str(self.folder / name))
-
-    def tables(self, suffix: str) -> Tables:
-        texts = {name: f"{text} {suffix}" for name, text in TEXTS.items()}
-        return posir_tables(texts)
 
     def result(self, *subsets: str, score: float = 0.5, commit: str = "") -> TaskResult:
         """Return a result on the chosen data, as evaluated from the folder or, with a commit, from the Hub."""
