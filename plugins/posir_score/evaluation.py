@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytrec_eval
 
@@ -25,15 +25,15 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
-from posir_tasks.host.retrieval_task import SplitData, SubsetRun
+from posir_tasks.host.retrieval_task import SplitData
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.search.dispatch import find_read_part
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
-from posir_tasks.sources.opening import Dataset
-from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.opened import OpenedTask, open_data_task
+from posir_tasks.sources.opening import Dataset, Subset
+from posir_tasks.tasks.base import LayoutTask, PositionTask
+from posir_tasks.tasks.opened import open_data_task
 
 if TYPE_CHECKING:
     import datasets
@@ -117,14 +117,16 @@ def score_rankings(
     return scores | {"accuracy": scores["recall_at_1"]}
 
 
-class JudgedTask(OpenedTask):
+class JudgedTask(LayoutTask):
     """A task that scores a run on all judged queries, and its positions on those whose evidence has one position."""
+
+    subsets: ClassVar[Mapping[str, Subset]]
 
     def read_subset(self, subset: str) -> PositionData:
         """Read the queries whose evidence has one position, and all documents; raise DataError if they are invalid."""
         return super().read_subset(subset).drop_unsuited()
 
-    def evaluate_subset(self, model: MTEBModels, data: SplitData, run: SubsetRun) -> dict[str, Any]:
+    def evaluate_subset(self, model: MTEBModels, data: SplitData, *, hf_subset: str, **settings: Any) -> dict[str, Any]:
         """Score the ranking of all judged queries, and the positions of those that have one.
 
         Raises:
@@ -132,12 +134,12 @@ class JudgedTask(OpenedTask):
         """
         if not isinstance(model, RunSearch):
             raise PosirError(f"{self.metadata.name}: some queries have no single position. Score a run with `posir score`.")
-        judgments = self.subsets[run.hf_subset].judgments
+        judgments = self.subsets[hf_subset].judgments
         scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"]}}
         if len(data["evidence"]):
-            scores = dict(super().evaluate_subset(model, data, run))
-        scores[RUN_KEY][SEARCH_KEY] = model.describe_search(run.hf_subset)
-        usual = score_rankings(model.run.rankings[run.hf_subset], judgments.grades, self.k_values)
+            scores = dict(super().evaluate_subset(model, data, hf_subset=hf_subset, **settings))
+        scores[RUN_KEY][SEARCH_KEY] = model.describe_search(hf_subset)
+        usual = score_rankings(model.run.rankings[hf_subset], judgments.grades, self.k_values)
         return {name: value for name, value in scores.items() if not name.startswith(CONFIDENCE)} | usual
 
 
@@ -161,7 +163,9 @@ def open_scored_data(opened: Dataset) -> ScoredData:
         return ScoredData(task, tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()))
     if all(subset.read_stated_judgments is None for subset in opened.subsets):
         opened = opened.with_questions("posir score")
-    judged: OpenedTask = open_data_task(opened, JudgedTask)  # type: ignore[assignment]
+    judged = open_data_task(opened, JudgedTask)
+    assert isinstance(judged, JudgedTask)
+    type(judged).subsets = dict(zip(judged.readers, opened.subsets, strict=True))
     subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)

@@ -25,24 +25,11 @@ from posir_tasks.tasks.metadata import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-    from mteb.timing import TimingStack
-    from mteb.types import EncodeKwargs, ScoresDict
+    from mteb.types import ScoresDict
 
 
 #: Key in a prediction file of the name and revision of the model that made it.
 FIRST_STAGE_KEY = "mteb_model_meta"
-
-
-@dataclass(frozen=True)
-class SubsetRun:
-    """Settings of the evaluation of one subset, as mteb passes them."""
-
-    hf_split: str
-    hf_subset: str
-    encode_kwargs: EncodeKwargs
-    prediction_folder: Path | None
-    num_proc: int | None
-    timer: TimingStack
 
 
 class RetrievalTask(AbsTaskRetrieval):
@@ -56,18 +43,18 @@ class RetrievalTask(AbsTaskRetrieval):
         """Name and revision of the model whose predictions are reranked, None without `convert_to_reranking`."""
 
     @abstractmethod
-    def evaluate_subset(self, model: MTEBModels, data: dict[str, Any], run: SubsetRun) -> ScoresDict:
-        """Return the scores of a model on one subset."""
+    def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
+        """Return the scores of a model on one subset, from what mteb passes to its own method."""
 
     def save_predictions(
-        self, results: Mapping[str, Mapping[str, float]], model: MTEBModels, folder: Path, run: SubsetRun
+        self, results: Mapping[str, Mapping[str, float]], model: MTEBModels, folder: Path, hf_split: str, hf_subset: str
     ) -> None:
         """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
         file, meta = folder / self.prediction_file_name, model.mteb_model_meta
         predictions: dict[str, Any] = {FIRST_STAGE_KEY: {"model_name": meta.name, "revision": meta.revision}}
         if file.exists():
             predictions = read_json(file)
-        predictions.setdefault(run.hf_subset, {})[run.hf_split] = results
+        predictions.setdefault(hf_subset, {})[hf_split] = results
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
@@ -83,21 +70,8 @@ class RetrievalTask(AbsTaskRetrieval):
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
 
-    def _evaluate_subset(  # type: ignore[override]
-        self,
-        model: MTEBModels,
-        data_split: dict[str, Any],
-        *,
-        encode_kwargs: EncodeKwargs,
-        hf_split: str,
-        hf_subset: str,
-        prediction_folder: Path | None = None,
-        num_proc: int | None = None,
-        timer: TimingStack,
-        **kwargs: Any,  # noqa: ARG002
-    ) -> ScoresDict:
-        run = SubsetRun(hf_split, hf_subset, encode_kwargs, prediction_folder, num_proc, timer)
-        return self.evaluate_subset(model, data_split, run)
+    def _evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
+        return self.evaluate_subset(*args, **settings)
 
 
 #: mteb's `RetrievalSplitData`, with the evidence beside it.

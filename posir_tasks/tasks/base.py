@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,7 @@ from posir_tasks.errors import DataError, PosirError, hide_tracebacks
 from posir_tasks.evidence import Evidence, TokensRead
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
-from posir_tasks.host.retrieval_task import LazySubsets, QueryScores, RetrievalTask, SplitData, SubsetRun
+from posir_tasks.host.retrieval_task import LazySubsets, QueryScores, RetrievalTask, SplitData
 from posir_tasks.models.run_settings import find_first_stage
 from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores
 from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
@@ -64,7 +64,7 @@ from posir_tasks.tasks.metadata import SPLIT, build_metadata
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
-    from mteb.types import RelevantDocumentsType, ScoresDict
+    from mteb.types import EncodeKwargs, RelevantDocumentsType, ScoresDict
     from mteb.types.statistics import DescriptiveStatistics
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,11 @@ class PositionTask(RetrievalTask):
             PosirError: As in `from_folder`, or the repository cannot be reached.
         """
         hide_tracebacks()
-        return register_task(build_hub_task(repo_id, name=name, language=language, revision=revision, **options))
+        check_repository_name(repo_id)
+        repository = open_repository(repo_id, revision)
+        if isinstance(repository, LocalRepository):
+            repository = open_folder(repository.root, language)
+        return register_task(_build_layout_task(repository, name=name, language=language, **options))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle an instance of a class that was created at run time, which cannot be imported, with what defines the class."""
@@ -243,7 +247,19 @@ class PositionTask(RetrievalTask):
             logger.warning("%s, %s", self.metadata.name, warning)
         return data
 
-    def evaluate_subset(self, model: MTEBModels, data: SplitData, run: SubsetRun) -> ScoresDict:
+    def evaluate_subset(
+        self,
+        model: MTEBModels,
+        data: SplitData,
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: EncodeKwargs,
+        timer: TimingStack,
+        prediction_folder: Path | None = None,
+        num_proc: int | None = None,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
         top_ranked, first_stage_model = data["top_ranked"], self.first_stage_model
         request = SearchRequest(
@@ -252,42 +268,41 @@ class PositionTask(RetrievalTask):
             positives=data["evidence"].positives(),
             top_ranked=None,
             top_k=self.top_k,
-            context=EncodingContext(self.metadata, run.hf_split, run.hf_subset, run.encode_kwargs, run.num_proc),
-            timer=run.timer,
+            context=EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc),
+            timer=timer,
         )
         if top_ranked is None and is_reranker(model):
             top_ranked, first_stage_model = load_first_stage(request, find_first_stage())
         request = replace(request, top_ranked=top_ranked)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
-        results, ranked = self._search(fitted, request, run)
-        with run.timer("Scoring", split=run.hf_split, subset=run.hf_subset):
+        results, ranked = self._search(fitted, request, prediction_folder)
+        with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = retrieval_scores(ranked, self.k_values)
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
-        with run.timer("Counting tokens", split=run.hf_split, subset=run.hf_subset):
+        with timer("Counting tokens", split=hf_split, subset=hf_subset):
             documents = select_relevant(request)
             placed = find_read_evidence(model, request, data["evidence"], documents)
-        with run.timer("Scoring positions", split=run.hf_split, subset=run.hf_subset):
+        with timer("Scoring positions", split=hf_split, subset=hf_subset):
             ranks = DocumentRanks.from_ranks(
-                self.scheme, data["evidence"], ranked.ranks, placed, run.hf_subset, select_texts(documents)
+                self.scheme, data["evidence"], ranked.ranks, placed, hf_subset, select_texts(documents)
             )
             by_query = dict(zip(data["evidence"].positives(), ranked.ranks.tolist(), strict=True))
             query_scores = QueryScores(
                 by_query, self.k_values, scores, ResultValues(ranks, placed.read, self._count_tokens(data, placed.read))
             )
             specific = rounded(
-                self.task_specific_scores(
-                    query_scores, data["relevant_docs"], results, hf_split=run.hf_split, hf_subset=run.hf_subset
-                )
+                self.task_specific_scores(query_scores, data["relevant_docs"], results, hf_split=hf_split, hf_subset=hf_subset)
             )
-            scores |= self._describe_run(query_scores.additive, data, sorted(specific)) | specific
+            run = self._describe_run(data, sorted(specific))
+            scores |= query_scores.additive.to_json() | {RUN_KEY: run} | specific
         if isinstance(fitted, BM25Search) and fitted is not model:
-            scores[RUN_KEY]["bm25_tokens"] = "character trigrams"
+            run["bm25_tokens"] = "character trigrams"
         # A model may count the vectors of the documents that it has searched last, and record that search.
         if (vectors := getattr(model, "document_vectors", None)) is not None:
-            scores[RUN_KEY][INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": vectors}
+            run[INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": vectors}
         if (record := getattr(model, "search_record", None)) is not None:
-            scores[RUN_KEY][SEARCH_KEY] = dict(record)
+            run[SEARCH_KEY] = dict(record)
         return scores
 
     def task_specific_scores(
@@ -317,14 +332,25 @@ class PositionTask(RetrievalTask):
             )
         return scores.compute_declared()
 
-    def _search(self, model: MTEBModels, request: SearchRequest, run: SubsetRun) -> tuple[Results, RankedQueries]:
+    def _search(self, model: MTEBModels, request: SearchRequest, folder: Path | None) -> tuple[Results, RankedQueries]:
         """Search, and save mteb's predictions if a folder is given."""
-        if not run.prediction_folder:
+        if not folder:
             return search_and_rank(model, request)
-        results = search_results(model, request)
-        with atomic_update(run.prediction_folder / self.prediction_file_name) as folder:
-            self.save_predictions(results, model, folder, run)
+        results, context = search_results(model, request), request.context
+        with atomic_update(folder / self.prediction_file_name) as part:
+            self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
         return results, rank_results(results, request.positives)
+
+    def _describe_run(self, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            REVISION_KEY: data["revision"],
+            DIGEST_KEY: digest_data(data["corpus"], data["queries"], data["evidence"]),
+            TOLERATED_KEY: data["tolerated"],
+            "missing_subsets": self.missing_subsets(),
+            "top_k": self.top_k,
+            SCORE_NAMES_KEY: score_names,
+        }
 
     def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
         """Return the tokens of the corpus that are read, estimated from bytes."""
@@ -333,38 +359,22 @@ class PositionTask(RetrievalTask):
         lengths = self.scheme.length_buckets(Evidence(frame["id"].to_list(), [], tokens=tokens))
         return TokensRead.estimate(read, tokens, lengths, len(self.scheme.axes.lengths))
 
-    def _describe_run(self, values: ResultValues, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
-        """Return what a result stores of a subset beside scores: additive values, and what was read and run."""
-        return {
-            **values.to_json(),
-            RUN_KEY: {
-                "schema": SCHEMA,
-                REVISION_KEY: data["revision"],
-                DIGEST_KEY: digest_data(data["corpus"], data["queries"], data["evidence"]),
-                TOLERATED_KEY: data["tolerated"],
-                "missing_subsets": self.missing_subsets(),
-                "top_k": self.top_k,
-                SCORE_NAMES_KEY: score_names,
-            },
-        }
-
 
 class LayoutTask(PositionTask):
-    """A task on data in the PosIR layout, with one subset per domain.
+    """A task on one set of data: in the PosIR layout, with one subset per domain, or in any format.
 
     The name of a subset ends with the revision of the data, `letters@1f0c8a52`: mteb considers a result complete if it has
     every subset of the task, so a result for other data must have other subsets.
     """
 
-    repository: ClassVar[Repository]
-    language: ClassVar[str]
-    #: Whether `from_folder` or `from_hub` created the class in this process, and so may replace it.
+    #: The reader of each subset by its name.
+    readers: ClassVar[Mapping[str, Callable[[], PositionData]]]
+    #: Whether the class was created for an instance in this process, and so may be replaced.
     replaceable: ClassVar[bool] = False
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one domain; raise DataError if it is missing or invalid."""
-        data = read_domain(self.repository, self.language, self.language, subset.rpartition("@")[0])
-        return replace(data, revision=self.metadata.revision)
+        """Read one subset; raise DataError if it is missing or invalid."""
+        return replace(self.readers[subset](), revision=self.metadata.revision)
 
     def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:  # noqa: ARG002
         """Return how the present data of a subset relates to that of a saved result: the subset's name carries its revision."""
@@ -381,36 +391,40 @@ def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[st
     return digest_data(data.corpus, data.queries, data.evidence)
 
 
-def build_layout_task(
-    repository: Repository, *, name: str, language: str, scheme: PositionScheme = POSIR_SCHEME, **fields: Any
+def build_task(
+    name: str,
+    *,
+    location: str,
+    revision: str,
+    languages: Mapping[str, Sequence[str]],
+    readers: Sequence[Callable[[], PositionData]],
+    scheme: PositionScheme = POSIR_SCHEME,
+    base: type[LayoutTask] = LayoutTask,
+    **fields: Any,
 ) -> type[LayoutTask]:
-    """Create the class of a task on data in the PosIR layout; arguments and errors as of `PositionTask.from_folder`."""
-    domains = require_domains(repository, language)
-    revision = repository.revision(path for domain in domains for path in domain_files(language, language, domain))
+    """Create the class of a task on one set of data, from the language codes and the reader of each subset."""
     suffix = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
-    metadata = build_metadata(
+    codes = {f"{subset}@{suffix}": spoken for subset, spoken in languages.items()}
+    metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
+    attributes = {"metadata": metadata, "scheme": scheme, "readers": dict(zip(codes, readers, strict=True))}
+    return type(name, (base,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
+
+
+def _build_layout_task(repository: Repository, *, name: str, language: str, **fields: Any) -> type[LayoutTask]:
+    domains = require_domains(repository, language)
+    return build_task(
         name,
-        dataset=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
-        revision=revision,
-        languages={f"{domain}@{suffix}": [language] for domain in domains},
+        location=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
+        revision=repository.revision(path for domain in domains for path in domain_files(language, language, domain)),
+        languages={domain: [language] for domain in domains},
+        readers=[partial(read_domain, repository, language, language, domain) for domain in domains],
         **fields,
     )
-    attributes = {"metadata": metadata, "scheme": scheme, "repository": repository, "language": language}
-    return type(name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
 
 
 def build_folder_task(folder: str | Path, *, name: str, language: str, **options: Any) -> type[LayoutTask]:
     """Create the class of a task on a folder in the PosIR layout; arguments and errors as in `PositionTask.from_folder`."""
-    return build_layout_task(open_folder(Path(folder), language), name=name, language=language, **options)
-
-
-def build_hub_task(repo_id: str, *, name: str, language: str, revision: str, **options: Any) -> type[LayoutTask]:
-    """Create the class of a task on a Hub repository in the PosIR layout; arguments and errors as in `from_hub`."""
-    check_repository_name(repo_id)
-    repository = open_repository(repo_id, revision)
-    if isinstance(repository, LocalRepository):
-        repository = open_folder(repository.root, language)
-    return build_layout_task(repository, name=name, language=language, **options)
+    return _build_layout_task(open_folder(Path(folder), language), name=name, language=language, **options)
 
 
 def restore_instance(name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> PositionTask:

@@ -4,7 +4,6 @@ import json
 
 import mteb
 
-from posir_tasks.host.retrieval_task import SubsetRun
 from posir_tasks.tasks.posir import PosIRMini
 
 RESULTS = {"q": {"a": 0.5, "b": 1.0}}
@@ -15,7 +14,7 @@ def test_predictions_are_the_file_that_mteb_writes_and_reranking_reads(tmp_path)
     for folder in ("ours", "theirs"):
         (tmp_path / folder).mkdir()
     for subset in ("another", "default"):
-        task.save_predictions(RESULTS, model, tmp_path / "ours", SubsetRun("test", subset, {}, None, None, None))
+        task.save_predictions(RESULTS, model, tmp_path / "ours", "test", subset)
         task._save_task_predictions(RESULTS, model, tmp_path / "theirs", hf_split="test", hf_subset=subset)
     ours, theirs = (json.loads((tmp_path / folder / task.prediction_file_name).read_text()) for folder in ("ours", "theirs"))
     assert ours == theirs
