@@ -16,6 +16,7 @@ from posir_tasks.sources.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
     KEYWORDS,
+    SUMMARY,
     LengthCounts,
     QueryType,
     Statistics,
@@ -59,7 +60,7 @@ def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
 
 def build_record(subset: Statistics) -> dict[str, Any]:
     """Return the statistics by name, not rounded; shares in [0, 1], None where undefined."""
-    quartiles = subset.lengths.quartiles
+    lengths = subset.lengths.summary
     return {
         "language": subset.language,
         "domain": subset.domain,
@@ -67,10 +68,7 @@ def build_record(subset: Statistics) -> dict[str, Any]:
         "queries": subset.queries.texts,
         "relevant_documents": subset.lengths.texts,
         "length_unit": subset.length_unit,
-        "length_25": quartiles[0],
-        "length_50": quartiles[1],
-        "length_75": quartiles[2],
-        "length_max": subset.lengths.longest,
+        **{f"length_{name}": lengths[name] for name in ("25", "50", "75", "max")},
         **_length_columns("query", subset.queries),
         **_length_columns("document", subset.documents),
         **{f"queries_{name.lower()}": count for name, count in subset.queries_by_length().items()},
@@ -88,12 +86,8 @@ def _length_columns(name: str, texts: TextTotals) -> dict[str, float | None]:
 
 
 def summarize_lengths(lengths: LengthCounts | None) -> dict[str, float | None]:
-    """Return mean, standard deviation, minimum, quartiles and maximum of lengths; None where they are unknown."""
-    if lengths is None:
-        return dict.fromkeys(("mean", "sd", "min", "25", "50", "75", "max"))
-    quartiles = dict(zip(("25", "50", "75"), lengths.quartiles, strict=True))
-    spread = {"mean": lengths.mean, "sd": lengths.standard_deviation, "min": lengths.shortest}
-    return {**spread, **quartiles, "max": lengths.longest}
+    """Return the statistics of lengths by their names in `SUMMARY`; None where they are unknown."""
+    return dict.fromkeys(SUMMARY) if lengths is None else lengths.summary
 
 
 def _type_shares(subset: Statistics) -> list[float | None]:
@@ -104,7 +98,7 @@ def _type_shares(subset: Statistics) -> list[float | None]:
 def describe_data(statistics: DatasetStatistics) -> str:
     """Return the size of a dataset in a sentence."""
     total = group_by_language(statistics.subsets)[-1][-1]
-    median = format_number(total.lengths.quartiles[1], ",.0f")
+    median = format_number(total.lengths.summary["50"], ",.0f")
     return (
         f"{statistics.name}: {total.queries.texts:,} queries on {pluralize(total.lengths.texts, 'relevant document')} of "
         f"{total.documents.texts:,}, median {median} {total.length_unit}. {describe_spread(total)}."
@@ -155,9 +149,9 @@ def _sizes(title: str, group: Sequence[Statistics]) -> Table:
                 format_count(subset.documents.texts),
                 format_count(subset.queries.texts),
                 format_count(subset.lengths.texts),
-                *(format_number(value, ",.0f") for value in (*subset.lengths.quartiles, subset.lengths.longest)),
+                *(format_number(value, ",.0f") for value in map(subset.lengths.summary.get, ("25", "50", "75", "max"))),
                 *(
-                    format_number(lengths.mean if lengths else None, ",.1f")
+                    format_number(summarize_lengths(lengths)["mean"], ",.1f")
                     for lengths in (subset.queries.units[unit], subset.documents.units[unit])
                 ),
             )

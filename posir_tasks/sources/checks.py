@@ -40,7 +40,6 @@ class DataProblem:
     field: str | None
     """None if it concerns the complete file."""
     message: str
-    """Message that says what is wrong and what is allowed."""
     count: int = 1
     """Number of affected rows; 1 if it concerns no rows."""
     rows: tuple[int, ...] = ()
@@ -70,9 +69,8 @@ class ProblemsError(DataError):
 
 def raise_problems(problems: Iterable[DataProblem]) -> None:
     """Raise one ProblemsError for all problems, if there are any."""
-    error = ProblemsError(problems)
-    if error.problems:
-        raise error
+    if listed := [*problems]:
+        raise ProblemsError(listed)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,6 @@ class Rule:
     invalid: pl.Expr
     """Whether a row breaks it; null counts as true."""
     message: str
-    """Message that says what is wrong and what is allowed."""
     key: str
     """Key of the number of tolerated rows in a result."""
     description: str

@@ -151,11 +151,6 @@ def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[s
 
     They are equal for the same content from any source, with the rows in any order. The texts are read once, without a copy
     of all of them; `benchmarks/data_digest.py` measures it.
-
-    Args:
-        corpus: Columns `id` and `text`.
-        queries: Columns `id` and `text`, in the order of the evidence.
-        evidence: Of the queries.
     """
     return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence)}
 
@@ -173,15 +168,10 @@ def digest_texts(texts: Dataset, columns: Mapping[str, Any] | None = None) -> st
     content = hashlib.blake2b(digest_size=CONTENT_BYTES)
     for column in frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(others).sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())
-        for part in _to_bytes(column):
-            content.update(part)
+        is_text = column.dtype == pl.String
+        # Texts after their lengths, so that no other texts give the same bytes.
+        integers = (column.str.len_bytes() if is_text else column).cast(pl.Int64)
+        content.update(integers.to_numpy().astype("<i8").tobytes())
+        for batch in column.to_frame().iter_slices(BATCH_ROWS) if is_text else ():
+            content.update("".join(batch.to_series().to_list()).encode())
     return content.hexdigest()
-
-
-def _to_bytes(column: pl.Series) -> Iterator[bytes]:
-    """Yield a column as bytes: integers, or texts after their lengths, so that no other texts give the same bytes."""
-    is_text = column.dtype == pl.String
-    yield (column.str.len_bytes() if is_text else column).cast(pl.Int64).to_numpy().astype("<i8").tobytes()
-    if is_text:
-        for batch in column.to_frame().iter_slices(BATCH_ROWS):
-            yield "".join(batch.to_series().to_list()).encode()

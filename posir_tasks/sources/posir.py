@@ -71,11 +71,6 @@ class SubsetKey:
         return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
 
 
-def domain_files(language: str, corpus_language: str, domain: str) -> list[str]:
-    """Return the paths of the files of a domain: corpus, qrels and queries."""
-    return SubsetKey(language, corpus_language, domain).files
-
-
 def list_domains(repository: Repository, language: str) -> list[str]:
     """Return the domains of a language, sorted; hidden folders are unfinished imports and ignored."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
@@ -328,7 +323,15 @@ class Target:
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
     """Write a domain into a new folder, all or nothing; raise DataError if it is invalid, PosirError if not writable."""
-    tables = build_layout_tables(data)
+    evidence = data.evidence
+    spans = [list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)]
+    columns = (evidence.query_ids, data.queries["text"][:], spans, evidence.characters, evidence.tokens)
+    asked = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
+    if evidence.clusters:
+        asked = asked.with_columns(pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String))
+    judged = pl.DataFrame({"query-id": evidence.query_ids, "corpus-id": evidence.document_ids})
+    judged = judged.cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
+    tables = (pl.DataFrame({"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS), judged, asked)
     corpus, qrels, queries = (CheckedTable(str(folder / file), table) for file, table in zip(FILES, tables, strict=True))
     checked = PosirTables(corpus, queries, replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})), same_language=True)
     raise_problems([*check_not_empty(checked), *check_tables(checked)])
@@ -348,16 +351,3 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
         raise PosirError(
             f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose another --output."
         ) from error
-
-
-def build_layout_tables(data: PositionData) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return corpus, qrels and queries of data with spans in the PosIR layout."""
-    evidence = data.evidence
-    spans = [list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)]
-    columns = (evidence.query_ids, data.queries["text"][:], spans, evidence.characters, evidence.tokens)
-    queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
-    if evidence.clusters:
-        queries = queries.with_columns(pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String))
-    qrels = pl.DataFrame({"query-id": evidence.query_ids, "corpus-id": evidence.document_ids}).with_columns(score=pl.lit(1))
-    corpus = pl.DataFrame({"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS)
-    return corpus, qrels.cast({"query-id": pl.String, "corpus-id": pl.String, "score": pl.Int64}), queries

@@ -14,7 +14,6 @@ from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.checks import (
     CheckedTable,
-    DataProblem,
     Rule,
     ToleratedRows,
     count_tolerated,
@@ -78,18 +77,22 @@ def read_squad(repository: Repository) -> PositionData:
     A question text that occurs with several contexts is assigned to the last of them, as in the authors' code; its position is
     still that of the answer in its own row.
     """
-    frames = []
+    frames, answered = [], pl.col("answer_start").list.len() > 0
     for split in ("train", "validation"):
         for file in _fetch_split(repository, split):
             frame = read_columns(file, SQUAD, TITLE).unnest("answers")
-            raise_problems(_check_squad(CheckedTable(str(file), frame)))
+            table, start = CheckedTable(str(file), frame), pl.col("answer_start").list.get(0, null_on_oob=True)
+            outside = answered.fill_null(False) & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
+            message = "is outside its context; 0 <= answer_start < characters of the context"
+            texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
+            raise_problems([*table.check(texts), *table.check_rows(outside, "answer_start", message)])
             frames.append(frame)
     rows = pl.concat(frames, how="diagonal")
     raise_problems(CheckedTable(repository.location, rows).check(require_ids("id", "questions")))
     title = pl.col("title") if "title" in rows.columns else pl.lit("")
     contexts = rows.select("context", title.fill_null("").alias("article")).unique("context", keep="first", maintain_order=True)
     contexts = contexts.with_row_index("row").select(pl.format("c{}", "row").alias("document"), "context", "article")
-    queries = _assign_last(rows.filter(pl.col("answer_start").list.len() > 0), contexts, "context")
+    queries = _assign_last(rows.filter(answered), contexts, "context")
     starts, revision = queries["answer_start"].list.get(0).to_numpy(), repository.revision(repository.paths())
     articles = tuple(queries["article"].to_list()) if "title" in rows.columns else ()
     return _build_data(contexts, "context", queries, revision, starts=starts, clusters=articles)
@@ -99,14 +102,6 @@ def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) ->
     """Return questions with the document whose text is the last one of a question with the same words."""
     last = questions.with_columns(pl.col(text).last().over("question"))
     return last.join(documents, on=text, how="left", maintain_order="left")
-
-
-def _check_squad(table: CheckedTable) -> list[DataProblem]:
-    start, answered = pl.col("answer_start").list.get(0, null_on_oob=True), pl.col("answer_start").list.len() > 0
-    outside = answered.fill_null(False) & ~start.is_between(0, pl.col("context").str.len_chars(), closed="left")
-    message = "is outside its context; 0 <= answer_start < characters of the context"
-    texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
-    return [*table.check(texts), *table.check_rows(outside, "answer_start", message)]
 
 
 def sample_tiny_squad(data: PositionData) -> PositionData:

@@ -59,7 +59,12 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
     if start is None:
         if end is not None:
             raise ValueError(NO_ANSWER)
-        return _only_occurrence(text, document)
+        starts = find_occurrences(text, document)
+        if len(starts) != 1:
+            advice = OTHER_FORM if not starts and _differs_in_form(text, document) else "; state its start"
+            occurs = f"occurs {len(starts)} times in its document" if starts else "does not occur in its document"
+            raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
+        return Span(starts[0], starts[0] + len(text))
     if end not in (None, start + len(text)):
         raise ValueError(f"its span {start} to {end} is not as long as its answer {short_repr(text)}")
     if start < 0 or document[start : start + len(text)] != text:
@@ -77,15 +82,6 @@ def _within_document(start: int | None, end: int | None, document: str) -> Span:
     if not document[start:end].strip():
         raise ValueError(f"its span {start} to {end} is blank")
     return Span(start, end)
-
-
-def _only_occurrence(text: str, document: str) -> Span:
-    starts = find_occurrences(text, document)
-    if len(starts) == 1:
-        return Span(starts[0], starts[0] + len(text))
-    advice = OTHER_FORM if not starts and _differs_in_form(text, document) else "; state its start"
-    occurs = f"occurs {len(starts)} times in its document" if starts else "does not occur in its document"
-    raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
 
 
 def repair_span(answer: str, start: int, document: str) -> Span:

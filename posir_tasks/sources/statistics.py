@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -32,7 +33,8 @@ QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 KEYWORDS = 5
 #: Characters counted as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
-QUARTILES = (0.25, 0.5, 0.75)
+#: Statistics of lengths by name; those of no texts are None.
+SUMMARY = ("mean", "sd", "min", "25", "50", "75", "max")
 
 
 class QueryType(StrEnum):
@@ -48,7 +50,7 @@ class QueryType(StrEnum):
 
 @dataclass(frozen=True)
 class LengthCounts:
-    """Texts counted by their length. Counts add, and all statistics of lengths follow from them, None without texts."""
+    """Texts counted by their length. Counts add, and all statistics of lengths follow from them."""
 
     lengths: tuple[int, ...]
     """The distinct lengths, in ascending order."""
@@ -62,44 +64,23 @@ class LengthCounts:
         return cls(tuple(distinct.tolist()), tuple(counts.tolist()))
 
     def __add__(self, other: LengthCounts) -> LengthCounts:
-        distinct, places = np.unique(self.lengths + other.lengths, return_inverse=True)
-        counts = np.bincount(places, self.counts + other.counts, len(distinct)).astype(np.int64)
-        return LengthCounts(tuple(distinct.tolist()), tuple(counts.tolist()))
+        return self.from_lengths(np.repeat(self.lengths + other.lengths, self.counts + other.counts))
 
     @property
     def texts(self) -> int:
         """Number of texts."""
         return sum(self.counts)
 
-    @property
-    def mean(self) -> float | None:
-        """Mean length."""
-        return sum(map(operator.mul, self.lengths, self.counts)) / self.texts if self.texts else None
-
-    @property
-    def standard_deviation(self) -> float | None:
-        """Standard deviation of the lengths, divided by n."""
-        mean = self.mean
-        if mean is None:
-            return None
+    @cached_property
+    def summary(self) -> dict[str, float | None]:
+        """Mean, standard deviation (divided by n), minimum, quartiles (interpolated linearly) and maximum, by `SUMMARY`."""
+        if not self.lengths:
+            return dict.fromkeys(SUMMARY)
+        mean = sum(map(operator.mul, self.lengths, self.counts)) / self.texts
         squares = sum(count * (length - mean) ** 2 for length, count in zip(self.lengths, self.counts, strict=True))
-        return math.sqrt(squares / self.texts)
-
-    @property
-    def shortest(self) -> int | None:
-        """Smallest length."""
-        return self.lengths[0] if self.lengths else None
-
-    @property
-    def longest(self) -> int | None:
-        """Largest length."""
-        return self.lengths[-1] if self.lengths else None
-
-    @property
-    def quartiles(self) -> list[float | None]:
-        """The 25, 50 and 75 % quantiles, interpolated linearly."""
-        lengths = np.repeat(self.lengths, self.counts)
-        return [float(np.quantile(lengths, share)) if self.lengths else None for share in QUARTILES]
+        quartiles = np.quantile(np.repeat(self.lengths, self.counts), (0.25, 0.5, 0.75)).tolist()
+        values = (mean, math.sqrt(squares / self.texts), self.lengths[0], *quartiles, self.lengths[-1])
+        return dict(zip(SUMMARY, values, strict=True))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from posir_tasks.errors import DataError
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.questions import find_occurrences
 from posir_tasks.text.spans import Span
 
 
@@ -23,26 +24,19 @@ def build_position_data(
     problems = [f"document '{name}': has no text" for name, text in documents.items() if not text.strip()]
     placed = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
-        try:
-            start = _find_evidence(documents, text, document, evidence)
-            placed[f"q{number}"] = (text, document, Span(start, start + len(evidence)))
-        except ValueError as problem:
-            problems.append(f"question {number} ({text!r}): {problem}")
+        starts = find_occurrences(evidence, documents.get(document, "")) if evidence.strip() else []
+        for is_wrong, problem in (
+            (not text.strip(), "has no text"),
+            (document not in documents, f"its document '{document}' is not among the documents"),
+            (not evidence.strip(), "has no evidence"),
+            (not starts, f"its evidence {evidence!r} does not occur in document '{document}'"),
+            (len(starts) > 1, f"its evidence {evidence!r} occurs in document '{document}' more than once; quote more of it"),
+        ):
+            if is_wrong:
+                problems.append(f"question {number} ({text!r}): {problem}")
+                break
+        else:
+            placed[f"q{number}"] = (text, document, Span(starts[0], starts[0] + len(evidence)))
     if problems or not placed:
         raise DataError("\n".join(problems) or "there is no question; a task needs at least one.")
     return PositionData.from_questions(documents, placed, revision=revision)
-
-
-def _find_evidence(documents: Mapping[str, str], text: str, document: str, evidence: str) -> int:
-    if not text.strip():
-        raise ValueError("has no text")
-    if document not in documents:
-        raise ValueError(f"its document '{document}' is not among the documents")
-    if not evidence.strip():
-        raise ValueError("has no evidence")
-    first = documents[document].find(evidence)
-    if first < 0:
-        raise ValueError(f"its evidence {evidence!r} does not occur in document '{document}'")
-    if documents[document].find(evidence, first + 1) >= 0:
-        raise ValueError(f"its evidence {evidence!r} occurs in document '{document}' more than once; quote more of it")
-    return first

@@ -49,7 +49,7 @@ from posir_tasks.search.dispatch import (
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.posir import domain_files, open_folder, read_domain, require_domains
+from posir_tasks.sources.posir import SubsetKey, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
     DATA_VARIABLE,
     LOCAL,
@@ -415,7 +415,7 @@ def _build_layout_task(repository: Repository, *, name: str, language: str, **fi
     return build_task(
         name,
         location=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
-        revision=repository.revision(path for domain in domains for path in domain_files(language, language, domain)),
+        revision=repository.revision(path for domain in domains for path in SubsetKey(language, language, domain).files),
         languages={domain: [language] for domain in domains},
         readers=[partial(read_domain, repository, language, language, domain) for domain in domains],
         **fields,

@@ -10,7 +10,7 @@ from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import REPO_ID, REVISION, domain_files, list_domains, read_domain
+from posir_tasks.sources.posir import REPO_ID, REVISION, SubsetKey, list_domains, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
     LocalRepository,
@@ -121,7 +121,7 @@ class PosirTask(PositionTask):
 
     def _files(self, domains: Iterable[str]) -> list[str]:
         codes = self.language.code, self.corpus_language.code
-        return [path for domain in domains for path in domain_files(*codes, domain)]
+        return [path for domain in domains for path in SubsetKey(*codes, domain).files]
 
     def read_subset(self, subset: str) -> PositionData:
         """Read one domain; raise DataError if it is missing or invalid."""

@@ -17,7 +17,7 @@ from posir_run.run_command import run_and_save
 from posir_run.worker import Settings
 from posir_tasks import languages
 from posir_tasks.errors import PosirError
-from posir_tasks.sources.posir import domain_files
+from posir_tasks.sources.posir import SubsetKey
 from posir_tasks.sources.repository import LocalRepository, data_folder
 from tests.plugins.posir_run.test_dispatch import FakeEngine
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
@@ -48,7 +48,7 @@ def build_engine(workload, failing=()):
         if job.subset in failing:
             return JobOutcome(failure="bad data")
         repository = LocalRepository(data_folder() / POSIR_FOLDER)
-        run = {"data_revision": repository.revision(domain_files("eng-Latn", "eng-Latn", job.subset))}
+        run = {"data_revision": repository.revision(SubsetKey("eng-Latn", "eng-Latn", job.subset).files)}
         scores = {"test": {job.subset: {"main_score": known_score(job.subset), "position_run": run}}}
         return JobOutcome((TaskResult.from_task_results(task, scores, evaluation_time=1.0), {"max_tokens": 7}))
 

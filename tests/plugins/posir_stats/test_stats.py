@@ -181,7 +181,7 @@ def test_histograms_are_those_of_pandas_cut(drawn, described):
 def test_order_of_pooling_does_not_matter(described):
     first, last = pool(described.subsets), pool(described.subsets[::-1])
     assert first.histogram() == last.histogram()
-    assert (first.lengths.quartiles, first.documents, first.queries) == (last.lengths.quartiles, last.documents, last.queries)
+    assert (first.lengths.summary, first.documents, first.queries) == (last.lengths.summary, last.documents, last.queries)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))))
