@@ -28,7 +28,7 @@ from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from tests.posir_tasks.sources.formats.test_chunking import write_chunking_folder
+from tests.posir_tasks.sources.formats.test_folders import write_chunking_folder
 from tests.support.probed_encoders import FirstWords
 
 CHUNKING = Path("/work/shared/data/chunking")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,12 +128,8 @@ def encoded(draw, text):
     return content[: int(len(content) * draw(st.sampled_from([*[1.0] * 8, 0.0, 0.5, 0.97])))]
 
 
-def json_text(value, *, escape):
-    return json.dumps(value, ensure_ascii=escape)
-
-
 def json_lines_text(records, *, escape):
-    return "".join(json_text(record, escape=escape) + "\n" for record in records)
+    return "".join(json.dumps(record, ensure_ascii=escape) + "\n" for record in records)
 
 
 # What files state, by an independent implementation of the rules.
@@ -160,16 +157,16 @@ def expected_span(text, answer, start, end, *, repair):
     return None
 
 
-def text_in(record, name, *, needed=True):
+def require(record, name, *kinds):
+    """A field of one of these types; a text must be encodable."""
     assert isinstance(record, dict)
     value = record.get(name)
-    assert isinstance(value, str) if needed else value is None or isinstance(value, str)
-    assert value is None or value.encode() is not None
+    assert type(value) in kinds
+    assert not isinstance(value, str) or value.encode() is not None
     return value
 
 
-def is_id(value):
-    return type(value) is int or (isinstance(value, str) and value.encode() is not None)
+NONE = type(None)
 
 
 def usable(value, kind):
@@ -181,29 +178,21 @@ def expected_squad(content, *, repair):
     said = {}
     # Strictly, where json.loads takes surrogates in UTF-8.
     value = json.loads(content.decode(json.detect_encoding(content)))
-    for article in value if isinstance(value, list) else require_field(value, "data", list):
-        for paragraph in require_field(article, "paragraphs", list):
-            text, asked = text_in(paragraph, "context"), require_field(paragraph, "qas", list)
+    for article in value if isinstance(value, list) else require(value, "data", list):
+        for paragraph in require(article, "paragraphs", list):
+            text, asked = require(paragraph, "context", str), require(paragraph, "qas", list)
             assert text.strip()
             for number, qa in enumerate(asked):
-                assert isinstance(qa, dict)
-                assert qa.get("id") is None or is_id(qa["id"])
-                question, answers = text_in(qa, "question"), qa.get("answers")
+                given, question, answers = require(qa, "id", int, str, NONE), require(qa, "question", str), qa.get("answers")
                 answer = answers[0] if isinstance(answers, list) and answers else None
                 words, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
                 if not question.strip() or type(start) is not int or words is None or not usable(words, str):
                     continue
                 span = expected_span(text, words, start, None, repair=repair)
                 if span:
-                    name = (id(paragraph), number) if qa.get("id") in (None, "") else str(qa["id"])
+                    name = (id(paragraph), number) if given in (None, "") else str(given)
                     said[text, name, question, span] = (question, text, text[slice(*span)])
     return list(said.values())
-
-
-def require_field(record, name, kind):
-    assert isinstance(record, dict)
-    assert isinstance(record.get(name), kind)
-    return record[name]
 
 
 def read_lines(content):
@@ -224,20 +213,13 @@ def read_records(content):
             yield record
 
 
-def unique(ids, said):
-    """Check ids as they come: the same id again must say the same."""
-    for name, what in said:
-        assert ids.setdefault(name, what) == what
-
-
 def expected_lines(content, *, repair):
     documents, queries, said, numbered = {}, set(), [], {}
     for number, record in enumerate(read_records(content)):
-        text, question = text_in(record, "context"), text_in(record, "question", needed=False)
+        text, question = require(record, "context", str), require(record, "question", str, NONE)
         assert text.strip()
-        text_in(record, "title", needed=False)
-        assert all(record.get(name) is None or is_id(record[name]) for name in ("id", "document"))
-        own = record.get("document")
+        require(record, "title", str, NONE)
+        given, own = (require(record, name, int, str, NONE) for name in ("id", "document"))
         name = str(own) if own not in (None, "") else numbered.setdefault(text, f"sports_{len(documents)}")
         assert documents.setdefault(name, text) == text
         kinds = {"answer": str, "start": int, "end": int, "answers": dict}
@@ -248,7 +230,7 @@ def expected_lines(content, *, repair):
         span = expected_span(text, *(record.get(key) for key in ("answer", "start", "end")), repair=repair)
         if span:
             # Questions that share an id are told apart by their content.
-            key = (str(record["id"]), question, name, span) if record.get("id") not in (None, "") else number
+            key = number if given in (None, "") else (str(given), question, name, span)
             if key not in queries:
                 said.append((question, text, text[slice(*span)]))
             queries.add(key)
@@ -272,14 +254,14 @@ def expected_beir(corpus, queries, qrels, *, repair):
             pairs.setdefault(cells["query-id"], {}).setdefault(cells["corpus-id"], set()).add((start, end))
     asked, known = {}, {}
     for query in read_records(queries):
-        name, question = read_id(query), text_in(query, "text")
+        name, question = read_id(query), require(query, "text", str)
         stated = stated_answer(query, pairs.get(name, {}))
         if stated:
             asked.setdefault(stated[0], []).append((name, question, *stated[1:]))
     said, texts = [], {}
     for record in read_records(corpus):
-        name, text = read_id(record), text_in(record, "text")
-        text_in(record, "title", needed=False)
+        name, text = read_id(record), require(record, "text", str)
+        require(record, "title", str, NONE)
         assert text.strip()
         assert texts.setdefault(name, text) == text
         for query, question, answer, start, end in asked.pop(name, ()):
@@ -292,9 +274,9 @@ def expected_beir(corpus, queries, qrels, *, repair):
 
 
 def read_id(record):
-    assert is_id(record.get("_id"))
-    assert str(record["_id"])
-    return str(record["_id"])
+    name = str(require(record, "_id", int, str))
+    assert name
+    return name
 
 
 def stated_answer(query, pairs):
@@ -303,14 +285,9 @@ def stated_answer(query, pairs):
         return None
     ((document, of_pair),) = pairs.items()
     places = [query, query["metadata"]] if isinstance(query.get("metadata"), dict) else [query]
-    try:
-        answers = {
-            text for place in places for field in ("answer", "evidence") for text in texts_in(place.get(field), document)
-        }
-    except ValueError:
-        return None
+    answers = {text for place in places for field in ("answer", "evidence") for text in texts_in(place.get(field), document)}
     spans = [place["pos_char_span"] for place in places if place.get("pos_char_span") is not None]
-    if not all(isinstance(span, list) and len(span) == 2 and all(type(n) is int for n in span) for span in spans):
+    if None in answers or not all(isinstance(span, list) and [*map(type, span)] == [int, int] for span in spans):
         return None
     stated = {tuple(span) for span in spans} | (of_pair - {(None, None)})
     if len(answers) > 1 or len(stated) > 1:
@@ -319,27 +296,28 @@ def stated_answer(query, pairs):
 
 
 def texts_in(value, document):
-    """Texts of an answer: a text, a list of texts, or an object with either by document."""
+    """Texts of an answer: a text, a list of texts, or an object with either by document; None for anything else."""
     if isinstance(value, dict):
         return texts_in(value.get(document), document)
     if isinstance(value, list):
         return [text for item in value for text in texts_in(item, document)]
-    if value is not None and not isinstance(value, str):
-        raise ValueError
-    return [] if value is None else [value]
+    return [] if value is None else [value if isinstance(value, str) else None]
 
 
 # The tests.
 
 
 def check(passages, folder, expected, *contents, repair):
-    """What is read back is what the files state; invalid or empty files are refused and named."""
+    """What is read back is what the files state; invalid or empty files are refused and named; any other error is a failure."""
     try:
         said = expected(*contents, repair=repair)
     except BROKEN:
         said = []
     output = folder / "out"
-    result, refusal = outcome(passages, output, repair=repair)
+    try:
+        result, refusal = imported(passages, output, repair=repair), ""
+    except DataError as error:
+        result, refusal = None, str(error)
     assert (result is None) == (not said), refusal
     if result is None:
         assert str(folder) in refusal or refusal.startswith("There is no question with a usable answer")
@@ -349,30 +327,21 @@ def check(passages, folder, expected, *contents, repair):
         assert repair or not result.repaired
 
 
-def outcome(passages, output, *, repair):
-    """The imported data, or the error message; any other error is a failure."""
-    try:
-        return imported(passages, output, repair=repair), ""
-    except DataError as error:
-        return None, str(error)
-
-
-@given(st.data(), changed(squad), st.booleans(), st.booleans())
-def test_mutated_squad_json(data, value, escape, repair):
-    content = data.draw(encoded(json_text(value, escape=escape)))
+@pytest.mark.parametrize(
+    ("make", "write", "read", "expected"),
+    [
+        (squad, lambda value, escape: json.dumps(value, ensure_ascii=escape), read_squad_json, expected_squad),
+        (lines, lambda value, escape: json_lines_text(value, escape=escape), read_json_lines, expected_lines),
+    ],
+    ids=["squad", "lines"],
+)
+@given(data=st.data(), escape=st.booleans(), repair=st.booleans())
+def test_mutated_files(make, write, read, expected, data, escape, repair):
+    content = data.draw(encoded(write(data.draw(changed(make)), escape)))
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
         file.write_bytes(content)
-        check(read_squad_json(file), Path(name), expected_squad, content, repair=repair)
-
-
-@given(st.data(), changed(lines), st.booleans(), st.booleans())
-def test_mutated_json_lines(data, value, escape, repair):
-    content = data.draw(encoded(json_lines_text(value, escape=escape)))
-    with tempfile.TemporaryDirectory() as name:
-        file = Path(name) / "a.jsonl"
-        file.write_bytes(content)
-        check(read_json_lines(file), Path(name), expected_lines, content, repair=repair)
+        check(read(file), Path(name), expected, content, repair=repair)
 
 
 @given(

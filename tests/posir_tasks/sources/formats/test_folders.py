@@ -1,26 +1,33 @@
-"""BEIR folders with spans: ids are kept, spans are read from every documented field, and ambiguous ones are skipped."""
+"""Folders of BEIR and of Chroma's chunking evaluation: ids are kept, every documented field is read, ambiguity is named."""
 
+import csv
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from posir_score.chunk_scoring import read_excerpts
 from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions
+from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.questions import collect_questions
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."
 START = TEXT.index("1999")
 CORPUS = [{"_id": "d1", "title": "", "text": TEXT}, {"_id": "d2", "text": "Nobody asks."}]
-QUERY = {"_id": "q1", "text": "When?"}
+QUERY, SECOND = {"_id": "q1", "text": "When?"}, {"_id": "q2", "text": "Who?"}
 HEADER = ("query-id", "corpus-id", "score")
 WITH_SPAN = (*HEADER, "start", "end")
+FIRST = ("q1", "d1", 1, START, START + 4)
+ALONE = [HEADER, ("q1", "d1", 1)]
 
 
-def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, ("q1", "d1", 1, START, START + 4)), split="test"):
+def write_beir(folder, *, corpus=CORPUS, queries=(QUERY,), qrels=(WITH_SPAN, FIRST), split="test"):
     """Write a folder as BEIR lays it out; the qrels as rows, the header among them."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, records in (("corpus", corpus), ("queries", queries)):
@@ -36,36 +43,30 @@ def import_beir(tmp_path, split="test", **files):
 
 STATED = {
     "columns of the qrels": {},
-    "columns in another order": {"qrels": [WITH_SPAN[::-1], (START + 4, START, 1, "d1", "q1")]},
-    "field of the query": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}], "qrels": [HEADER, ("q1", "d1", 1)]},
+    "columns in another order": {"qrels": [WITH_SPAN[::-1], FIRST[::-1]]},
+    "field of the query": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}], "qrels": ALONE},
     "metadata of the query": {
         "queries": [QUERY | {"metadata": {"pos_char_span": [START, START + 4], "answer": "1999"}}],
-        "qrels": [HEADER, ("q1", "d1", 1)],
+        "qrels": ALONE,
     },
-    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": [HEADER, ("q1", "d1", 1)]},
+    "the answer alone": {"queries": [QUERY | {"answer": "1999"}], "qrels": ALONE},
     "twice alike": {"queries": [QUERY | {"pos_char_span": [START, START + 4]}]},
-    "several rows alike": {"qrels": [WITH_SPAN, *[("q1", "d1", 1, START, START + 4)] * 2, ("q1", "d2", 0, "", "")]},
+    "several rows alike": {"qrels": [WITH_SPAN, FIRST, FIRST, ("q1", "d2", 0, "", "")]},
     "empty metadata": {"queries": [QUERY | {"metadata": {}}]},
+    "a title": {"corpus": [CORPUS[0] | {"title": "Zoë"}, CORPUS[1]]},
 }
 
 
 @pytest.mark.parametrize("case", STATED)
 def test_a_span_is_read_from_every_documented_field(tmp_path, case):
-    imported = import_beir(tmp_path, **STATED[case])
-    assert imported.skipped == []
+    result = import_beir(tmp_path, **STATED[case])
+    assert result.skipped == []
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
     folder = tmp_path / "out/eng-Latn/sports"
     assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT), ("d2", "Nobody asks.")]
     assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("q1", "d1", 1)]
-
-
-def test_a_title_is_that_of_the_article_and_no_part_of_the_text(tmp_path):
-    imported = import_beir(tmp_path, corpus=[{"_id": "d1", "title": "Zoë", "text": TEXT}])
-    assert imported.titles == {"d1": "Zoë"}
-    folder = tmp_path / "out/eng-Latn/sports"
-    assert pl.read_parquet(folder / "corpus.parquet").rows() == [("d1", TEXT)]
-    assert pl.read_parquet(folder / "queries.parquet")["pos_title"].to_list() == ["Zoë"]
-    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+    titles = pl.read_parquet(folder / "queries.parquet").to_dict(as_series=False).get("pos_title")
+    assert (result.titles, titles) == (({"d1": "Zoë"}, ["Zoë"]) if case == "a title" else ({}, None))
 
 
 def test_another_split_can_be_read(tmp_path):
@@ -76,7 +77,6 @@ def test_another_split_can_be_read(tmp_path):
         imported(read_beir(tmp_path / "beir", ReadOptions(split="train")), tmp_path / "none")
 
 
-SECOND = {"_id": "q2", "text": "Who?"}
 UNUSABLE = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
     "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
@@ -97,15 +97,14 @@ UNUSABLE = {
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
     queries, rows, reason = UNUSABLE[case]
-    imported = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, ("q1", "d1", 1, START, START + 4), *rows])
-    (skipped,) = imported.skipped
+    (skipped,) = import_beir(tmp_path, queries=[QUERY, *queries], qrels=[WITH_SPAN, FIRST, *rows]).skipped
     assert skipped.name == "q2"
     assert reason in skipped.detail
     assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
 
 
 REFUSED = {
-    "no header": ({"qrels": [("q1", "d1", 1, START, START + 4)]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
+    "no header": ({"qrels": [FIRST]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
     "no qrels": ({"qrels": []}, "test.tsv: not a readable file of tab-separated values"),
     "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: not a readable file"),
     "score is a text": ({"qrels": [HEADER, ("q1", "d1", "yes")]}, "test.tsv: field 'score': must be a number; 1 row, first: 0"),
@@ -137,14 +136,12 @@ def test_a_missing_file_is_named(tmp_path, name):
 
 def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
     text = "The mill stood by the river. It burned in 1901. Nobody knew why. It was built again."
+    annotations = {"1": [[1, 2]], "2": [[3]], "3": [[0], [3]], "4": [[9]], "5": []}
     queries = [
-        {"_id": "1", "text": "Did the mill burn?", "metadata": {"d": [{"sentences": [1, 2], "label": "SUPPORT"}]}},
-        {"_id": "2", "text": "Was it rebuilt?", "metadata": {"d": [{"sentences": [3], "label": "SUPPORT"}]}},
-        {"_id": "3", "text": "Is it told at both ends?", "metadata": {"d": [{"sentences": [0]}, {"sentences": [3]}]}},
-        {"_id": "4", "text": "Is there a ninth sentence?", "metadata": {"d": [{"sentences": [9]}]}},
-        {"_id": "5", "text": "Is it stated?", "metadata": {}},
+        {"_id": name, "text": f"{name}?", "metadata": {"d": [{"sentences": row, "label": "SUPPORT"} for row in rows]}}
+        for name, rows in annotations.items()
     ]
-    qrels = [HEADER, *((query["_id"], "d", 1) for query in queries)]
+    qrels = [HEADER, *((name, "d", 1) for name in annotations)]
     write_beir(tmp_path, corpus=[{"_id": "d", "text": text}], queries=queries, qrels=qrels)
     questions = collect_questions(read_beir(tmp_path, ReadOptions()), "scifact", repair=False)
     assert {name: span.of(text) for name, (*_, span) in questions.questions.items()} == {
@@ -154,9 +151,72 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
         "3#2": "It was built again.",
         "5": "",
     }
-    assert {name: skipped.detail for name, skipped in questions.unsuited.items()} == {
-        "3": "states several answers or spans, which differ",
-        "3#2": "states several answers or spans, which differ",
-        "5": "states neither the text of its answer nor both start and end",
-    }
+    details = {name: skipped.detail.split(",")[0] for name, skipped in questions.unsuited.items()}
+    several = "states several answers or spans"
+    assert details == {"3": several, "3#2": several, "5": "states neither the text of its answer nor both start and end"}
     assert [(skip.name, skip.detail) for skip in questions.skipped] == [("4", "names sentence 9 of its document, which has 4")]
+
+
+# Chroma's chunking evaluation.
+
+TEXTS = {"bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.", "towers": "The tower burned down twice."}
+
+
+def excerpt(corpus: str, content: str) -> dict[str, Any]:
+    """Return an excerpt of a text."""
+    start = TEXTS[corpus].index(content)
+    return {"content": content, "start_index": start, "end_index": start + len(content)}
+
+
+QUESTIONS = [
+    ("When was it cast, and when did it fall?", [excerpt("bells", "1770"), excerpt("bells", "1804")], "bells"),
+    ("How often did the tower burn?", [excerpt("towers", "twice")], "towers"),
+]
+
+
+def write_chunking_folder(folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv") -> Path:
+    """Write a folder as the evaluation has it."""
+    (folder / "corpora").mkdir(parents=True, exist_ok=True)
+    for corpus, text in TEXTS.items():
+        (folder / "corpora" / f"{corpus}.md").write_text(text)
+    with (folder / name).open("w", newline="") as file:
+        rows = [(text, given if isinstance(given, str) else json.dumps(given), corpus) for text, given, corpus in questions]
+        csv.writer(file).writerows([("question", "references", "corpus_id"), *rows])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["questions.csv", "questions_df.csv"])
+def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
+    opened = open_data(write_chunking_folder(tmp_path, name=name))
+    data = read_excerpts(opened)
+    assert data.documents == TEXTS
+    (_, first), (_, second) = data.questions
+    assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
+    assert [excerpt.span.of(TEXTS["towers"]) for excerpt in second] == ["twice"]
+    assert (data.clusters.tolist(), data.skipped) == ([0, 1], 0)
+    # Position data has the questions with a single excerpt.
+    (subset,) = opened.with_questions("the test").subsets
+    assert subset.read().queries["text"][:] == ["How often did the tower burn?"]
+    assert subset.judgments.grades == {"q1": {"bells": 1}, "q2": {"towers": 1}}
+
+
+def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
+    wrong = {"content": "1805", "start_index": 38, "end_index": 42}
+    questions = [*QUESTIONS, ("When?", [wrong], "bells"), ("Where?", [wrong], "absent"), ("Why?", [], "bells")]
+    data = read_excerpts(open_data(write_chunking_folder(tmp_path, questions)))
+    assert (len(data.questions), data.skipped) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("references", "message"),
+    [
+        ("{", "question 1: "),
+        ('[{"content": "1770"}]', "question 1: 'references[0].start_index' is missing"),
+        ("3", "question 1: 'references' must be a valid list"),
+    ],
+)
+def test_invalid_references_are_one_message(tmp_path: Path, references: str, message: str):
+    with pytest.raises(DataError) as error:
+        read_excerpts(open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")])))
+    assert message in str(error.value)
+    assert "as Chroma's chunking evaluation has it" in str(error.value)
