@@ -138,14 +138,20 @@ class CheckedTable:
 
     def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
         """Return a problem for each rule that any row breaks."""
-        return [problem for rule in rules for problem in self.check_rows(rule.invalid, rule.field, rule.message)]
+        broken = self._find_broken(rules)
+        return [problem for rule in broken for problem in self.check_rows(rule.invalid, rule.field, rule.message)]
+
+    def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
+        # One pass for all rules, most of which hold.
+        known = [rule for rule in rules if {rule.field, *rule.invalid.meta.root_names()} <= set(self.frame.columns)]
+        columns = [rule.invalid.fill_null(True).any().alias(str(place)) for place, rule in enumerate(known)]
+        broken = self.frame.select(columns).row(0) if known else ()
+        return [rule for rule, is_broken in zip(known, broken, strict=True) if is_broken]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
         """Return the table without the rows that cannot be used, and what breaks each rule; a row left out counts once."""
         frame, tolerated = self.frame, list[ToleratedRows]()
-        for rule in rules:
-            if not self._has(rule.field, rule.invalid):
-                continue
+        for rule in self._find_broken(rules):
             condition = rule.left_out if rule.left_out is not None else rule.invalid
             broken = frame.select(broken=condition.fill_null(True))["broken"]
             if count := int(broken.sum()):
@@ -154,13 +160,8 @@ class CheckedTable:
                 frame = frame.filter(~broken) if rule.outcome == LEFT_OUT else frame
         return CheckedTable(self.file, frame), tolerated
 
-    def _has(self, field: str, condition: pl.Expr) -> bool:
-        return {field, *condition.meta.root_names()} <= set(self.frame.columns)
-
     def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
-        """Return a problem if a condition, of columns that the table has, holds for any row; null counts as true."""
-        if not self._has(field, invalid):
-            return []
+        """Return a problem if a condition holds for any row; null counts as true."""
         rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
         if rows.is_empty():
             return []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -54,7 +55,7 @@ class PosirTables:
     same_language: bool
     """Whether queries and corpus are in one language, so that spans refer to the texts of the corpus."""
 
-    @property
+    @cached_property
     def positives(self) -> pl.DataFrame:
         """The distinct pairs of query and relevant document."""
         return self.qrels.frame.filter(pl.col("score") > 0).unique(["query-id", "corpus-id"], maintain_order=True)

@@ -61,21 +61,17 @@ def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
     assert data.corpus.column_names == data.queries.column_names == ["id", "text"]
 
 
-def test_queries_keep_their_order_when_the_qrels_have_another(tmp_path):
-    tables = posir_tables()
-    tables["qrels"] = tables["qrels"].reverse()
-    write_domain(tmp_path, tables)
-    data = read(tmp_path)
-    assert data.evidence.query_ids == data.queries["id"][:] == ["q0", "q1", "q2", "q3"]
-    assert data.evidence.document_ids == ["doc_0", "doc_1", "doc_1", "doc_2"]
-
-
-def test_smaller_integers_and_fixed_size_spans_are_equivalent(tmp_path, posir_folder):
-    tables = posir_tables()
+def test_smaller_integers_fixed_size_spans_and_another_order_of_the_qrels_are_equivalent(tmp_path, posir_folder):
+    tables, expected = posir_tables(), read(posir_folder).evidence
     kinds = {"pos_char_span": pl.Array(pl.Int32, 2), "pos_char_length": pl.Int32, "pos_token_length": pl.UInt16}
-    tables["queries"] = tables["queries"].cast(kinds)
-    write_domain(tmp_path, tables)
-    assert read(tmp_path).evidence.starts.tolist() == read(posir_folder).evidence.starts.tolist()
+    # Documents judged not relevant and repeated judgments are no further positives.
+    more = pl.DataFrame({"query-id": ["q0", "q1"], "corpus-id": ["doc_3", "doc_1"], "score": [0, 1]})
+    qrels = pl.concat([tables["qrels"], more]).reverse()
+    write_domain(tmp_path, tables | {"queries": tables["queries"].cast(kinds), "qrels": qrels})
+    data = read(tmp_path)
+    assert data.evidence.query_ids == data.queries["id"][:] == expected.query_ids
+    assert data.evidence.document_ids == expected.document_ids
+    assert data.evidence.starts.tolist() == expected.starts.tolist()
 
 
 def test_queries_that_only_the_qrels_name_are_dropped_and_counted(tmp_path):
@@ -86,13 +82,6 @@ def test_queries_that_only_the_qrels_name_are_dropped_and_counted(tmp_path):
     assert data.tolerated == {"queries_removed": 2}
     assert data.warnings == ("eng-Latn/sports: 2 queries are in the qrels but not in the data",)
     assert data.evidence.query_ids == ["q0", "q1", "q2", "q3"]
-
-
-def test_documents_judged_not_relevant_and_repeated_judgments_are_no_further_positives(tmp_path):
-    tables = posir_tables()
-    more = pl.DataFrame({"query-id": ["q0", "q1"], "corpus-id": ["doc_3", "doc_1"], "score": [0, 1]})
-    write_domain(tmp_path, tables | {"qrels": pl.concat([tables["qrels"], more])})
-    assert read(tmp_path).evidence.document_ids == ["doc_0", "doc_1", "doc_1", "doc_2"]
 
 
 def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path):
@@ -110,14 +99,10 @@ def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path
 def test_spans_count_code_points(tmp_path):
     texts = {
         "emoji": "👩‍🚀👩‍🚀 landed on the moon.",
-        "combining": "Cafe\u0301 Nai\u0308f is closed.",
-        "arabic": "كُتِبَ هذا النصّ باللغة العربية.",
+        "combining": "Cafe\u0301 is closed.",
+        "arabic": "كُتِبَ باللغة العربية.",
     }
-    asked = {
-        "q0": ("Where?", "emoji", "the moon"),
-        "q1": ("What about it?", "combining", "closed"),
-        "q2": ("بأي لغة؟", "arabic", "العربية"),
-    }
+    asked = {"q0": ("Where?", "emoji", "the moon"), "q1": ("What?", "combining", "closed"), "q2": ("لغة؟", "arabic", "العربية")}
     tables = posir_tables(texts, asked)
     write_domain(tmp_path, tables)
     data = read(tmp_path)
@@ -185,19 +170,13 @@ WRONG_VALUES = {
     "null tokens": ("queries", "pos_token_length", 2, None, "must be at least 1", "queries_without_token_length", 3),
     "positive not in the corpus": ("qrels", "corpus-id", 1, "doc_9", "is not in", "judgments_of_missing_documents", 3),
     "length beyond any text": ("queries", "pos_char_length", 2, 2**31, "must be at least 1 and", "queries_without_length", 3),
-    "tokens beyond any text": (
-        "queries",
-        "pos_token_length",
-        2,
-        2**62,
-        "must be at least 1 and",
-        "queries_without_token_length",
-        3,
-    ),
+    "tokens beyond any text": ("queries", "pos_token_length", 2, 2**62, "must be at least", "queries_without_token_length", 3),
     "tokens beyond 64 bits": ("queries", "pos_token_length", 2, 2**63, "does not fit Int64", None, 0),
     "span beyond 64 bits": ("queries", "pos_char_span", 3, [0, 2**64 - 1], "does not fit List(Int64)", None, 0),
     "score is NaN": ("qrels", "score", 1, float("nan"), "is not a number", "judgments_without_score", 3),
     "score is infinite": ("qrels", "score", 1, float("inf"), "is not a number", "judgments_without_score", 3),
+    "null query in the qrels": ("qrels", "query-id", 1, None, "is missing", "judgments_with_missing_values", 3),
+    "null score": ("qrels", "score", 1, None, "is missing", "judgments_with_missing_values", 3),
     "null positive": ("qrels", "corpus-id", 1, None, "is missing", "judgments_with_missing_values", 3),
 }
 
@@ -263,18 +242,15 @@ def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
     assert f"{len(rows)} row{'s' * (len(rows) > 1)}, first: {rows[0]}" in lines[0]
 
 
-@pytest.mark.parametrize(("extra", "said"), [(-1, "has no relevant document"), (1, "has several relevant documents")])
-def test_a_query_without_exactly_one_positive_is_refused(tmp_path, extra, said):
+@pytest.mark.parametrize(("documents", "number"), [([], "no"), (["doc_1", "doc_3"], "several")])
+def test_a_query_without_exactly_one_positive_is_refused(tmp_path, documents, number):
     tables = posir_tables()
-    qrels = tables["qrels"]
-    more = pl.DataFrame({"query-id": ["q1"], "corpus-id": ["doc_3"], "score": [1]})
-    changed = pl.concat([qrels, more]) if extra == 1 else qrels.filter(pl.col("query-id") != "q1")
-    folder = write_domain(tmp_path, tables | {"qrels": changed})
-    with pytest.raises(DataError) as caught:
+    more = pl.DataFrame({"query-id": "q1", "corpus-id": pl.Series(documents, dtype=pl.String), "score": 1})
+    qrels = pl.concat([tables["qrels"].filter(pl.col("query-id") != "q1"), more], how="vertical_relaxed")
+    folder = write_domain(tmp_path, tables | {"qrels": qrels})
+    said = f"{folder / FILES['queries']}: field '_id': has {number} relevant document.* in {folder / FILES['qrels']}"
+    with pytest.raises(DataError, match=rf"{said}.*1 row, first: 1 \('q1'\)"):
         validate(tmp_path)
-    message = str(caught.value)
-    assert message.startswith(f"{folder / FILES['queries']}: field '_id': {said} in {folder / FILES['qrels']}")
-    assert "1 row, first: 1 ('q1')" in message
 
 
 @pytest.mark.parametrize(
@@ -299,16 +275,6 @@ def test_a_column_of_another_kind_is_named(tmp_path, table, field, values):
         read(tmp_path)
 
 
-@pytest.mark.parametrize("field", ["query-id", "score"])
-def test_a_null_in_the_qrels_is_refused(tmp_path, field):
-    tables = posir_tables()
-    more = pl.DataFrame({"query-id": ["q9"], "corpus-id": ["doc_3"], "score": [1]}).with_columns(pl.lit(None).alias(field))
-    qrels = pl.concat([tables["qrels"], more.cast(tables["qrels"].schema)])
-    folder = write_domain(tmp_path, tables | {"qrels": qrels})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES['qrels']}: field '{field}'")):
-        validate(tmp_path)
-
-
 def test_everything_wrong_is_named_at_once_with_the_number_of_rows(tmp_path):
     tables = with_cell(posir_tables(), "corpus", "text", 3, "")
     tables["queries"] = tables["queries"].with_columns(pl.lit("").alias("text"), pl.lit(0).alias("pos_token_length"))
@@ -317,8 +283,7 @@ def test_everything_wrong_is_named_at_once_with_the_number_of_rows(tmp_path):
         validate(tmp_path)
     first, second, third = str(caught.value).splitlines()
     assert "corpus.parquet: field 'text': is empty" in first
-    assert "queries.parquet: field 'text': is empty" in second
-    assert second.endswith("4 rows, first: 0 (''), 1 (''), 2 (''), 3 ('')")
+    assert re.search(r"queries\.parquet: field 'text': is empty.* 4 rows, first: 0 \(''\), 1 .*, 3 \(''\)$", second)
     assert "queries.parquet: field 'pos_token_length': must be at least 1" in third
 
 

@@ -23,7 +23,6 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 NOWHERE = "http://127.0.0.1:9"
 READ = """
 import json
-import re
 from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
 from posir_tasks.sources.repository import open_repository
 repository = open_repository(REPO_ID, REVISION)
@@ -41,11 +40,14 @@ WHOLE = {
     "documents": list(posir_tables()["corpus"]["text"]),
     "revision": COMMIT,
 }
-#: Prints the error that the code above meets.
-EXPECT_ERROR = f"""
+
+
+def expect_error(code=READ):
+    """Code that prints the error that other code meets."""
+    return f"""
 from posir_tasks.errors import DataError
 try:
-    exec({READ!r})
+    exec({code!r})
 except DataError as error:
     print(error)
 """
@@ -149,30 +151,29 @@ def test_a_domain_is_read_from_the_hub_and_then_from_its_cache(hub, client):
 
 def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
     hub.branches = ()
-    assert json.loads(client(READ, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}")) == WHOLE
-    assert set(hub.revisions) == {COMMIT}
-    refused = client(EXPECT_ERROR, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{OTHER_COMMIT}")
+    other = f"import os; os.environ['POSIR_REVISIONS'] = '{REPO_ID}@{OTHER_COMMIT}'"
+    code = f"{READ}\n{other}\n{expect_error()}"
+    read, refused = client(code, hub.url, POSIR_REVISIONS=f"{REPO_ID}@{COMMIT}").split("\n", maxsplit=1)
+    assert json.loads(read) == WHOLE
     assert f"{REPO_ID}@{OTHER_COMMIT}: cannot be read" in refused
+    assert {*hub.revisions} == {COMMIT, OTHER_COMMIT}
     assert hub.revisions[-1] == OTHER_COMMIT
 
 
 def test_a_domain_is_read_after_a_part_of_the_repository_was_downloaded_by_hand(hub, client):
     write_domain(hub.root, posir_tables(), domain="game")
     part = "import huggingface_hub as hub; hub.snapshot_download({!r}, repo_type='dataset', allow_patterns=['*/sports/*'])"
-    client(part.format(REPO_ID), hub.url)
-    assert json.loads(client(READ, hub.url)) == WHOLE | {"domains": ["game", "sports"]}
+    assert json.loads(client(part.format(REPO_ID) + READ, hub.url)) == WHOLE | {"domains": ["game", "sports"]}
 
 
 def test_a_file_that_the_hub_lacks_is_named(hub, client):
     (hub.root / "eng-Latn" / "sports" / "corpus.parquet").unlink()
-    assert "@main: there is no file eng-Latn/sports/corpus.parquet." in client(EXPECT_ERROR, hub.url)
+    assert "@main: there is no file eng-Latn/sports/corpus.parquet." in client(expect_error(), hub.url)
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
 def test_without_network_and_cache_the_error_names_the_folder_to_use_instead(client, offline):
-    listed = EXPECT_ERROR.replace("data = read_domain", "repository.paths(); data = read_domain")
-    for code in (EXPECT_ERROR, listed):
-        message = client(code, NOWHERE, HF_HUB_OFFLINE=offline)
-        assert f"Hub dataset {REPO_ID}@main: cannot be read" in message
-        assert "set POSIR_DATA to a folder" in message
-        assert f"$POSIR_DATA/{POSIR_FOLDER}" in message
+    listed = READ.replace("data = read_domain", "repository.paths(); data = read_domain")
+    messages = client(expect_error() + expect_error(listed), NOWHERE, HF_HUB_OFFLINE=offline)
+    for words in (f"Hub dataset {REPO_ID}@main: cannot be read", "set POSIR_DATA to a folder", f"$POSIR_DATA/{POSIR_FOLDER}"):
+        assert messages.count(words) == 2
