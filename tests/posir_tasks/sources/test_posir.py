@@ -96,25 +96,6 @@ def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path
     assert data.evidence.characters.tolist() == [length + 50 for length in english["queries"]["pos_char_length"]]
 
 
-def test_spans_count_code_points(tmp_path):
-    texts = {
-        "emoji": "👩‍🚀👩‍🚀 landed on the moon.",
-        "combining": "Cafe\u0301 is closed.",
-        "arabic": "كُتِبَ باللغة العربية.",
-    }
-    asked = {"q0": ("Where?", "emoji", "the moon"), "q1": ("What?", "combining", "closed"), "q2": ("لغة؟", "arabic", "العربية")}
-    tables = posir_tables(texts, asked)
-    write_domain(tmp_path, tables)
-    data = read(tmp_path)
-    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    assert [span.of(text[name]) for _, _, name, span in data.list_questions()] == [words for *_, words in asked.values()]
-    for encoding, unit in (("utf-8", 1), ("utf-16-le", 2)):
-        wrong = len(texts["emoji"].encode(encoding)) // unit
-        write_domain(tmp_path, with_cell(tables, "queries", "pos_char_length", 0, wrong))
-        with pytest.raises(DataError, match="is not the length in characters"):
-            validate(tmp_path)
-
-
 def test_domains_are_the_folders_with_data(posir_folder):
     write_domain(posir_folder, posir_tables(), domain="game")
     write_domain(posir_folder, posir_tables(), language="deu-Latn", domain="news_media")

@@ -65,17 +65,12 @@ def test_an_article_is_the_cluster_of_its_contexts(tmp_path):
     repository = write_squad(tmp_path)
     file = tmp_path / "squad_v2/train-00000-of-00001.parquet"
     pl.read_parquet(file).with_columns(title=pl.Series(["Rivers", "Rivers", "None", "Pets", "Pets"])).write_parquet(file)
-    data = read_squad(repository)
-    articles = dict(zip(data.evidence.query_ids, data.evidence.clusters, strict=True))
+    evidence = read_squad(repository).evidence
     # The context of v2 is first in the train split; the question of t4 and t5 is assigned to the last context that has it.
-    assert articles == {"t1": "Rivers", "t4": "T", "t5": "T", "v1": "T", "v2": "Rivers", "v3": "T"}
-    ranks = DocumentRanks.from_ranks(AbsolutePositions(), data.evidence, np.ones(6, int))
-    assert len(np.unique(ranks.columns.clusters)) == 2
-    assert len(np.unique(ranks.columns.documents)) == 3
-
-
-def test_data_without_titles_has_no_articles(tmp_path):
-    repository = write_squad(tmp_path)
+    assert evidence.query_ids == ["t1", "t4", "t5", "v1", "v2", "v3"]
+    assert evidence.clusters == ("Rivers", "T", "T", "T", "Rivers", "T")
+    columns = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.ones(6, int)).columns
+    assert (len(np.unique(columns.clusters)), len(np.unique(columns.documents))) == (2, 3)
     for file in (tmp_path / "squad_v2").iterdir():
         pl.read_parquet(file).drop("title").write_parquet(file)
     assert read_squad(repository).evidence.clusters == ()
@@ -105,29 +100,29 @@ def test_squad_has_every_distinct_context_and_the_answerable_questions_train_bef
 
 
 def test_several_files_of_a_split_are_read_in_order(tmp_path):
-    write_squad(tmp_path, train=TRAIN[3:])
-    (tmp_path / "squad_v2" / "train-00000-of-00001.parquet").rename(tmp_path / "squad_v2" / "train-00001-of-00002.parquet")
-    write_squad(tmp_path, train=TRAIN[:3])
-    (tmp_path / "squad_v2" / "train-00000-of-00001.parquet").rename(tmp_path / "squad_v2" / "train-00000-of-00002.parquet")
+    for number, rows in ((1, TRAIN[3:]), (0, TRAIN[:3])):
+        write_squad(tmp_path, train=rows)
+        file = tmp_path / "squad_v2" / "train-00000-of-00001.parquet"
+        file.rename(file.with_name(f"train-0000{number}-of-00002.parquet"))
     assert read_squad(LocalRepository(tmp_path)).evidence.query_ids == ["t1", "t4", "t5", "v1", "v2", "v3"]
 
 
 def test_tiny_squad_is_the_authors_shuffle(tmp_path, monkeypatch):
     rows = [(f"t{k}", f"Context number {k % 40}.", f"Question {k}?", [k % 7]) for k in range(150)]
     whole = read_squad(write_squad(tmp_path, train=rows))
+
+    def list_queries(data):
+        return list(zip(data.evidence.query_ids, *zip(*pairs(data), strict=True), data.evidence.starts.tolist(), strict=True))
+
     monkeypatch.setattr(posq, "TINY_SQUAD_QUERIES", 30)
-    queries = list(zip(whole.evidence.query_ids, *zip(*pairs(whole), strict=True), whole.evidence.starts.tolist(), strict=True))
+    queries = list_queries(whole)
     random.seed(42)
     random.shuffle(queries)
-    expected = queries[:30]
-    tiny = sample_tiny_squad(whole)
-    evidence = tiny.evidence
     # The sample leaves the global random state alone.
-    state = random.getstate()
-    sample_tiny_squad(whole)
+    state, tiny = random.getstate(), sample_tiny_squad(whole)
     assert random.getstate() == state
-    assert list(zip(evidence.query_ids, *zip(*pairs(tiny), strict=True), evidence.starts.tolist(), strict=True)) == expected
-    assert tiny.queries["id"][:] == evidence.query_ids
+    assert list_queries(tiny) == queries[:30]
+    assert tiny.queries["id"][:] == tiny.evidence.query_ids
     assert tiny.corpus["text"][:] == whole.corpus["text"][:]
 
 
@@ -153,21 +148,14 @@ def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, fie
         read_squad(repository)
 
 
-def test_an_id_that_occurs_in_both_splits_is_refused(tmp_path):
+def test_an_id_in_both_splits_a_missing_split_and_a_missing_column_are_named(tmp_path):
     with pytest.raises(DataError, match=r"field 'id': is a duplicate.*2 rows"):
         read_squad(write_squad(tmp_path, validation=[TRAIN[0]]))
-
-
-def test_a_missing_split_is_named(tmp_path):
-    write_squad(tmp_path)
     (tmp_path / "squad_v2" / "validation-00000-of-00001.parquet").unlink()
     with pytest.raises(DataError, match=r"no file validation-\*\.parquet"):
         read_squad(LocalRepository(tmp_path))
-
-
-def test_a_squad_file_without_answers_is_named(tmp_path):
-    file = tmp_path / "train-0.parquet"
-    pl.DataFrame({"id": ["t1"], "context": ["c"], "question": ["q"]}).write_parquet(file)
+    file = tmp_path / "squad_v2" / "train-00000-of-00001.parquet"
+    pl.read_parquet(file).drop("answers").write_parquet(file)
     with pytest.raises(DataError, match=re.escape(f"{file}: field 'answers': missing column")):
         read_squad(LocalRepository(tmp_path))
 
@@ -182,17 +170,14 @@ FINEWEB = [
 ]
 
 
-def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
+def test_fineweb_passages_without_a_question_are_corpus_only_and_labels_may_be_lists(tmp_path):
     data = read_fineweb(write_fineweb(tmp_path, FINEWEB))
     assert data.corpus["text"][:] == ["One passage.", "Only a passage.", "Another one without a question.", "Third passage."]
     assert pairs(data) == [(question, content) for question, content, _ in FINEWEB if question]
     assert data.evidence.labels == ("beginning", "end", "middle", "beginning, end")
-
-
-def test_fineweb_labels_may_be_lists(tmp_path):
     rows = [(question, content, label.split(", ") if label else None) for question, content, label in FINEWEB]
-    data = read_fineweb(write_fineweb(tmp_path, rows, pl.List(pl.String)))
-    assert data.evidence.labels == ("beginning", "end", "middle", "beginning+end")
+    labels = read_fineweb(write_fineweb(tmp_path, rows, pl.List(pl.String))).evidence.labels
+    assert labels == ("beginning", "end", "middle", "beginning+end")
 
 
 @pytest.mark.parametrize("label", ["start", "", None])
@@ -234,13 +219,11 @@ def test_the_first_release_of_fineweb_is_json_with_two_labels(tmp_path, name):
     cells = LabeledPositions().cells(data.evidence)
     assert list(zip(cells.query.tolist(), cells.position.tolist(), strict=True)) == [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)]
     assert data.revision.startswith("local-")
-
-
-def test_labels_of_the_first_release_may_be_texts(tmp_path):
+    file.unlink()
     rows = [row | {"span_class": ", ".join(row["span_class"])} for row in RAW]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    data = read_fineweb_raw(LocalRepository(tmp_path))
-    assert data.evidence.labels == ("beginning", "beginning, middle", "middle, end")
+    labels = read_fineweb_raw(LocalRepository(tmp_path)).evidence.labels
+    assert labels == ("beginning", "beginning, middle", "middle, end")
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,8 @@ def cache(tmp_path, monkeypatch):
 def test_the_shipped_statistics_are_those_of_the_texts(tmp_path, monkeypatch):
     task = mteb.get_task("PosIR-Mini")
     shipped = task.metadata.descriptive_stats
-    assert (shipped["test"]["num_queries"], shipped["test"]["num_documents"], task.metadata.n_samples) == (
-        720,
-        72,
-        {"test": 792},
-    )
+    assert (shipped["test"]["num_queries"], shipped["test"]["num_documents"]) == (720, 72)
+    assert task.metadata.n_samples == {"test": 792}
     assert task.calculate_descriptive_statistics() == shipped
     assert not task.data_loaded
     monkeypatch.setattr(metadata, "SHIPPED_STATISTICS", tmp_path)

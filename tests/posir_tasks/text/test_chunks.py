@@ -34,18 +34,18 @@ def test_a_text_of_one_chunk_is_left_as_it_is():
 TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
 
 
-def test_chunks_are_sought_where_the_last_one_ends():
-    assert locate_chunks(TEXT, ["First part.", "First part.", "Second\tpart,"]) == [(0, 11), (13, 24), (26, 38)]
-
-
-def test_white_space_may_differ():
-    assert locate_chunks(TEXT, ["First part. First part. ", "Second part,\nand"]) == [(0, 24), (26, 42)]
-
-
-def test_chunks_that_overlap_contain_each_other_or_are_elsewhere_are_found():
-    assert locate_chunks("abcabcabd", ["abcab", "abcab", "abd"]) == [(0, 5), (3, 8), (6, 9)]
-    assert locate_chunks("one two three", ["one two three", "one", "two three"]) == [(0, 13), (0, 3), (4, 13)]
-    assert locate_chunks("one two three", ["three", "stranger", "one"]) == [(8, 13), None, (0, 3)]
+@pytest.mark.parametrize(
+    ("text", "chunks", "spans"),
+    [
+        (TEXT, ["First part.", "First part.", "Second\tpart,"], [(0, 11), (13, 24), (26, 38)]),
+        (TEXT, ["First part. First part. ", "Second part,\nand"], [(0, 24), (26, 42)]),
+        ("abcabcabd", ["abcab", "abcab", "abd"], [(0, 5), (3, 8), (6, 9)]),
+        ("one two three", ["one two three", "one", "two three"], [(0, 13), (0, 3), (4, 13)]),
+        ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
+    ],
+)
+def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(text, chunks, spans):
+    assert locate_chunks(text, chunks) == spans
 
 
 @given(st.text("ab \n", min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
@@ -66,9 +66,7 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
     divided = TextSplitter("split", split).divide("a b  a")
     assert divided.chunks == ("a", "b", "a")
     assert divided.spans == ((0, 1), (2, 3), (5, 6))
-
-
-def test_blank_chunks_are_left_out():
+    # Blank chunks are left out.
     assert TextSplitter("lines", str.splitlines).divide("a\n\n \nb").chunks == ("a", "b")
 
 

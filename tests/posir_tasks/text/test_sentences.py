@@ -1,5 +1,6 @@
 """Sentence boundaries of any text, in any language."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,9 +19,12 @@ def test_sentences_are_in_order_and_lose_nothing_but_white_space(text, language)
     assert not "".join(text[end:start] for end, start in zip(places[::2], places[1::2], strict=True)).strip()
 
 
-def test_a_wide_space_ends_no_offset():
-    text = "Ada met B.\u3000Cole. They left."
-    assert [text[start:end].strip() for start, end in find_sentences(text, "en")][-1] == "They left."
+@pytest.mark.parametrize("language", ["en", "eng-Latn"])
+def test_sentences_are_where_they_say(language):
+    text = "Dr. Ash came home.  He slept.\n\n# A heading\nAda met B.\u3000Cole. They left. 今日は雨。明日は晴れ。"
+    sentences = [span.of(text) for span in find_sentences(text, language)]
+    assert sentences[:2] == ["Dr. Ash came home.", "He slept."]
+    assert sentences[-3:] == ["They left.", "今日は雨。", "明日は晴れ。"]
 
 
 def test_thai_is_divided_at_spaces_but_not_around_numbers_and_abbreviations():

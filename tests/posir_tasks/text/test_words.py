@@ -1,22 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms, find_words, split_words
-
-TEXT = "Dr. Ash came home.  He slept.\n\n# A heading\n今日は雨。明日は晴れ。"
 
 
 @given(st.text(alphabet=st.sampled_from("ab é.\n\t語日ก—"), max_size=60))
 def test_pieces_join_to_the_text(text: str):
     assert "".join(split_words(text)) == text
-
-
-def test_sentences_are_where_they_say():
-    for language in ("en", "eng-Latn"):
-        sentences = [span.of(TEXT) for span in find_sentences(TEXT, language)]
-        assert sentences[:2] == ["Dr. Ash came home.", "He slept."]
-        assert sentences[-1] == "明日は晴れ。"
 
 
 def test_words_of_scripts_with_and_without_spaces():
