@@ -88,31 +88,21 @@ def parse_method(name: str, arguments: str) -> Mitigation:
         suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
         raise PosirError(f"'+{name}': no such method.{suggestion} The methods are {', '.join(methods)}.")
     method = methods[name]
-    values = _assign_arguments(method, [part.strip() for part in arguments.split(",") if part.strip()])
+    words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
+    names, values = [field.name for field in fields(method)], dict[str, str]()
+    for argument in filter(None, map(str.strip, arguments.split(","))):
+        key, equals, value = (part.strip() for part in argument.partition("="))
+        if not equals:
+            free = (name for name in names if name not in {*words.values(), *values})
+            key, value = words.get(argument) or next(free, ""), argument
+        if key not in names or key in values:
+            raise PosirError(f"'+{name}({arguments})': '{argument}' is not expected. {_describe_arguments(method)}")
+        values[key] = value
     try:
         parsed: Mitigation = TypeAdapter(method).validate_python(values)
     except ValidationError as error:
         raise PosirError(f"'+{name}({arguments})': {summarize_error(error)}. {_describe_arguments(method)}") from error
     return parsed
-
-
-def _assign_arguments(method: type[Mitigation], arguments: list[str]) -> dict[str, str]:
-    """Return the arguments by the names of the method's fields; raise PosirError for one too many."""
-    words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
-    names = [field.name for field in fields(method)]
-    values: dict[str, str] = {}
-    for argument in arguments:
-        key, equals, value = (part.strip() for part in argument.partition("="))
-        if not equals:
-            key, value = (
-                words.get(argument, next((name for name in names if name not in {*words.values(), *values}), "")),
-                argument,
-            )
-        if key not in names or key in values:
-            given = f"+{method.NAME}({','.join(arguments)})"
-            raise PosirError(f"'{given}': '{argument}' is not expected. {_describe_arguments(method)}")
-        values[key] = value
-    return values
 
 
 def _word_fields(method: type[Mitigation]) -> dict[str, type[StrEnum]]:

@@ -287,20 +287,6 @@ class CostEstimate:
     duration: Duration | None
     """Encoding time; None if the model could not be measured."""
 
-    @classmethod
-    def of(cls, name: str, model: ModelSpeed, sizes: Sequence[SubsetSize], documents: TextCounts) -> CostEstimate:
-        """Estimate the cost of subsets, of whose documents the given number is encoded."""
-        queries = sum(size.queries for size in sizes)
-        texts = sum(documents.texts) + queries
-        return cls(
-            name,
-            len(sizes),
-            documents,
-            queries,
-            texts * model.bytes_per_text if model.bytes_per_text else None,
-            model.calibration.duration(documents, queries) if model.calibration else None,
-        )
-
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -413,20 +399,26 @@ def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples) -> RunPlan:
     """Estimate the cost of evaluating a model on subsets, which are grouped by task."""
+
+    def estimate(name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]) -> CostEstimate:
+        documents, queries = sum_counts(corpora), sum(size.queries for size in group)
+        size = (sum(documents.texts) + queries) * model.bytes_per_text if model.bytes_per_text else None
+        duration = model.calibration.duration(documents, queries) if model.calibration else None
+        return CostEstimate(name, len(group), documents, queries, size, duration)
+
     tasks = [(name, list(group)) for name, group in groupby(sizes, key=lambda size: size.task)]
-    corpora = {size.corpus: size.documents for size in sizes}
     return RunPlan(
         model=model,
-        tasks=tuple(CostEstimate.of(name, model, group, sum_counts(size.documents for size in group)) for name, group in tasks),
-        total=CostEstimate.of("total", model, sizes, sum_counts(size.documents for size in sizes)),
-        with_cache=CostEstimate.of("with cache", model, sizes, sum_counts(corpora.values())),
+        tasks=tuple(estimate(name, group, (size.documents for size in group)) for name, group in tasks),
+        total=estimate("total", sizes, (size.documents for size in sizes)),
+        with_cache=estimate("with cache", sizes, {size.corpus: size.documents for size in sizes}.values()),
         counted=all(size.counted for size in sizes),
         sampled=samples.sampled,
     )
 
 
 def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """Return the sum."""
+    """Add counts, of which there may be none."""
     return sum(counts, TextCounts.from_buckets({}))
 
 

@@ -82,7 +82,8 @@ def explain_missing_models(module: ModuleType) -> None:
     Args:
         module: `mteb.models.model_meta`.
     """
-    from posir_tasks.models.hub import explain_missing_description, explain_missing_weights
+    from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
+    from posir_tasks.models.references import suggest_names
     from posir_tasks.models.run_settings import apply_run_settings, without_run_settings
 
     meta, patch = module.ModelMeta, explain_missing_models.__name__
@@ -100,7 +101,9 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
-        with explain_missing_description(model, () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()):
+        failure = f"no model '{model}' is registered with mteb, and the Hub cannot be asked for it"
+        known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
+        with explain_missing_hub(failure, suggest_names(model, known)):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 

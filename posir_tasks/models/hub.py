@@ -6,7 +6,7 @@ libraries. Here it is asked once; while it does not answer, only its cache is us
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import constants, get_session
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.models.references import portable_name, suggest_names
+from posir_tasks.models.references import portable_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -59,12 +59,6 @@ def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     if not is_downloaded(meta):
         return nullcontext()
     return explain_missing_hub(f"{meta.name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded")
-
-
-def explain_missing_description(name: str, registered: Collection[str]) -> AbstractContextManager[None]:
-    """Return a context in which the Hub is asked for a model that is not registered; see `explain_missing_hub`."""
-    failure = f"no model '{name}' is registered with mteb, and the Hub cannot be asked for it"
-    return explain_missing_hub(failure, suggest_names(name, registered))
 
 
 def find_hub_problem() -> str | None:

@@ -74,8 +74,13 @@ def search_bm25(
     ids = corpus["id"][:]
     # The model iterates over its corpus, and a list is many times faster to iterate over than a dataset.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
-    with hidden_progress():
-        if not _build_index(model, texts, **task_arguments):
+    with _hidden_progress():
+        try:
+            model.index(texts, **task_arguments)
+        except ValueError:
+            # Without any token, bm25s raises an error about its empty vocabulary.
+            if any(map(len, BM25_TOKENIZER.read(model).transform([document["text"] for document in texts]).ids)):
+                raise
             logger.warning(
                 "subset %r: BM25 finds no word in any document, only punctuation or stop words: every document has the score 0 "
                 "for every query. Check the texts and their language.", task_arguments["hf_subset"],
@@ -90,20 +95,8 @@ def search_bm25(
     )
 
 
-def _build_index(model: BM25Search, texts: list[dict[str, str]], **task_arguments: Any) -> bool:
-    """Index a corpus; return whether it has a token. Without one, bm25s raises an error about its empty vocabulary."""
-    try:
-        model.index(texts, **task_arguments)
-    except ValueError:
-        tokens = BM25_TOKENIZER.read(model).transform([document["text"] for document in texts])
-        if any(map(len, tokens.ids)):
-            raise
-        return False
-    return True
-
-
 @contextmanager
-def hidden_progress() -> Iterator[None]:
+def _hidden_progress() -> Iterator[None]:
     """Hide the progress bars of bm25s, one for each of its steps, which mteb leaves on and gives no way to turn off."""
     tokenize, index = bm25s.tokenize, BM25.index
     bm25s.tokenize, BM25.index = partial(tokenize, show_progress=False), partialmethod(index, show_progress=False)
