@@ -55,11 +55,9 @@ class Baskets:
     baskets: Tensor
     """Basket of each token, shape (B, T); that of padding and isolated tokens is `count`."""
     count: int
-    """Most baskets of a text."""
     shared: Tensor
     """Whether each token is isolated and gets a share like a basket, bool, shape (B, T)."""
     isolated: int
-    """Number of isolated tokens of a text."""
     long: Tensor
     """Whether each text has enough tokens to be calibrated, bool, shape (B,)."""
     rows: Tensor | None
@@ -109,7 +107,6 @@ class ActiveCalibration:
     strength: float
     """A share in [0, 1]."""
     basket: int
-    """Tokens of a basket."""
     pooling: str
     layers: frozenset[int]
     """Identities of the modules in the layers to calibrate."""

@@ -94,9 +94,7 @@ class Combination(StrEnum):
     """The rule by which the chunks of a document make its score."""
 
     MAX = "max"
-    """The score of the best chunk."""
     MEAN = "mean"
-    """The mean of the vectors that the model returns."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,7 @@ class TransformerParts:
     """A loaded model: tokens to token states, pooling, and what follows it."""
 
     encoder: EncoderProtocol
-    """mteb's model."""
     loaded: Any
-    """The model of sentence-transformers."""
     transformer: Any
     """Its first module, with the model of transformers in `auto_model`."""
     pooling: Any

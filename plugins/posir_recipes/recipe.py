@@ -27,7 +27,6 @@ class RecipeVariable(Section):
     """The value of a variable in commands."""
 
     default: str
-    """The value in the paper."""
     scaled: str
     """The value for a trial of the commands in minutes, on a CPU."""
 
@@ -38,17 +37,13 @@ class RecipeItem(Section):
     item: str
     """Its number as printed, such as `Table 1`; neighbors that one command repeats are one item, such as `Table 13 to 43`."""
     shows: str
-    """A sentence on its content."""
     commands: tuple[str, ...] = ()
     """Lines of a shell; empty if it cannot be repeated."""
     needs: str | None = None
-    """Data, models and time that the commands take."""
     published: str | None = None
-    """The published figures, in short."""
     ours: str | None = None
     """Figures measured with these commands, and what on."""
     missing: str | None = None
-    """The parts that cannot be repeated, and why."""
 
 
 class Recipe(Section):
@@ -62,7 +57,6 @@ class Recipe(Section):
     introduction: str
     """A paragraph on how the recipe is used, in Markdown."""
     variables: Mapping[str, RecipeVariable]
-    """Variables of the commands, by name."""
     items: tuple[RecipeItem, ...]
 
 
@@ -163,7 +157,11 @@ def recipe(
         for option, value in {"--item": item, "--output": output}.items():
             if value is not None:
                 raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
-        print_recipes(format_)
+        recipes = {paper: read_recipe(paper) for paper in list_papers()}
+        rows = [{"name": name, **page.model_dump(include={"title", "reference", "summary"})} for name, page in recipes.items()]
+        columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
+        lines = ((name, page.title, page.reference, str(len(page.items))) for name, page in recipes.items())
+        present(TableResult(tables=[Table(columns, tuple(lines))], rows=rows), format_)
         return
     content = read_recipe(paper)
     if output:
@@ -185,14 +183,3 @@ def recipe(
             typer.echo(to_page(paper, content))
         case _:
             typer.echo(_to_text(content))
-
-
-def print_recipes(format_: OutputFormat) -> None:
-    """Print a table of all recipes."""
-    recipes = {paper: read_recipe(paper) for paper in list_papers()}
-    records = [
-        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
-    ]
-    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
-    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
-    present(TableResult(tables=[Table(columns, tuple(rows))], rows=records), format_)

@@ -65,7 +65,6 @@ class Worker(Protocol):
     """A process that does one job at a time. If one of its futures raises, the worker is unusable."""
 
     started: Future[Any]
-    """Completes when the process can do jobs."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
         """Do a job in the process."""

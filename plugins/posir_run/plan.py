@@ -102,7 +102,6 @@ class SubsetSize:
 
     task: str
     corpus: str
-    """Name of the corpus; equal for tasks that share it."""
     documents: TextCounts
     queries: int
     counted: bool
@@ -232,7 +231,6 @@ class Speed:
     """The speed at which texts of one kind are encoded."""
 
     texts: int
-    """Texts per round."""
     seconds: tuple[float, ...]
     """Seconds per token of a document, or per query, in each round."""
 
@@ -271,7 +269,6 @@ class ModelSpeed:
     problem: str
     """The reason why there is no calibration; empty if there is one."""
     bytes_per_text: int | None
-    """Size of an embedding; None if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -283,9 +280,7 @@ class CostEstimate:
     documents: TextCounts
     queries: int
     bytes: int | None
-    """Size of the embeddings; None if it is unknown."""
     duration: Duration | None
-    """Encoding time; None if the model could not be measured."""
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,6 @@ class RayLocation:
     """Resources for one worker on a machine of the cluster."""
 
     node: str
-    """Ray's id of the machine."""
     address: str
     index: int
     cpus: float

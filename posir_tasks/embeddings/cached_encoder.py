@@ -31,7 +31,7 @@ from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import MISSING_REVISIONS
 
 if TYPE_CHECKING:
-    from mteb.types import Array, BatchedInput, PromptType
+    from mteb.types import Array, BatchedInput
 
 #: Attributes of a model that say where it runs and in which mode, which `encode` sets.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
@@ -58,7 +58,6 @@ class EmbeddingKey:
     shared: bool
     """Whether the model sees only the prompt of a task, so that tasks share its embeddings."""
     arguments: Mapping[str, Any]
-    """Arguments of `encode`."""
 
     def digest(self) -> str:
         """Return 32 hexadecimal digits that identify the key."""

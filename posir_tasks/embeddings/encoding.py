@@ -111,7 +111,6 @@ class DistinctEmbeddings:
     """Embeddings of distinct texts as a model returns them: dense, sparse, or of several vectors each."""
 
     rows: Mapping[str, int]
-    """Row of each text."""
     embeddings: Any
     """Embeddings in the form that the model's similarity takes, one row per distinct text."""
 

@@ -73,15 +73,6 @@ class Connection:
         http_client.connection = self
         return openai.OpenAI(**self._options, max_retries=max(RETRIES, self.retries), http_client=http_client)
 
-    @contextmanager
-    def limit_retries(self, retries: int) -> Iterator[None]:
-        """Repeat a failed request at most so often while the context is open; where a limit is exceeded, as often as ever."""
-        usual, self.retries = self.retries, retries
-        try:
-            yield
-        finally:
-            self.retries = usual
-
     def open_async_client(self) -> openai.AsyncOpenAI:
         """Return a client for one event loop, by aiohttp, which takes half the processor time of threads; close it there."""
         return openai.AsyncOpenAI(**self._options, max_retries=self.retries, http_client=_LimitedAsyncClient())

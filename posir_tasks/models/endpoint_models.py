@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,14 +137,15 @@ class EndpointEncoder(_EndpointModel, AbsEncoder):
     def measure(self, retries: int | None = None) -> Iterator[None]:
         """Do not check for truncation while the context is open, in which it is measured more exactly.
 
-        A server may fail for a text that is too long, so a failed request is repeated at most `retries` times; None: as usual.
+        A server may fail for a text that is too long, so a failed request is repeated at most `retries` times, if given; where
+        a limit is exceeded, as often as ever.
         """
-        checked, self._longest_checked = self._longest_checked, math.inf
+        usual = self._longest_checked, self._connection.retries
+        self._longest_checked, self._connection.retries = math.inf, usual[1] if retries is None else retries
         try:
-            with nullcontext() if retries is None else self._connection.limit_retries(retries):
-                yield
+            yield
         finally:
-            self._longest_checked = checked
+            self._longest_checked, self._connection.retries = usual
 
     def encode(
         self,

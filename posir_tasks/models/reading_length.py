@@ -83,7 +83,6 @@ class ReadingLength:
     unit: str
     """Unit of the limit, `tokens`, `words` or `characters`: the first in which all documents agree."""
     documents: int
-    """Documents in which the cut was found."""
     refusal: str = ""
     """The error for longer texts, if the model refuses them instead of cutting them."""
     synthetic: bool = False
@@ -303,7 +302,6 @@ class _Survey:
     known: dict[int, float]
     """Distance by cut, for the search from the start."""
     read: dict[tuple[int, int], float] = field(default_factory=dict)
-    """Distance by block."""
 
     @property
     def size(self) -> int:

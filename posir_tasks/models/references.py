@@ -118,11 +118,9 @@ class Endpoint:
     """A model behind an address."""
 
     model: str
-    """Name of the model on the server."""
     address: str
     """Base address of the API, which usually ends in `/v1`."""
     revision: str | None
-    """Revision that the user states."""
 
     def __str__(self) -> str:
         return f"{self.model}@{self.address}{f'#{self.revision}' if self.revision else ''}"

@@ -132,7 +132,6 @@ class Chunker:
 
     chunking: Chunking
     tokenizer: Tokenizer
-    """Finds the tokens that chunks are counted in."""
 
     @classmethod
     def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:

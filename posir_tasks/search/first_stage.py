@@ -30,7 +30,6 @@ from posir_tasks.sources.data import digest_texts
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:
-    from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
 logger = logging.getLogger(__name__)
@@ -45,7 +44,10 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
     They are document ids by query id, best first, with name and revision of the model, as in mteb's results. The model is used
     as it is, whatever the settings of the run are; PosirError is raised if there is none, or it reranks.
     """
-    meta = _find_model(reference)
+    with own_settings():
+        meta = get_model_meta(reference) if reference == BM25_BASELINE else find_model(ModelReference(reference))
+    if CROSS_ENCODER in meta.model_type:
+        raise PosirError(f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an embedding model.")
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
     task, subset = request.context.task_metadata, request.context.hf_subset
     if meta.name == BM25_BASELINE:
@@ -68,16 +70,6 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
             with atomic_write(file) as part:
                 pl.DataFrame(columns, schema=CANDIDATES).write_parquet(part)
     return top_ranked, {"model_name": str(meta.name), "revision": str(meta.revision)}
-
-
-def _find_model(reference: str) -> ModelMeta:
-    if reference == BM25_BASELINE:
-        return get_model_meta(reference)
-    with own_settings():
-        meta = find_model(ModelReference(reference))
-    if CROSS_ENCODER in meta.model_type:
-        raise PosirError(f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an embedding model.")
-    return meta
 
 
 @lru_cache(maxsize=1)
