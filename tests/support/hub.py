@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.support import embedding_server
@@ -24,16 +24,6 @@ API = re.compile(r"/api/(?P<kind>datasets|models|spaces)/(?P<repo>[^/]+/[^/]+)(?
 FILE = re.compile(r"/(?:(?P<kind>datasets|spaces)/)?(?P<repo>[^/]+/[^/]+)/(?P<operation>resolve)/(?P<rest>.+)")
 #: Discussions per page.
 PAGE = 2
-
-
-class Repository(Protocol):
-    repo_id: str
-    kind: str
-
-    def head(self, revision: str) -> str | None:
-        """Return the commit of a revision, None if there is none."""
-
-    def files(self, revision: str = "main") -> Mapping[str, bytes]: ...
 
 
 @dataclass
@@ -138,7 +128,7 @@ class Failure:
 class Hub:
     """Some repositories at one address."""
 
-    repositories: dict[tuple[str, str], Repository]
+    repositories: dict[tuple[str, str], Any]
     url: str = ""
     failures: list[Failure] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -164,8 +154,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def as_json(value: object) -> Answer:
-    return Answer(json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+def as_json(value: object, status: int = 200, **headers: str) -> Answer:
+    return Answer(json.dumps(value).encode(), status, {"Content-Type": "application/json", **headers})
 
 
 def missing(what: str) -> Answer:
@@ -190,8 +180,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self.answer(repository, operation, unquote(asked["rest"] or "main"), parse_qs(parts.query), body)
 
         if failure.status:
-            echo = json.dumps({"error": f"asked with {self.headers.get('Authorization')}"}).encode()
-            self.reply(Answer(echo, failure.status, {"Content-Type": "application/json", **failure.headers}))
+            echo = {"error": f"asked with {self.headers.get('Authorization')}"}
+            self.reply(as_json(echo, failure.status, **failure.headers))
         elif failure.drop == "before":
             self.cut()
         elif failure.drop == "late":
@@ -283,16 +273,10 @@ class Handler(BaseHTTPRequestHandler):
 NOW = "2026-01-01T00:00:00.000Z"
 
 
-def discussion(repository: Repository, pull: Pull) -> dict[str, object]:
-    return {
-        "title": pull.title,
-        "num": pull.number,
-        "author": {"name": "me"},
-        "createdAt": NOW,
-        "status": pull.status,
-        "repo": {"name": repository.repo_id, "type": repository.kind.removesuffix("s")},
-        "isPullRequest": True,
-    }
+def discussion(repository: Any, pull: Pull) -> dict[str, object]:
+    repo = {"name": repository.repo_id, "type": repository.kind.removesuffix("s")}
+    made = {"author": {"name": "me"}, "createdAt": NOW, "repo": repo, "isPullRequest": True}
+    return {"title": pull.title, "num": pull.number, "status": pull.status, **made}
 
 
 def file_info(path: str, content: bytes) -> dict[str, object]:
@@ -309,7 +293,7 @@ def git_hash(content: bytes) -> str:
 
 
 @contextmanager
-def serve_all(*repositories: Repository) -> Iterator[Hub]:
+def serve_all(*repositories: Any) -> Iterator[Hub]:
     """Serve repositories on a free local port."""
     hub = Hub({(repository.kind, repository.repo_id): repository for repository in repositories})
     with embedding_server.serve(type("HandlerOfHub", (Handler,), {"hub": hub})) as hub.url:

@@ -99,13 +99,8 @@ def test_a_wrapper_that_overrides_encode_is_unknown(transformer):
     assert not build_key(replaced).shared
 
 
-def change_weights(model):
-    with torch.no_grad():
-        next(model.parameters()).add_(1)
-
-
 CHANGES = {
-    "weights": change_weights,
+    "weights": torch.no_grad()(lambda model: next(model.parameters()).add_(1)),
     "weights behind PyTorch's back": lambda model: next(model.parameters()).data.add_(1),
     "buffer": lambda model: model.register_buffer("scale", torch.ones(1)),
     "dtype": lambda model: model.half(),
@@ -161,15 +156,6 @@ def test_a_model_without_revision_or_weights_or_that_wraps_another_has_no_key(tr
 
 
 def test_any_attribute_of_a_model_becomes_json():
-    class Thing:
-        pass
-
-    value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Thing(), "function": change_weights, "type": Thing}
-    name = f"{__name__}.test_any_attribute_of_a_model_becomes_json.<locals>.Thing"
-    assert describe_value(value) == {
-        "a": [1, 2.5, None, True],
-        "3": ["x", "y"],
-        "thing": name,
-        "function": f"{__name__}.change_weights",
-        "type": name,
-    }
+    value = {"a": (1, 2.5, None, True), 3: {"y", "x"}, "thing": Path(), "function": wrapped, "type": Path}
+    expected = {"a": [1, 2.5, None, True], "3": ["x", "y"], "function": f"{__name__}.wrapped", "type": "pathlib.Path"}
+    assert describe_value(value) == expected | {"thing": "pathlib.PosixPath"}

@@ -56,12 +56,12 @@ def test_a_reference_names_model_and_address(reference, name, portable):
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("http://localhost:8000/v1", "no model is given. Write MODEL@ADDRESS, such as bge-m3@"),
-        ("m@http:///v1", "no host is given"),
+        ("http://localhost:8000/v1", "no model .* MODEL@ADDRESS"),
+        ("m@http:///v1", "no host"),
         ("m@http://localhost:80000/v1", "not valid"),
-        ("m@http://me:hunter2@localhost/v1", "has a user, a password or a query.* set the key as OPENAI_API_KEY"),
-        ("m@http://localhost/v1?api-key=hunter2", "has a user, a password or a query"),
-        ("m@http://localhost/v1#a/b", "'#a/b': a revision has letters"),
+        ("m@http://me:hunter2@localhost/v1", "password .*OPENAI_API_KEY"),
+        ("m@http://localhost/v1?api-key=hunter2", "password"),
+        ("m@http://localhost/v1#a/b", "'#a/b'"),
     ],
 )
 def test_a_reference_that_is_not_complete_or_has_a_secret_is_refused(reference, message):
@@ -93,30 +93,37 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
     assert build_embedding_key(mteb.get_model(server.reference), {}, TASK, None) is None
 
 
-@pytest.mark.parametrize("failure", [Failure(429), Failure(500), Failure(503), Failure(None)])
-def test_throttling_server_errors_and_dropped_connections_are_retried(server, failure):
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (Failure(429, message="no quota left"), r"limit .*no quota left"),
+        (Failure(500), "failed up to 3 times"),
+        (Failure(503), "failed up to 3 times"),
+        (Failure(None), r"no answer after 3 attempts .*running"),
+    ],
+)
+def test_a_failure_that_passes_is_retried_and_one_that_lasts_is_one_message(server, monkeypatch, failure, message):
     server.failures.extend([failure] * 3)
     texts = ["some text", "another"]
     assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
     assert len(server.times) == 3 + 3
+    monkeypatch.setattr(connection, "RETRIES", 2)
+    server.failures.extend([failure] * 3)
+    with pytest.raises(PosirError, match=rf"^{server.reference}: .*{message}"):
+        mteb.get_model(server.reference)
 
 
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (Failure(429, message="no quota left"), r"limit is still exceeded .*no quota left"),
-        (Failure(502), r"the server failed up to 3 times"),
-        (Failure(None), r"no answer after 3 attempts .* Is the server running\?"),
-        (Failure(413, message="payload too large"), r"refuses a request \(.*payload too large.* --batch-size"),
-        (Failure(403, message="not yours"), r"refuses requests without a key; set OPENAI_API_KEY \(.*not yours"),
+        (Failure(413, message="too large"), r"refuses a request \(.*too large.* --batch-size"),
+        (Failure(403, message="not yours"), r"without a key; set OPENAI_API_KEY \(.*not yours"),
     ],
 )
-def test_a_failure_that_lasts_is_one_message(server, monkeypatch, failure, message):
-    monkeypatch.setattr(connection, "RETRIES", 2)
-    server.failures.extend([failure] * 3)
-    with pytest.raises(PosirError, match=message) as failed:
+def test_a_refusal_is_one_message_and_not_repeated(server, failure, message):
+    server.failures.append(failure)
+    with pytest.raises(PosirError, match=message):
         mteb.get_model(server.reference)
-    assert str(failed.value).startswith(server.reference)
 
 
 def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server, monkeypatch):

@@ -85,7 +85,7 @@ def test_the_model_card_names_the_model_or_else_its_folder(folder, card, name):
 
 
 def edit_json(path, **values):
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | values))
 
 
 @pytest.mark.parametrize(
@@ -198,20 +198,27 @@ def test_a_prompt_that_is_no_text_is_refused_by_name(folder, prompt):
         mteb.get_model("./my-model")
 
 
+def evil_code(folder):
+    return f"open({str(folder / 'ran')!r}, 'w')"
+
+
 def plant_hub_code(folder):
     """Write a repository with code into the Hub's cache, at its own folder, and return how `auto_map` names its class."""
     repository = Path(constants.HF_HUB_CACHE) / "models--stranger--code"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text("1" * 40)
-    (repository / "snapshots" / ("1" * 40)).mkdir(parents=True)
-    (repository / "snapshots" / ("1" * 40) / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    for name, content in (("refs/main", "1" * 40), (f"snapshots/{'1' * 40}/evil.py", evil_code(folder))):
+        (repository / name).parent.mkdir(parents=True)
+        (repository / name).write_text(content)
     return {name: f"stranger/code--evil.{name}" for name in ("AutoConfig", "AutoModel", "AutoTokenizer")}
+
+
+def escape(file, text, escaped):
+    file.write_text(file.read_text().replace(text, escaped))
 
 
 def name_escaped_code(folder):
     file = folder / "config.json"
     edit_json(file, auto_map=plant_hub_code(folder), model_type="stranger")
-    file.write_text(file.read_text().replace('"auto_map"', '"auto\\u005fmap"'))
+    escape(file, '"auto_map"', '"auto\\u005fmap"')
 
 
 def name_code_in_a_subfolder(folder):
@@ -228,55 +235,42 @@ def name_code_behind_a_link(folder):
     name_code_in_a_subfolder(folder)
     (folder / "0_T").rename(folder.parent / "elsewhere")
     (folder / "0_T").symlink_to(folder.parent / "elsewhere")
-    modules = (folder / "modules.json").read_text()
-    (folder / "modules.json").write_text(modules.replace('"0_T"', '"\\u0030_T"'))
-
-
-def plant_code(folder):
-    (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    escape(folder / "modules.json", '"0_T"', '"\\u0030_T"')
 
 
 def name_code_in_the_tokenizer(folder):
     edit_json(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}, tokenizer_class="Evil")
-    plant_code(folder)
-
-
-class Evil:
-    """Runs a command when it is unpickled."""
-
-    def __init__(self, folder):
-        self.command = f"touch {folder / 'ran'}"
-
-    def __reduce__(self):
-        return os.system, (self.command,)
+    (folder / "evil.py").write_text(evil_code(folder))
 
 
 def pickle_weights(folder):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {folder / 'ran'}",)
+
     weights = next(folder.glob("*.safetensors"))
-    torch.save({"weight": Evil(folder)}, weights.with_name("pytorch_model.bin"))
+    torch.save({"weight": Evil()}, weights.with_name("pytorch_model.bin"))
     weights.unlink()
 
 
 def unpickle_weights(folder):
     pickle_weights(folder)
-    file = folder / "sentence_bert_config.json"
-    settings = json.loads(file.read_text()) if file.is_file() else {}
-    file.write_text(json.dumps(settings | {"model_kwargs": {"weights_only": False}, "model_args": {"weights_only": False}}))
+    edit_json(folder / "sentence_bert_config.json", **{key: {"weights_only": False} for key in ("model_kwargs", "model_args")})
 
 
 def name_module(folder, reference):
     (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": "", "type": reference}]))
-    plant_code(folder)
+    (folder / "evil.py").write_text(evil_code(folder))
 
 
 def route_to_a_module_elsewhere(folder):
     name_module(folder, "sentence_transformers.base.modules.Router")
-    router = {"types": {"query_0_E": "evil.Module"}, "structure": {"query": ["query_0_E"]}, "parameters": {}}
-    (folder / "router_config.json").write_text(json.dumps(router))
+    types, structure = {"query_0_E": "evil.Module"}, {"query": ["query_0_E"]}
+    edit_json(folder / "router_config.json", types=types, structure=structure, parameters={})
 
 
 def adapt(folder, **settings):
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **settings}))
+    edit_json(folder / "adapter_config.json", peft_type="LORA", **settings)
 
 
 def adapt_a_foreign_base(folder):

@@ -84,8 +84,7 @@ def test_it_reranks_in_a_task(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
         task.load_data()
         data = task.dataset["default"]["test"]  # type: ignore[index]
         chosen = data["queries"].select(range(4))
-        evidence = data["evidence"].select([0, 1, 2, 3])
-        data.update(queries=chosen, evidence=evidence)
+        data.update(queries=chosen, evidence=data["evidence"].select([0, 1, 2, 3]))
         result = mteb.evaluate(model, task, cache=None, show_progress_bar=False, encode_kwargs={"batch_size": 64})
     scores = result.task_results[0].scores["test"][0]
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
