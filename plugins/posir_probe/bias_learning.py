@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -224,16 +225,14 @@ class TextRemovalCode(TextRemoval):
         return self.remove(text.text, tokens, int(len(tokens) * size), int(len(tokens) * (place - size * place)))
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The regression of one text on its m sentences."""
+class Fit(NamedTuple):
+    """The regression of one text on its m sentences, in-sample and over dimensions."""
 
     weights: Floats
     """Coefficients, scaled to unit length; shape (m,)."""
     r_squared: float
-    """Explained share of the variance over dimensions, in-sample; may be negative without an intercept."""
+    """May be negative without an intercept."""
     mae: float
-    """Mean absolute error over dimensions."""
 
 
 def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
@@ -306,19 +305,6 @@ class RegressionProbe(Probe):
         raise NotImplementedError
 
 
-def _summarize_correlations() -> dict[str, Summary]:
-    """Return r of midpoints and of starts, pooled over all numbers of sentences: of texts, shuffled texts, and the control."""
-    summaries = {}
-    for text, position in (
-        *(("text", "midpoint"), ("text", "start"), ("shuffled", "start"), ("shuffled", "midpoint")),
-        *((CONTROL, "start"), (CONTROL, "midpoint")),
-    ):
-        name = {"text": "r_", "shuffled": "r_shuffled_", CONTROL: "r_order_blind_"}[text]
-        title = f"{LINES[text]}: r of {position}s" if LINES[text] else f"r of sentences' {position}s and weights"
-        summaries[name + position] = Summary(title, at(SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)))
-    return summaries
-
-
 class SentenceRegression(RegressionProbe):
     """Pearson's r of sentences' positions and weights, by number of sentences, with slope and p-value."""
 
@@ -329,7 +315,16 @@ class SentenceRegression(RegressionProbe):
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
     positions = tuple(f"{series} · {bucket}" for series, bucket in product(SERIES, BUCKET_NAMES))
-    summaries = _summarize_correlations()
+    #: Pooled over all numbers of sentences.
+    summaries = {
+        f"{name}{position}": Summary(title.format(position), at(SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)))
+        for text, name, title, order in (
+            ("text", "r_", "r of sentences' {}s and weights", ("midpoint", "start")),
+            ("shuffled", "r_shuffled_", f"{LINES['shuffled']}: r of {{}}s", ("start", "midpoint")),
+            (CONTROL, "r_order_blind_", f"{CONTROL}: r of {{}}s", ("start", "midpoint")),
+        )
+        for position in order
+    }
     finding = SignedFinding(
         "Later sentences weigh more: position and weight correlate with r = {}",
         "Earlier sentences weigh more: position and weight correlate with r = {}",

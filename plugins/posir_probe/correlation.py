@@ -113,8 +113,14 @@ def correlate_probes(
         if length == ALL and name != NDCG:
             scores.setdefault((summary.task, name), {})[summary.model, summary.revision] = score
     tasks = {task for task, _ in scores}
+    measured: dict[tuple[str, str], dict[ModelKey, float]] = {}
+    for result in results:
+        known = probes.get(result.probe)
+        if known is not None and result.experiment is None and (estimate := result.sums.estimate(known.first_summary)):
+            measured.setdefault((result.probe, result.data), {})[result.model, result.revision] = estimate.value
     rows, p_values = [], []
-    for (probe, data, name), values in _read_summaries(results, probes).items():
+    for (probe, data), values in measured.items():
+        name = next(iter(probes[probe].summaries))
         for (task, score_name), y in scores.items():
             x = {model: orient(value, probes[probe], score_name) for model, value in values.items()}
             models = sorted(x.keys() & y.keys())
@@ -147,20 +153,6 @@ def _list_scores(summaries: Iterable[TaskSummary]) -> Iterator[tuple[TaskSummary
             for name, score in ((NDCG, ndcg), (PSI, row.psi), (START_TO_END, row.start_to_end)):
                 if score is not None:
                     yield summary, row.length, name, score.value
-
-
-def _read_summaries(
-    results: Iterable[ProbeResult], probes: Mapping[str, Probe]
-) -> dict[tuple[str, str, str], dict[ModelKey, float]]:
-    """Return the first summary of each probe on each dataset by model, with the name of the summary."""
-    summaries: dict[tuple[str, str, str], dict[ModelKey, float]] = {}
-    for result in results:
-        probe = probes.get(result.probe)
-        if probe is not None and result.experiment is None:
-            name, summary = next(iter(probe.summaries.items()))
-            if estimate := result.sums.estimate(summary):
-                summaries.setdefault((result.probe, result.data, name), {})[result.model, result.revision] = estimate.value
-    return summaries
 
 
 def orient(value: float, probe: Probe, score: str) -> float:
@@ -201,23 +193,23 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None = None, 
 
 def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
     """Return a sentence for each retrieval score: which probes predict it on all tasks, which on some."""
-    return [_describe(score, [row for row in rows if row.score == score]) for score in dict.fromkeys(row.score for row in rows)]
-
-
-def _describe(score: str, rows: Sequence[ProbeCorrelation]) -> str:
-    tasks = len({row.task for row in rows})
-    total = Counter(row.probe for row in rows)
-    predicted, opposite = (Counter(row.probe for row in rows if row.verdict == verdict) for verdict in (PREDICTS, OPPOSITE))
-    everywhere = [probe for probe, count in predicted.items() if count == total[probe]]
-    place = f"all {tasks} tasks" if tasks > 1 else rows[0].task
-    shown = f"{len(everywhere) or 'none'} {'are' if len(everywhere) > 1 else 'is'} shown to predict {score} on {place}"
-    sentences = [f"Of {pluralize(len(total), 'probe')}, {shown}{': ' if everywhere else ''}{', '.join(everywhere)}."]
-    some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
-    reverse = [f"{probe} ({count} of {total[probe]})" for probe, count in opposite.items()]
-    undecided = [probe for probe in total if not predicted[probe] and not opposite[probe]]
-    for title, named in (("On some", some), ("With the opposite sign", reverse), ("Cannot be said", undecided)):
-        sentences += [f"{title}: {', '.join(named)}."] if named else []
-    return " ".join(sentences)
+    findings = []
+    for score in dict.fromkeys(row.score for row in rows):
+        of_score = [row for row in rows if row.score == score]
+        tasks = list(dict.fromkeys(row.task for row in of_score))
+        total = Counter(row.probe for row in of_score)
+        predicted, opposite = (Counter(row.probe for row in of_score if row.verdict == said) for said in (PREDICTS, OPPOSITE))
+        everywhere = [probe for probe, count in predicted.items() if count == total[probe]]
+        place = f"all {len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+        shown = f"{len(everywhere) or 'none'} {'are' if len(everywhere) > 1 else 'is'} shown to predict {score} on {place}"
+        sentences = [f"Of {pluralize(len(total), 'probe')}, {shown}{': ' if everywhere else ''}{', '.join(everywhere)}."]
+        some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
+        reverse = [f"{probe} ({count} of {total[probe]})" for probe, count in opposite.items()]
+        undecided = [probe for probe in total if not predicted[probe] and not opposite[probe]]
+        for title, named in (("On some", some), ("With the opposite sign", reverse), ("Cannot be said", undecided)):
+            sentences += [f"{title}: {', '.join(named)}."] if named else []
+        findings.append(" ".join(sentences))
+    return findings
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
@@ -281,15 +273,13 @@ def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Inte
     the shape (n,).
     """
     numbers = np.unique(families)
-    rho = float(spearmanr(x, y).statistic)
     kept = [families != number for number in numbers]
     if len(numbers) < FEWEST_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in kept):
         return None
-    others = np.array([float(spearmanr(x[rows], y[rows]).statistic) for rows in kept])
-    if max(abs(rho), *np.abs(others)) > COMPLETE:
+    rho, *others = (float(spearmanr(x[rows], y[rows]).statistic) for rows in (np.full(len(x), True), *kept))
+    if max(abs(rho), *map(abs, others)) > COMPLETE:
         return None
-    z_values = np.arctanh(others)
-    variance = (len(numbers) - 1) / len(numbers) * ((z_values - z_values.mean()) ** 2).sum()
+    variance = (len(numbers) - 1) * float(np.var(np.arctanh(others)))
     z, half = math.atanh(rho), float(t.ppf(0.975, len(numbers) - 1) * math.sqrt(variance))
     return math.tanh(z - half), math.tanh(z + half)
 
@@ -437,7 +427,17 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
     scores: ByModel = {}
     if source.is_dir():
-        scores = _read_folder(source, {result.task for result in own})
+        from mteb.results import TaskResult
+
+        left_out, by_model = {result.task for result in own}, dict[str, ByModel]()
+        for meta in sorted(source.rglob("model_meta.json")):
+            tasks = by_model.setdefault(short_name(str(read_json(meta)["name"])), {})
+            for file in sorted(meta.parent.glob("*.json")):
+                if file.name != meta.name and file.stem not in left_out:
+                    tasks[file.stem] = float(TaskResult.from_disk(file).get_score())
+        measured = {name: tasks for name, tasks in by_model.items() if tasks}
+        shared = sorted(set.intersection(*map(set, measured.values()))) if measured else []
+        scores = {name: float(np.mean([tasks[task] for task in shared])) for name, tasks in measured.items() if shared}
     else:
         for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
             try:
@@ -447,19 +447,6 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     if not scores:
         raise PosirError(f"{source}: no scores of a benchmark. Give MMTEB, {SCORE_FILE}, or results of `mteb run`.")
     return scores
-
-
-def _read_folder(folder: Path, left_out: set[str]) -> ByModel:
-    from mteb.results import TaskResult
-
-    by_model: dict[str, ByModel] = {}
-    for meta in sorted(folder.rglob("model_meta.json")):
-        name = short_name(str(read_json(meta)["name"]))
-        for file in sorted(meta.parent.glob("*.json")):
-            if file.name != meta.name and file.stem not in left_out:
-                by_model.setdefault(name, {})[file.stem] = float(TaskResult.from_disk(file).get_score())
-    shared = set.intersection(*map(set, by_model.values())) if by_model else set()
-    return {name: float(np.mean([tasks[task] for task in sorted(shared)])) for name, tasks in by_model.items() if shared}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

@@ -42,18 +42,8 @@ Row: TypeAlias = dict[str, Any]
 VALUE = itemgetter("value")
 
 
-def build_figures(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[Figure]:
-    """Return a figure for each probe and dataset, with all models; the title is the finding of the first."""
-    groups: dict[tuple[str, str], list[ProbeResult]] = {}
-    for result in results:
-        groups.setdefault((result.probe, result.data), []).append(result)
-    return [
-        Figure(name, data, None, _frame(group, probes.get(name) or Probe.unknown(name)))
-        for (name, data), group in groups.items()
-    ]
-
-
-def _frame(results: Sequence[ProbeResult], probe: Probe) -> alt.VConcatChart:
+def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
+    """Return the figure of a probe on a dataset, with all models; the title is the finding of the first."""
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
     labels = short_labels(shown)
@@ -65,8 +55,7 @@ def _frame(results: Sequence[ProbeResult], probe: Probe) -> alt.VConcatChart:
     draw = _draw_scatter if probe.form is Form.CELLS else _draw_curves
     framed = add_frame(alt.vconcat(draw(shown, labels, probe)), title, subject, " ".join(_explain(shown, probe)), source)
     # The figure as a whole has an alternative text, and a mark without rows would be an image without one.
-    described: alt.VConcatChart = framed.configure_mark(aria=False)
-    return described
+    return Figure(first.probe, first.data, None, framed.configure_mark(aria=False))
 
 
 def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
@@ -80,7 +69,7 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if probe.form is Form.CELLS:
         yield "Darker: more sentences."
         return
-    if not any(estimate and estimate.interval for result in results for estimate in result.sums.estimates()):
+    if not any(estimate and estimate.interval for result in results for estimate in result.sums.estimates):
         yield f"No intervals: fewer than {FEWEST_DOCUMENTS} documents."
     elif probe.form in (Form.CATEGORIES, Form.BARS):
         yield "Lines: 95 % intervals by bootstrap over documents."
@@ -151,8 +140,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
         layers, height = _draw_categories(rows, keys, order_of_names, probe, color)
     else:
         if probe.shows_window:
-            for label, result in zip(labels, results, strict=True):
-                rows += _window_rows(label, result, several=len(results) > 1)
+            rows += _mark_windows(labels, results)
         layers, height = _draw_lines(rows, keys, probe, color, bands=len(results) <= MOST_INTERVALS), HEIGHT
     width = WIDTH if len(panels) > 1 else WIDE
     chart = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=width, height=height)
@@ -167,7 +155,7 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     averages = [(name, sums.estimate(average)) for name, average in probe.averages.items()]
     unknown = np.full(len(sums.positions), np.nan)
     deviations = [math.nan] * len(averages) + sums.details.get("sd", unknown).tolist()
-    named = [*averages, *zip(sums.positions, sums.estimates(), strict=True)]
+    named = [*averages, *zip(sums.positions, sums.estimates, strict=True)]
     for order, ((name, estimate), sd) in enumerate(zip(named, deviations, strict=True)):
         if estimate is not None:
             row = _build_row(label, name, order, flatten("value", estimate), sd if math.isfinite(sd) else 0.0, probe)
@@ -215,7 +203,8 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
     placed = [row for row in rows if row["kind"] != WINDOW_ROW]
     names = list(dict.fromkeys(row["position"] for row in sorted(placed, key=lambda row: float(row["order"]))))
     if len(keys) <= MOST_LABELS and probe.form is not Form.BARS:
-        rows += _label_lines(placed, domain, names)
+        for panel in dict.fromkeys(row["panel"] for row in placed):
+            rows += _label_panel([row for row in placed if row["panel"] == panel], domain, names)
     x = alt.X(
         "x:Q", title=None, scale=alt.Scale(domain=[0, 1], nice=False), axis=alt.Axis(tickCount=5, format=".1f", grid=False)
     )
@@ -246,28 +235,23 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
     return [*layers, *_label_layers(base.encode(y=y), 3, outlined=True), *_window_layers(base, rows)]
 
 
-def _label_lines(rows: Sequence[Row], domain: tuple[float, float], names: Sequence[str]) -> list[Row]:
-    """Return a row for the label of each line of each panel that has several, where the lines are furthest apart."""
-    labels: list[Row] = []
-    for panel in dict.fromkeys(row["panel"] for row in rows):
-        lines: dict[str, list[Row]] = {}
-        for row in (row for row in rows if row["panel"] == panel):
-            lines.setdefault(row["key"], []).append(row)
-        if len(lines) > 1:
-            labels += _label_panel(list(lines.values()), domain, names)
-    return labels
+def _label_panel(rows: Sequence[Row], domain: tuple[float, float], names: Sequence[str]) -> list[Row]:
+    """Return a row for the label of each line of a panel that has several, at the end where the lines are furthest apart.
 
-
-def _label_panel(lines: Sequence[Sequence[Row]], domain: tuple[float, float], names: Sequence[str]) -> list[Row]:
-    """Return a row for the label of each line at the first or the last place; that of published ones is at their top."""
-    known = {row["position"] for line in lines for row in line}
-    ends = [name for name in names if name in known]
+    The label of published values is at their top.
+    """
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(row["key"], []).append(row)
+    if len(lines) < 2:
+        return []
+    ends = [name for name in names if name in {row["position"] for row in rows}]
     near = math.ceil(len(ends) * LABELED)
 
     def find_points(near: Sequence[str]) -> list[Row]:
         """Return the highest row of each line near an end, above which its label is, as a row of that end."""
-        tops = [max((row for row in line if row["position"] in near), key=VALUE, default=None) for line in lines]
-        end = next(row for line in lines for row in line if row["position"] == near[0])
+        tops = [max((row for row in line if row["position"] in near), key=VALUE, default=None) for line in lines.values()]
+        end = next(row for row in rows if row["position"] == near[0])
         return sorted((top | {name: end[name] for name in ("position", "x")} for top in tops if top), key=VALUE)
 
     sides = [("left", find_points(ends[:near])), ("right", find_points(ends[::-1][:near]))]
@@ -311,13 +295,13 @@ def _label_layers(base: alt.Chart, shift: int, *, outlined: bool = False) -> lis
     return layers
 
 
-def _window_rows(label: str, result: ProbeResult, *, several: bool) -> Iterator[Row]:
-    """Yield the row that marks where a model's window ends in a median document."""
-    share, tokens = result.share_read, result.window
-    if share is not None and tokens is not None:
-        text = f"{label} reads {tokens:,} tokens" if several else f"the model reads {tokens:,} tokens, to here"
-        shared = {"panel": "", "model": label, "line": "", "key": "", "order": 0}
-        yield shared | {"kind": WINDOW_ROW, "x": share, "text": text}
+def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iterator[Row]:
+    """Yield a row where each model's window ends in a median document."""
+    for label, result in zip(labels, results, strict=True):
+        if result.share_read is not None:
+            who, end = (label, "") if len(results) > 1 else ("the model", ", to here")
+            shared = {"panel": "", "model": label, "line": "", "key": "", "order": 0}
+            yield shared | {"kind": WINDOW_ROW, "x": result.share_read, "text": f"{who} reads {result.window:,} tokens{end}"}
 
 
 def _window_layers(base: alt.Chart, rows: Sequence[Row]) -> list[alt.Chart]:

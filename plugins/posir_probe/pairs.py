@@ -33,7 +33,6 @@ from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings, encode_distinct
-from posir_tasks.evidence import Floats
 from posir_tasks.interventions import move_evidence
 from posir_tasks.scores import Unit
 from posir_tasks.text.sentences import find_sentences
@@ -58,17 +57,6 @@ MISSING: Mapping[str, str] = {
     LITERAL_MATCH: "literal match: question and evidence share no name of several words",
 }
 NAME_WORD = re.compile(r"\w[\w'’-]*")
-
-
-def score_pairs(embeddings: Embeddings, queries: Sequence[str], texts: Sequence[str]) -> Floats:
-    """Return the cosine of n queries and the first of k pairs of documents each, minus that of the second, shape (n, k).
-
-    Differences that are rounding errors are 0.
-    """
-    asked = embeddings.select(queries, PromptType.query).astype(np.float64)
-    documents = embeddings.select(texts).astype(np.float64)
-    by_query = (documents[0::2] - documents[1::2]).reshape(len(queries), -1, documents.shape[-1])
-    return base.ignore_rounding(np.einsum("nd,nkd->nk", asked, by_query))
 
 
 class ControlledPair(NamedTuple):
@@ -200,7 +188,10 @@ class ControlledPairs(base.Probe):
             values = np.full((len(measured), 2, len(KINDS)), np.nan)
             rows, kinds = np.array(placed, np.int64).reshape(-1, 2).T
             for series, vectors in enumerate((embeddings, control)):
-                values[rows, series, kinds] = score_pairs(vectors, queries, documents)[:, 0] if placed else 0
+                asked = vectors.select(queries, PromptType.query).astype(np.float64)
+                compared = vectors.select(documents).astype(np.float64)
+                differences = np.einsum("nd,nd->n", asked, compared[0::2] - compared[1::2]) if placed else 0.0
+                values[rows, series, kinds] = base.ignore_rounding(np.asarray(differences))
             names, by_position = [name for name, _ in measured], values.reshape(len(measured), len(self.positions))
             return ProbeSums.from_means(self.positions, names, by_position, +skipped, statistic=self.statistic)
 

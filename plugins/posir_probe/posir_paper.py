@@ -306,7 +306,7 @@ class QueryTypes(Probe):
 
     def find(self, sums: ProbeSums) -> str | None:
         """Return the most frequent type with its share."""
-        shares = {name: estimate for name, estimate in zip(TYPES, sums.estimates(), strict=True) if estimate}
+        shares = {name: estimate for name, estimate in zip(TYPES, sums.estimates, strict=True) if estimate}
         largest = max(shares, key=lambda name: shares[name].value, default=None)
         if largest is None or shares[largest].interval is None:
             return None

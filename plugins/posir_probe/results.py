@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -54,88 +54,42 @@ def at(place: int) -> Compute:
     return lambda values: values[..., place]
 
 
-@dataclass(frozen=True)
-class Statistic:
-    """A value per position that follows from sums per position."""
-
-    columns: tuple[str, ...]
-    """Names of the K sums."""
-    compute: Compute
-    """Maps sums, shape (..., P, K), to values, shape (..., P), NaN where undefined."""
-    details: Mapping[str, Compute] = field(default_factory=dict)
-    """Further values that follow from the sums at each position, by name; they map the same shapes."""
-
-
-_undefined_is_nan = np.errstate(invalid="ignore", divide="ignore")
-
-
-@_undefined_is_nan
-def _mean(sums: Floats) -> Floats:
-    means: Floats = sums[..., 1] / sums[..., 0]
-    return means
-
-
-@_undefined_is_nan
-def _deviation(sums: Floats) -> Floats:
-    """Return the standard deviation of the values, with n in the denominator as NumPy's, from their count, sum and squares."""
-    return np.sqrt(np.maximum(sums[..., 2] / sums[..., 0] - _mean(sums) ** 2, 0))
-
-
-@_undefined_is_nan
-def _effect_size(sums: Floats) -> Floats:
-    """Return the mean in standard deviations of the values, with n - 1 in their denominator: t of n values over the root of n.
-
-    0 where the mean is 0; NaN of fewer than two values.
-    """
-    n, mean = sums[..., 0], _mean(sums)
-    sizes = np.where(mean == 0, 0.0, mean / (_deviation(sums) * np.sqrt(n / (n - 1))))
-    return np.where(n > 1, sizes, np.nan)
-
-
-def _center(sums: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return n squared times the variances of x and y and their covariance, from n, x, y, xx, yy and xy."""
-    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    return np.maximum(n * xx - x * x, 0), np.maximum(n * yy - y * y, 0), n * xy - x * y
-
-
-@_undefined_is_nan
-def _pearson(sums: Floats) -> Floats:
-    """Return Pearson's r; NaN if x or y is constant."""
-    x, y, product = _center(sums)
-    spread = np.sqrt(x * y)
-    return np.where(spread > 0, product / spread, np.nan)
-
-
-@_undefined_is_nan
-def _slope(sums: Floats) -> Floats:
-    x, _, product = _center(sums)
-    return np.where(x > 0, product / x, np.nan)
-
-
-@_undefined_is_nan
-def _pearson_p_value(sums: Floats) -> Floats:
-    """Return the two-sided p-value of Pearson's r and of the slope, as SciPy's `linregress`; NaN with fewer than three points.
-
-    It takes the points as independent, as the papers do; sentences of one text are not.
-    """
-    n, r = sums[..., 0], _pearson(sums)
-    t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
-    return np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
-
-
-@_undefined_is_nan
-def _share(sums: Floats) -> Floats:
-    shares: Floats = sums[..., 0] / sums[..., 0].sum(axis=-1, keepdims=True)
-    return shares
-
-
-#: By the name that results store.
-STATISTICS: Mapping[str, Statistic] = {
-    "mean": Statistic(("n", "sum", "sum_of_squares"), _mean, {"sd": _deviation}),
-    "effect_size": Statistic(("n", "sum", "sum_of_squares"), _effect_size),
-    "pearson": Statistic(("n", "x", "y", "xx", "yy", "xy"), _pearson, {"slope": _slope, "p_value": _pearson_p_value}),
-    "share": Statistic(("n",), _share),
+#: Names of the sums per position, by the statistic that follows from them.
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "mean": ("n", "sum", "sum_of_squares"),
+    "effect_size": ("n", "sum", "sum_of_squares"),
+    "pearson": ("n", "x", "y", "xx", "yy", "xy"),
+    "share": ("n",),
 }
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def compute_statistic(statistic: str, sums: Floats) -> tuple[Floats, dict[str, Floats]]:
+    """Return a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN where undefined.
+
+    `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in standard deviations, with
+    n - 1 in their denominator: t of n values over the root of n; 0 where the mean is 0. `pearson` is r, with the `slope` and
+    the two-sided `p_value` of both, as SciPy's `linregress`; it takes the points as independent, as the papers do, which
+    sentences of one text are not. `share` is the share of the count of all positions.
+    """
+    n = sums[..., 0]
+    if statistic == "share":
+        return n / n.sum(axis=-1, keepdims=True), {}
+    if statistic == "pearson":
+        _, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+        # n squared times the variances and the covariance.
+        x_spread, y_spread, product = np.maximum(n * xx - x * x, 0), np.maximum(n * yy - y * y, 0), n * xy - x * y
+        spread = np.sqrt(x_spread * y_spread)
+        r = np.where(spread > 0, product / spread, np.nan)
+        t = r * np.sqrt((n - 2) / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
+        p_value = np.where(n > 2, 2 * student_t.sf(np.abs(t), np.maximum(n - 2, 1)), np.nan)
+        return r, {"slope": np.where(x_spread > 0, product / x_spread, np.nan), "p_value": p_value}
+    mean = sums[..., 1] / n
+    deviation = np.sqrt(np.maximum(sums[..., 2] / n - mean**2, 0))
+    if statistic == "mean":
+        return mean, {"sd": deviation}
+    sizes = np.where(mean == 0, 0.0, mean / (deviation * np.sqrt(n / (n - 1))))
+    return np.where(n > 1, sizes, np.nan), {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +97,7 @@ class ProbeSums:
     """Sums of a probe over documents, by position."""
 
     statistic: str
-    """A key of `STATISTICS`, which names the columns."""
+    """A key of `COLUMNS`."""
     positions: tuple[str, ...]
     """Names of the P positions or conditions."""
     documents: int
@@ -156,7 +110,7 @@ class ProbeSums:
     """Texts or questions that do not count, by reason."""
 
     def __post_init__(self) -> None:
-        shape = (len(self.positions), len(STATISTICS[self.statistic].columns))
+        shape = (len(self.positions), len(COLUMNS[self.statistic]))
         if self.sums.shape != shape or self.replicates.shape[1:] != shape:
             raise ValueError(f"sums have the shapes {self.sums.shape} and {self.replicates.shape}; expected {shape}")
 
@@ -175,7 +129,7 @@ class ProbeSums:
         `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts what is left out, by reason.
         """
         distinct = {name: number for number, name in enumerate(dict.fromkeys(documents))}
-        by_document = np.zeros((len(distinct), len(positions), len(STATISTICS[statistic].columns)))
+        by_document = np.zeros((len(distinct), len(positions), len(COLUMNS[statistic])))
         np.add.at(by_document, (np.array([distinct[name] for name in documents], np.int64), rows), columns)
         weights = np.array([bootstrap_counts(name) for name in distinct], np.float64).reshape(len(distinct), REPLICATES)
         replicates = np.tensordot(weights, by_document, axes=(0, 0))
@@ -225,20 +179,25 @@ class ProbeSums:
     @property
     def values(self) -> Floats:
         """The statistic at each position, shape (P,); NaN where undefined."""
-        return STATISTICS[self.statistic].compute(self.sums)
+        return compute_statistic(self.statistic, self.sums)[0]
+
+    @cached_property
+    def _replicate_values(self) -> Floats:
+        return compute_statistic(self.statistic, self.replicates)[0]
 
     def estimate(self, summary: Compute) -> Estimate | None:
         """Return a summary with its percentile-bootstrap interval; None where undefined. `summary` maps (..., P) to (...)."""
         return estimate_index([self], summary)
 
+    @cached_property
     def estimates(self) -> list[Estimate | None]:
-        """Return the value at each position with its interval; None where undefined."""
+        """The value at each position with its interval; None where undefined."""
         return [self.estimate(at(position)) for position in range(len(self.positions))]
 
     @property
     def details(self) -> dict[str, Floats]:
         """Further values at each position, by name, shape (P,); NaN where undefined."""
-        return {name: compute(self.sums) for name, compute in STATISTICS[self.statistic].details.items()}
+        return compute_statistic(self.statistic, self.sums)[1]
 
     def describe_skipped(self) -> str:
         """Return how many texts or questions do not count for each reason: `3 (empty text), 1 (no evidence span)`."""
@@ -250,7 +209,7 @@ class ProbeSums:
         return {
             "schema": SCHEMA,
             "statistic": self.statistic,
-            "columns": list(STATISTICS[self.statistic].columns),
+            "columns": list(COLUMNS[self.statistic]),
             "positions": list(self.positions),
             "documents": self.documents,
             "sums": self.sums.tolist(),
@@ -284,7 +243,7 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     value = float(np.mean([index(result.values) for result in sums]))
     if not np.isfinite(value):
         return None
-    drawn = np.mean([index(STATISTICS[result.statistic].compute(result.replicates)) for result in sums], axis=0)
+    drawn = np.mean([index(result._replicate_values) for result in sums], axis=0)
     drawn = drawn[np.isfinite(drawn)]
     if min(result.documents for result in sums) < FEWEST_DOCUMENTS or not drawn.size:
         return Estimate(value)
@@ -312,11 +271,6 @@ class SubsetSums:
     tokens: int | None = None
     """Median length of the sample's documents in tokens of the model; None in older files."""
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is left to measure."""
-        return self.done >= self.sampled
-
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -333,7 +287,7 @@ class ProbeResult:
     window: int | None = None
     """Most tokens of a text that the model reads, its special ones included; None where that is unknown."""
 
-    @property
+    @cached_property
     def sums(self) -> ProbeSums:
         """The pooled sums of all subsets."""
         return reduce(add, (subset.sums for subset in self.subsets.values()))
@@ -341,12 +295,7 @@ class ProbeResult:
     @property
     def is_complete(self) -> bool:
         """Whether all subsets in it are complete."""
-        return all(subset.is_complete for subset in self.subsets.values())
-
-    @property
-    def done(self) -> int:
-        """Documents that were to be measured, those that were left out included."""
-        return sum(subset.done for subset in self.subsets.values())
+        return all(subset.done >= subset.sampled for subset in self.subsets.values())
 
     @property
     def share_read(self) -> float | None:

@@ -153,47 +153,34 @@ class Permutation(Probe):
             f"whether, in all orders of {segments} {self.parts}, the first or the last is closer to the whole",
         )
 
-    def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the segments, and all orders of them."""
-        sets, skipped = self.group(data)
-        return self.plan_orders(self.positions, {name: list(permutations(parts)) for name, parts in sets.items()}, skipped)
-
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """Return the segments of each set by its id, and the number of texts in none, by reason.
 
         Sets are of consecutive texts, cut so that a set fits the model's window.
         """
         chosen, skipped = select_long_enough(data)
-        sets = self.chain(list(chosen), skipped)
-        cut = self.cut(data, chosen)
-        return {"\n".join(names): [cut[name] for name in names] for names in sets}, +skipped
-
-    def chain(self, names: Sequence[str], skipped: Counter[str]) -> list[Sequence[str]]:
-        """Return consecutive texts in sets, and count those that are left over."""
+        names = list(chosen)
         skipped[LEFT_OVER] += len(names) % self.segments
-        return [names[at : at + self.segments] for at in range(0, len(names) - self.segments + 1, self.segments)]
-
-    def cut(self, data: ProbeData, texts: dict[str, str]) -> dict[str, str]:
-        """Return the first tokens of texts, as many of each as let a set fit the model's window."""
         # A cut within a word may make one more token of it.
         room = min(MOST_TOKENS, data.room or MOST_TOKENS) // self.segments - 1
-        return dict(zip(texts, cut_to_tokens(data.tokenizer, list(texts.values()), room), strict=True))
+        cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)
+        starts = range(0, len(names) - self.segments + 1, self.segments)
+        return {
+            "\n".join(names[start : start + self.segments]): cut[start : start + self.segments] for start in starts
+        }, +skipped
 
-    def plan_orders(self, positions: Sequence[str], sets: dict[str, list[tuple[str, ...]]], skipped: Counter[str]) -> ProbePlan:
-        """Return the plan for the mean cosine of joined texts and their segment at each place.
-
-        There are P places for each of G groups of orders, and G P! orders of the segments of each set, by its id.
-        """
-        orders = [order for of_set in sets.values() for order in of_set]
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Encode the segments, and all orders of them."""
+        sets, skipped = self.group(data)
+        orders = [order for parts in sets.values() for order in permutations(parts)]
         joined, segments = [" ".join(order) for order in orders], [segment for order in orders for segment in order]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             whole = embeddings.select(joined).astype(np.float64)
             alone = embeddings.select(segments).astype(np.float64).reshape(len(orders), self.segments, whole.shape[-1])
-            groups = len(positions) // self.segments
             cosines = np.einsum("od,opd->op", whole, alone)
-            means = cosines.reshape(len(sets), groups, factorial(self.segments), self.segments).mean(axis=2)
-            return ProbeSums.from_means(positions, list(sets), means.reshape(len(sets), len(positions)), skipped)
+            means = cosines.reshape(len(sets), factorial(self.segments), self.segments).mean(axis=1)
+            return ProbeSums.from_means(self.positions, list(sets), means, skipped)
 
         return ProbePlan(summarize, [*segments, *joined])
 

@@ -194,26 +194,24 @@ def draw_samples(rows: Sequence[ValidityRow]) -> list[Figure]:
     """Return a figure for each model and sample: nDCG@10 of each position bucket in the complete data and in the sample."""
     buckets = [row for row in rows if row.position != LARGEST]
     return [
-        Figure("subset-validity", sample, model, _draw_sample(model, [complete, sample], list(group)))
-        for (model, complete, sample), group in groupby(buckets, lambda row: (row.model, row.complete, row.sample))
+        Figure("subset-validity", sample, model, _draw_sample(list(group)))
+        for (model, sample), group in groupby(buckets, lambda row: (row.model, row.sample))
     ]
 
 
-def _draw_sample(model: str, data: Sequence[str], buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
-    scores = []
+def _draw_sample(buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
+    data, scores = [buckets[0].complete, buckets[0].sample], []
     for row in buckets:
-        sample, complete, interval = row.ndcg_at_10_of_sample, row.ndcg_at_10_of_complete, row.difference.interval
-        assert sample is not None
-        assert complete is not None
-        assert interval is not None
+        assert row.ndcg_at_10_of_complete is not None
+        assert row.ndcg_at_10_of_sample is not None
+        assert row.difference.interval is not None
         # The sample's interval is that of the difference moved to it.
-        estimate = Estimate(sample, (complete + interval[0], complete + interval[1]))
-        scores += [
-            {"position": row.position, "data": name, **flatten("ndcg_at_10", score)}
-            for name, score in ((row.complete, complete), (row.sample, estimate))
-        ]
+        low, high = (row.ndcg_at_10_of_complete + end for end in row.difference.interval)
+        sample = flatten("ndcg_at_10", Estimate(row.ndcg_at_10_of_sample, (low, high)))
+        for name, score in zip(data, (flatten("ndcg_at_10", row.ndcg_at_10_of_complete), sample), strict=True):
+            scores.append({"position": row.position, "data": name, **score})
     x = alt.X("position:N", title="Position", sort=[row.position for row in buckets], axis=alt.Axis(labelAngle=0))
-    offset, color = alt.XOffset("data:N", sort=list(data)), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
+    offset, color = alt.XOffset("data:N", sort=data), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
     base = build_chart(scores).encode(x=x, xOffset=offset)
     tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".4f")]
     bars = base.mark_bar().encode(y=alt.Y("ndcg_at_10:Q", title="nDCG@10"), color=color, tooltip=tooltips)
@@ -221,7 +219,7 @@ def _draw_sample(model: str, data: Sequence[str], buckets: Sequence[ValidityRow]
     intervals = measured.mark_rule().encode(y="ndcg_at_10_low:Q", y2="ndcg_at_10_high:Q")
     chart = alt.vconcat(alt.layer(bars, intervals).properties(width=600, height=190))
     explanation = "As Fig. 3 of arXiv 2505.13950. Lines: 95 % intervals by bootstrap over the queries of the sample."
-    return add_frame(chart, "Sample and complete data", model, explanation, f"Source: {' and '.join(data)}.")
+    return add_frame(chart, "Sample and complete data", buckets[0].model, explanation, f"Source: {' and '.join(data)}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,7 +392,8 @@ def group_results(
 ) -> list[GroupRow]:
     """Return the values of every probe and dataset: of each model, and the unweighted mean over each group of models.
 
-    If models have results on several datasets, their mean over the datasets follows, of the models that have all of them.
+    If models have results on several datasets, their mean over the datasets follows, of the models that have all of them. Of a
+    probe that has averages over conditions, these are the values.
     """
     by_probe: dict[str, dict[str, dict[str, list[ProbeSums]]]] = {}
     for result in results:
@@ -413,19 +412,14 @@ def group_results(
                 members = [model for model in kinds if kinds[model] == group]
                 for model, averaged in [*((model, [model]) for model in members), *[("", members)] * (group != UNKNOWN)]:
                     sums = [of_data for member in averaged for of_data in by_model[member]]
+                    values = {position: at(place) for place, position in enumerate(sums[0].positions)}
+                    averages = (probe.averages if probe else None) or values
                     rows += [
                         GroupRow(name, data, group, model, len(averaged), position, value, probe.source if probe else "")
-                        for position, value in _average(sums, probe)
+                        for position, compute in averages.items()
+                        if (value := estimate_index(sums, compute))
                     ]
     return rows
-
-
-def _average(sums: Sequence[ProbeSums], probe: Probe | None) -> Iterator[tuple[str, Estimate]]:
-    """Yield the means over results by position: of a probe's averages over conditions if it has any, else of every value."""
-    values = {name: at(place) for place, name in enumerate(sums[0].positions)}
-    for position, compute in ((probe.averages if probe else None) or values).items():
-        if estimate := estimate_index(sums, compute):
-            yield position, estimate
 
 
 def published_groups(probes: Iterable[str]) -> list[GroupRow]:

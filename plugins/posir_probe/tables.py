@@ -72,7 +72,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
             ("summary", name, sums.estimate(summary), {}) for name, summary in (probe.summaries if probe else {}).items()
         ]
-        for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates(), strict=True)):
+        for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
             known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
             named.append(("position", name, estimate, known))
         rows += [
@@ -82,7 +82,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
                 slope=known.get("slope"),
                 p_value=known.get("p_value"),
                 documents=sums.documents,
-                left_out=max(0, result.done - sums.documents),
+                left_out=max(0, sum(subset.done for subset in result.subsets.values()) - sums.documents),
                 complete=result.is_complete,
                 source=probe.source if probe else "",
             )
@@ -203,13 +203,12 @@ class ProbeMeasurements(Presentable):
         verdict = DisplaySection(
             sentences=(describe_model(self.results, probes),), tables=(build_overview(self.records(), probes),)
         )
-        return (verdict, *map(self._build_section, self.results))
+        known = [(result, probes.get(result.probe) or Probe.unknown(result.probe)) for result in self.results]
+        return (verdict, *(self._build_section(result, probe) for result, probe in known))
 
-    def _build_section(self, result: ProbeResult) -> DisplaySection:
-        probes = all_probes()
-        probe = probes.get(result.probe) or Probe.unknown(result.probe)
-        tables = build_probe_tables(build_index_rows([result], probes), probe)
-        return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result))
+    def _build_section(self, result: ProbeResult, probe: Probe) -> DisplaySection:
+        tables = build_probe_tables(build_index_rows([result], {probe.name: probe}), probe)
+        return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result, probe))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
@@ -248,13 +247,13 @@ class ProbeMeasurements(Presentable):
         """Return the texts and questions that cannot be used, in a line."""
         return list(filter(None, [describe_skipped(self.skipped)]))
 
-    def _draw(self, shown: ProbeResult) -> Sequence[Figure]:
+    def _draw(self, shown: ProbeResult, probe: Probe) -> Sequence[Figure]:
         """Return the figure of a probe, in which other models' results on the same data are drawn after this one's."""
-        from posir_probe.figures import build_figures
+        from posir_probe.figures import build_figure
 
         others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
         distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
-        return build_figures([shown, *list(distinct.values())[1:]], all_probes())
+        return [build_figure([shown, *list(distinct.values())[1:]], probe)]
 
     @cached_property
     def _others(self) -> list[ProbeResult]:

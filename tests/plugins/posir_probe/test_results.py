@@ -47,7 +47,7 @@ def test_means_ignore_nan_and_what_is_skipped_is_counted():
     sums = ProbeSums.from_means(["a", "b"], ["x", "y"], np.array([[1, np.nan], [3, np.nan]]), {"no evidence span": 2})
     assert sums.values[0] == 2
     assert np.isnan(sums.values[1])
-    assert sums.estimates()[1] is None
+    assert sums.estimates[1] is None
     assert (sums + sums).skipped == {"no evidence span": 4}
 
 
@@ -64,7 +64,7 @@ def test_questions_about_one_document_are_drawn_together():
     names = [f"d{row // 10}" for row in range(600)]
     clustered = sums_of(values, names)
     independent = sums_of(values)
-    width = [value.high - value.low for value in (clustered.estimates()[0], independent.estimates()[0])]
+    width = [value.high - value.low for value in (clustered.estimates[0], independent.estimates[0])]
     assert clustered.documents == 60
     assert width[0] > 2 * width[1]
 
