@@ -6,7 +6,9 @@ import os
 import re
 import unicodedata
 from pathlib import Path
+from unittest.mock import Mock
 
+import mteb
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -94,8 +96,11 @@ def refused(file, field=None):
     return str(problem)
 
 
-def test_an_entry_has_what_its_file_has(tmp_path, file):
-    (entry,), problems = read_entries(tmp_path)
+@pytest.mark.parametrize("parent", [0, 1, 2, 3])
+def test_an_entry_has_what_its_file_has_whichever_folder_above_it_is_given(file, parent, monkeypatch):
+    monkeypatch.chdir(file.parents[parent])
+    assert len(read_entries(Path())[0]) == 1
+    (entry,), problems = read_entries(file.parents[parent])
     assert problems == []
     assert (entry.model, entry.revision, entry.task) == ("org/model", "rev1", "PosIR-English")
     assert entry.file == file
@@ -108,24 +113,13 @@ def test_an_entry_has_what_its_file_has(tmp_path, file):
     assert entry.meta == {"name": "org/model", "revision": "rev1"}
 
 
-@pytest.mark.parametrize("parent", [0, 1, 2, 3])
-def test_any_folder_above_a_result_will_do(file, parent, monkeypatch):
-    assert len(read_entries(file.parents[parent])[0]) == 1
-    monkeypatch.chdir(file.parents[parent])
-    assert len(read_entries(Path())[0]) == 1
-
-
-def test_results_of_other_tasks_and_other_json_are_passed_over(tmp_path, file):
+def test_results_of_other_tasks_and_other_json_are_passed_over_and_a_missing_folder_is_named(tmp_path, file):
     (file.parent / "NFCorpus.json").write_text(json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"hf_subset": "a"}]}}))
     (tmp_path / "settings.json").write_text("[1, 2")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "predictions.json").write_text("{" * 100)
     entries, problems = read_entries(tmp_path)
-    assert [entry.task for entry in entries] == ["PosIR-English"]
-    assert problems == []
-
-
-def test_a_missing_folder_is_named(tmp_path):
+    assert ([entry.task for entry in entries], problems) == (["PosIR-English"], [])
     with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
         read_entries(tmp_path / "typo")
 
@@ -171,13 +165,9 @@ def test_what_is_no_result_is_named_and_the_others_are_read(file, content, why):
     assert re.search(why, refused(file))
 
 
-def test_a_result_may_be_as_large_as_allowed(file):
-    file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
-    assert read_entry(file).task == "PosIR-English"
-
-
-def test_nauc_may_be_nan_as_mteb_writes_it(file):
+def test_a_result_may_be_as_large_as_allowed_and_nauc_nan_as_mteb_writes_it(file):
     changed(file, lambda data: data["scores"]["test"][0].update(nauc_recall_at_100_max=float("nan")))
+    file.write_bytes(file.read_bytes().ljust(MAX_BYTES))
     assert np.isnan(read_entry(file).data["scores"]["test"][0]["nauc_recall_at_100_max"])
 
 
@@ -197,19 +187,14 @@ def test_a_linked_folder_is_not_entered(tmp_path, file):
     assert read_entries(inside) == ([], [])
 
 
-def test_a_pipe_does_not_hang(file):
+def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatch):
+    with monkeypatch.context() as denied:
+        denied.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
+        with pytest.raises(EntryError, match="PermissionError"):
+            read_entry_json(file)
     file.unlink()
     os.mkfifo(file)
     assert "is not a regular file" in refused(file)
-
-
-def test_what_may_not_be_read_is_named(file, monkeypatch):
-    def denied(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", denied)
-    with pytest.raises(EntryError, match="PermissionError"):
-        read_entry_json(file)
 
 
 # Whose it is
@@ -241,24 +226,17 @@ def test_a_revision_that_is_no_folders_name_is_refused_and_a_description_without
         refused(file, field="name")
 
 
-@pytest.mark.parametrize(
-    "name", ["openai/text-embedding-3-large (embed_dim=512)", "mongodb/voyage-4-large (embed_dim=2048, evolved_prompts=True)"]
-)
-def test_names_of_variants_in_mtebs_registry_are_read(tmp_path, name):
+def test_every_name_and_revision_of_mtebs_registry_is_allowed_and_variants_are_read(tmp_path):
+    known = mteb.get_model_metas()
+    assert len(known) > 900
+    for meta in known:
+        ModelMeta.model_validate({"name": meta.name, "revision": meta.revision})
+    name = "mongodb/voyage-4-large (embed_dim=2048, evolved_prompts=True)"
     folder = tmp_path / "results" / name.replace("/", "__").replace(" ", "_") / "1"
     file = write_result(tmp_path, {"sports": profile(1)}, model=name, revision="1")
     folder.parent.mkdir()
     file.parent.replace(folder)
     assert [entry.model for entry in read_entries(folder)[0]] == [name]
-
-
-def test_every_name_and_revision_of_mtebs_registry_is_allowed():
-    import mteb
-
-    known = mteb.get_model_metas()
-    assert len(known) > 900
-    for meta in known:
-        ModelMeta.model_validate({"name": meta.name, "revision": meta.revision})
 
 
 @given(name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True))
@@ -288,19 +266,16 @@ def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp
     assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
 
 
-def test_a_result_without_a_model_meta_is_not_passed_over(file):
-    file.with_name("model_meta.json").unlink()
+def test_a_result_without_a_model_meta_is_not_passed_over_nor_one_that_poses_as_another_tasks(file):
+    posing = file.replace(file.with_name("SQuAD-PosQ.json"))
+    refused(posing, field="task_name")
+    posing.replace(file).with_name("model_meta.json").unlink()
     assert "model_meta.json: is missing" in refused(file)
 
 
 def test_a_result_of_our_own_task_without_any_profile_is_refused(file):
     changed(file, lambda data: [scores.pop("position_profile") for scores in data["scores"]["test"]])
     assert "is missing in every subset" in refused(file, field="position_profile")
-
-
-def test_a_file_that_poses_as_another_task_is_refused(file):
-    file.replace(file.with_name("SQuAD-PosQ.json"))
-    refused(file, field="task_name")
 
 
 def test_two_files_of_the_same_model_and_task_are_both_excluded(tmp_path, file):
@@ -345,16 +320,10 @@ def test_a_field_of_additive_values_that_is_no_object_is_refused(file, key, valu
     assert "subset 'game'" in refused(file)
 
 
-def repack(place, **columns):
-    """Return a change to columns of the stored ranks of the first subset, each a function of the column before."""
-
-    def change(data):
-        stored = data["scores"]["test"][0][place]["sets"][0]
-        queries = 5
-        for name, replaced in columns.items():
-            stored[name] = pack_column(replaced(unpack_column(stored[name], queries)))
-
-    return change
+def repack(data, column, replaced):
+    """Change a column of the stored ranks of the first subset."""
+    stored = data["scores"][0]["read_ranks"]["sets"][0]
+    stored[column] = pack_column(replaced(unpack_column(stored[column], 5)))
 
 
 @pytest.mark.parametrize(
@@ -380,13 +349,13 @@ def repack(place, **columns):
         (lambda data: data["scores"][0]["position_run"].update(tolerated={"x": -1}), "tolerated"),
         (lambda data: data["scores"][0].update(position_run=None), "position_run"),
         (lambda data: data["scores"][0].update(position_run=[]), "position_run"),
-        (repack("read_ranks", thirds=lambda column: 2 - column), "read_ranks"),
-        (repack("read_ranks", twelfths=lambda column: 0 * column), "read_ranks"),
-        (repack("read_ranks", half_octaves=lambda column: column + 8), "read_ranks"),
+        (lambda data: repack(data, "thirds", lambda column: 2 - column), "read_ranks"),
+        (lambda data: repack(data, "twelfths", lambda column: 0 * column), "read_ranks"),
+        (lambda data: repack(data, "half_octaves", lambda column: column + 8), "read_ranks"),
     ],
 )
 def test_values_that_contradict_each_other_are_named_by_board_and_report(file, change, field):
-    changed(file, lambda data: change({"scores": data["scores"]["test"]} if change.__name__ == "<lambda>" else data))
+    changed(file, lambda data: change({"scores": data["scores"]["test"]}))
     assert field in refused(file)
     (result,) = read_results(file.parents[3])
     assert result.model == "org/other"
