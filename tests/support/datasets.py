@@ -102,3 +102,15 @@ def write_beir_folder(
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
     return folder
+
+
+def write_squad(folder: Path, starts: Iterable[int]) -> None:
+    """Write SQuAD 2.0 in small: a question for each start of an answer."""
+    folder.mkdir(parents=True)
+    answers = [{"text": ["x"], "answer_start": [start]} for start in starts]
+    rows = [
+        {"id": f"q{row}", "title": "", "context": f"{'x' * 400}{row % 7}", "question": f"which {row}", "answers": answer}
+        for row, answer in enumerate(answers)
+    ]
+    for split, part in (("train", rows[:2]), ("validation", rows[2:])):
+        pl.DataFrame(part).write_parquet(folder / f"{split}-00000-of-00001.parquet")

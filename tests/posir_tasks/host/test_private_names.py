@@ -54,10 +54,6 @@ class Constant(PosIRMini):
         return {"ndcg_at_10": 0.5, "model": type(model).__name__}
 
 
-def evaluate(cache):
-    mteb.evaluate(mteb.get_model(BM25), Constant(), cache=cache, show_progress_bar=False)
-
-
 @contract(private_names.TASKS_REGISTRY)
 def test_tasks_are_looked_up_in_the_registry(monkeypatch):
     monkeypatch.setitem(private_names.TASKS_REGISTRY.resolve(), "Renamed", PosIRMini)
@@ -105,23 +101,17 @@ def test_loader_and_kind_follow_from_the_settings(sentence_transformers, modules
     assert (result[0].__name__, *result[1:]) == (loader, kind, ["text"])
 
 
-def test_evaluate_saves_through_the_cache_into_the_folder_of_the_result(monkeypatch, tmp_path):
+def test_evaluate_saves_and_loads_through_the_cache_into_the_folder_of_the_result(monkeypatch, tmp_path):
     cache = ResultCache(tmp_path / "cache")
     monkeypatch.setattr(cache, "get_task_result_path", lambda *_, **__: tmp_path / "elsewhere" / "PosIR-English.json")
     ResultCache.save_to_cache.__wrapped__(cache, result_of(["sports"]), MODEL, encode_kwargs={})
     written = sorted(file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*") if file.is_file())
     assert written == ["elsewhere/PosIR-English.json", "elsewhere/model_meta.json", "elsewhere/run_settings.jsonl"]
-    saved = []
+    saved, loaded = [], []
     monkeypatch.setattr(ResultCache, "save_to_cache", lambda _, result, *__, **___: saved.append(result.task_name))
-    evaluate(ResultCache(tmp_path))
-    assert set(saved) == {"PosIR-Mini"}
-
-
-def test_evaluate_loads_through_the_cache_and_none_is_no_result(monkeypatch, tmp_path):
-    loaded = []
     monkeypatch.setattr(ResultCache, "load_task_result", lambda _, task, *__, **___: loaded.append(task))
-    evaluate(ResultCache(tmp_path))
-    assert set(loaded) == {"PosIR-Mini"}
+    mteb.evaluate(mteb.get_model(BM25), Constant(), cache=ResultCache(tmp_path), show_progress_bar=False)
+    assert {*saved} == {*loaded} == {"PosIR-Mini"}, "None is no result"
 
 
 @contract(private_names.EVALUATE_SUBSET)
