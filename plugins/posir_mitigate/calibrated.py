@@ -220,15 +220,15 @@ class Calibrated(Mitigation):
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that calibrates documents; raise PosirError if its attention, or its pooling, cannot be."""
         parts = self.find_parts(base)
-        if parts.pooling_mode not in self.POOLING:
-            raise self.refuse(base, f"no rule for {parts.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")
+        if parts.pooling.pooling_mode not in self.POOLING:
+            raise self.refuse(base, f"no rule for {parts.pooling.pooling_mode} pooling; it knows {', '.join(self.POOLING)}.")
         model = parts.transformer.auto_model
         # The layers are the longest list of modules.
         lists = [list(module) for module in model.modules() if isinstance(module, nn.ModuleList)]
         layers: list[nn.Module] = max(lists, key=len, default=[])
         last = layers[len(layers) - max(1, int(len(layers) * self.layers)) :]
         modules = frozenset(id(module) for layer in last for module in layer.modules())
-        active = ActiveCalibration(self.strength, self.basket, parts.pooling_mode, modules)
+        active = ActiveCalibration(self.strength, self.basket, parts.pooling.pooling_mode, modules)
         with calibrated_attention(parts.loaded, model, active):
             parts.loaded.encode(["A text."], show_progress_bar=False)
         if not layers or active.calibrated != len(last):

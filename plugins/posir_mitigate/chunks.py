@@ -182,8 +182,8 @@ class LateChunks(DividingMethod):
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer, or a window."""
         parts, overlap = self.find_parts(base), getattr(self, "overlap", None)
-        if parts.pooling_mode != "mean":
-            raise self.refuse(base, f"needs mean pooling, but this model pools by {parts.pooling_mode}; use chunks.")
+        if parts.pooling.pooling_mode != "mean":
+            raise self.refuse(base, f"needs mean pooling, but this model pools by {parts.pooling.pooling_mode}; use chunks.")
         if not parts.pooling.include_prompt:
             raise self.refuse(base, "this model leaves its prompt out of pooling, which chunks cannot.")
         if not getattr(parts.loaded.tokenizer, "is_fast", False):

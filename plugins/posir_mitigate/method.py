@@ -26,12 +26,8 @@ class TransformerParts:
     transformer: Any
     """Its first module, with the model of transformers in `auto_model`."""
     pooling: Any
+    """Its `pooling_mode` is `cls`, `mean` or `lasttoken`, for example."""
     after_pooling: tuple[Any, ...]
-
-    @property
-    def pooling_mode(self) -> str:
-        """Name of the pooling, such as `cls`, `mean` or `lasttoken`."""
-        return str(self.pooling.pooling_mode)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ from posir_tasks.tasks.opened import open_data_task
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
-    from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
 
 
@@ -63,9 +62,7 @@ def run_trials(
     task.load_data()
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
 
-    @cache
-    def load_plain() -> MTEBModels:
-        return load_model(ModelReference(portable_name(plain), reference.revision))
+    load_plain = cache(partial(load_model, ModelReference(portable_name(plain), reference.revision)))
 
     def evaluate(meta: ModelMeta, method: Mitigation | None) -> None:
         """Evaluate a model on the subsets of the task that have no result, and save each result as it comes."""

@@ -165,40 +165,23 @@ def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
     return TextCounts.from_buckets({sum(tokens > bound * documents for bound in BOUNDS): (documents, tokens)}), queries
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Texts of every length that a run encodes."""
+def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> tuple[list[list[str]], list[str], bool]:
+    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data.
 
-    documents: tuple[list[str], ...]
-    """Documents of each length bucket; empty for buckets without documents."""
-    queries: list[str]
-    sampled: bool
-    """Whether all documents are from the data; otherwise some are synthetic."""
-
-
-def collect_samples(tasks: Sequence[PositionTask], counts: TextCounts) -> Samples:
-    """Sample texts from each task's first subset; synthesize lengths that have documents but are missing from local data."""
+    Returns documents by length bucket, the same number from each task where possible, none for empty buckets; queries; and
+    whether all documents are from the data.
+    """
     local = [texts for task in tasks if (texts := _find_local_texts(task, task.hf_subsets[0]))]
-    sampled = sample_documents(documents for documents, _ in local)
-    filled = tuple(
-        (texts or synthetic_texts(tokens // count)) if count else []
-        for texts, count, tokens in zip(sampled, counts.texts, counts.tokens, strict=True)
-    )
+    rng, filled, sampled = random.Random(SEED), list[list[str]](), True
+    frames = [read().select("text", BUCKET.alias("bucket")) for read, _ in local]
+    for index, (count, tokens) in enumerate(zip(counts.texts, counts.tokens, strict=True)):
+        known = [frame.filter(pl.col("bucket") == index)["text"] for frame in frames] if count else []
+        pool = [text for texts in known for text in texts.sample(min(SAMPLE_SIZE, len(texts)), seed=SEED)]
+        sampled = sampled and bool(pool or not count)
+        filled.append(rng.sample(pool, min(SAMPLE_SIZE, len(pool))) or (synthetic_texts(tokens // count) if count else []))
     asked = [text for _, queries in local for text in queries()["text"].head(SAMPLE_SIZE)]
     asked = asked or [question for document in read_documents() for question in document.questions]
-    queries = random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked)))
-    return Samples(filled, queries, sampled=all(sampled[index] for index, texts in enumerate(filled) if texts))
-
-
-def sample_documents(sources: Iterable[ReadTexts]) -> list[list[str]]:
-    """Return documents by length bucket, with the same number from each source where possible."""
-    pools: list[list[str]] = [[] for _ in BUCKETS]
-    for read in sources:
-        frame = read().select("text", BUCKET.alias("bucket"))
-        for index, pool in enumerate(pools):
-            in_bucket = frame.filter(pl.col("bucket") == index)["text"]
-            pool.extend(in_bucket.sample(min(SAMPLE_SIZE, len(in_bucket)), seed=SEED))
-    return [random.Random(SEED).sample(pool, min(SAMPLE_SIZE, len(pool))) for pool in pools]
+    return filled, random.Random(SEED).sample(asked, min(SAMPLE_SIZE, len(asked))), sampled
 
 
 def synthetic_texts(tokens: int) -> list[str]:
@@ -315,11 +298,13 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
     task = workload.tasks[0]
     subsets = [(task, subset) for task in workload.tasks for subset in task.hf_subsets]
     sizes = measure_subsets(progress(subsets, "Counting texts"))
-    samples = collect_samples(workload.tasks, sum_counts(size.documents for size in sizes))
+    documents, queries, sampled = collect_samples(workload.tasks, sum_counts(size.documents for size in sizes))
     options = {"batch_size": batch_size, "show_progress_bar": False}
     context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0], options)
     models = progress(list(workload.models.items()), "Measuring models")
-    plans = [build_plan(_measure_model(model, meta, samples, context), sizes, samples) for model, meta in models]
+    plans = [
+        build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled) for model, meta in models
+    ]
     return TableResult(
         title="Estimated cost",
         rows=[record for plan in plans for record in build_records(plan)],
@@ -331,10 +316,12 @@ def plan_run(workload: Workload, batch_size: int) -> TableResult:
     )
 
 
-def _measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, context: EncodingContext) -> ModelSpeed:
+def _measure_model(
+    model: ModelReference, meta: ModelMeta, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
+) -> ModelSpeed:
     """Measure the speed of a model; if that fails, say why and take the embedding size from its metadata."""
     try:
-        calibration = calibrate(load_model(model), samples, context)
+        calibration = calibrate(load_model(model), documents, queries, context)
     except Exception as error:  # loading a model runs third-party code, and the machine may be too small for it
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
         # In single precision.
@@ -344,7 +331,9 @@ def _measure_model(model: ModelReference, meta: ModelMeta, samples: Samples, con
     return ModelSpeed(str(meta.name), calibration, "", format_.dimensions * format_.stored_dtype.itemsize)
 
 
-def calibrate(model: MTEBModels, samples: Samples, context: EncodingContext) -> SpeedCalibration:
+def calibrate(
+    model: MTEBModels, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
+) -> SpeedCalibration:
     """Measure the speed of a model on a task's prompts; raise PosirError if the model is not a dense encoder."""
     if not isinstance(model, EncoderProtocol):
         raise PosirError("not a dense encoder")
@@ -353,7 +342,7 @@ def calibrate(model: MTEBModels, samples: Samples, context: EncodingContext) -> 
     def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    format_ = EmbeddingFormat.detect(encode(samples.queries[:1], PromptType.query), 1)
+    format_ = EmbeddingFormat.detect(encode(queries[:1], PromptType.query), 1)
     if format_ is None:
         raise PosirError("not a dense encoder")
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
@@ -362,9 +351,9 @@ def calibrate(model: MTEBModels, samples: Samples, context: EncodingContext) -> 
         place=f"by the endpoint {model.reference}" if isinstance(model, EndpointEncoder) else local,
         documents=tuple(
             measure_speed(lambda batch: encode(batch, PromptType.document), texts, estimate_tokens) if texts else None
-            for texts in samples.documents
+            for texts in documents
         ),
-        queries=measure_speed(lambda batch: encode(batch, PromptType.query), samples.queries, lambda _: 1),
+        queries=measure_speed(lambda batch: encode(batch, PromptType.query), queries, lambda _: 1),
         format=format_,
     )
 
@@ -392,7 +381,7 @@ def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str
     return time.perf_counter() - started
 
 
-def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples) -> RunPlan:
+def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
     """Estimate the cost of evaluating a model on subsets, which are grouped by task."""
 
     def estimate(name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]) -> CostEstimate:
@@ -408,7 +397,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], samples: Samples)
         total=estimate("total", sizes, (size.documents for size in sizes)),
         with_cache=estimate("with cache", sizes, {size.corpus: size.documents for size in sizes}.values()),
         counted=all(size.counted for size in sizes),
-        sampled=samples.sampled,
+        sampled=sampled,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from enum import StrEnum
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Workload, find_missing_jobs, find_workload
-from posir_run.worker import LocalEngine, RayEngine, Settings, WarningLog, show_warnings
+from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.options import Explain, with_progress
 from posir_tasks.display.presentation import present
@@ -26,6 +27,9 @@ from posir_tasks.host.result_saving import process_saver
 
 if TYPE_CHECKING:
     from mteb.cache import ResultCache
+
+
+logger = logging.getLogger(__name__)
 
 
 class EngineName(StrEnum):
@@ -111,16 +115,14 @@ def run_command(
     if format_ or explain:
         raise PosirError("--format and --explain are of the plan. Add --plan, or print results with `posir report`.")
     try:
-        with show_warnings(partial(typer.echo, err=True)) as log:
-            run(find, output_folder, settings, start_engine, log)
+        with show_warnings(partial(typer.echo, err=True)):
+            run(find, output_folder, settings, start_engine)
     except KeyboardInterrupt:
         typer.echo(f"interrupted. Finished results are in {output_folder}; run the same command again to resume.", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def run(
-    find: Callable[[], Workload], output_folder: Path, settings: Settings, start_engine: Callable[[], Engine], log: WarningLog
-) -> None:
+def run(find: Callable[[], Workload], output_folder: Path, settings: Settings, start_engine: Callable[[], Engine]) -> None:
     """Evaluate what has no result in a folder yet; raise PosirError for an unknown name or a failed job."""
     from mteb.cache import ResultCache
 
@@ -137,7 +139,7 @@ def run(
         check_writable(output_folder)
         # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
         with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
-            failures = report_outcomes(outcomes, len(jobs), log.show)
+            failures = report_outcomes(outcomes, len(jobs))
         if failures:
             raise PosirError(
                 f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
@@ -161,18 +163,16 @@ def run_and_save(
             yield job, outcome
 
 
-def report_outcomes(
-    outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int, warn: Callable[[str], object]
-) -> list[str]:
+def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
     """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each with its reason."""
     failures = []
     with track("Evaluating", total) as advance:
         for count, (job, outcome) in enumerate(outcomes, start=1):
             for warning in outcome.warnings:
-                warn(warning)
+                logger.warning("%s", warning)
             if outcome.failure:
                 failures.append(f"{job}: {outcome.failure}")
-                warn(f"{count}/{total} failed: {job}")
+                logger.warning(f"{count}/{total} failed: {job}")
             else:
                 note_progress(f"{count}/{total} done: {job}")
             advance()

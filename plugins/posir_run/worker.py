@@ -52,23 +52,19 @@ class WarningLog(logging.Handler):
         self._shown = {*shown}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a logged warning."""
-        self.show(record.getMessage())
-
-    def show(self, warning: str) -> None:
-        """Show a warning, unless it was shown before."""
-        if warning not in self._shown:
+        """Show a logged warning, unless it was shown before."""
+        if (warning := record.getMessage()) not in self._shown:
             self._shown.add(warning)
             self._show(warning)
 
 
 @contextmanager
-def show_warnings(show: Callable[[str], object]) -> Iterator[WarningLog]:
+def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
     """Show each warning of this process once, except those about plugins, which every command shows when it starts."""
     log = WarningLog(show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem))
     logging.getLogger().addHandler(log)
     try:
-        yield log
+        yield
     finally:
         logging.getLogger().removeHandler(log)
 

@@ -127,10 +127,6 @@ def compute_margin(scores: Scores, target: int) -> float:
     """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section 3.1.3).
 
     m = min over rerankers of [score of the target - highest score of another segment].
-    Rounding errors are removed: 0.7 - 0.4 is a margin of 0.3.
-
-    Args:
-        scores: Shape (rerankers, segments).
-        target: Index of the segment that has the evidence.
+    Rounding errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the target is an index.
     """
     return round(float((scores[:, target] - np.delete(scores, target, axis=1).max(axis=1)).min()), DECIMALS)

@@ -50,10 +50,6 @@ def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
     mteb's own tokens of Thai, Khmer, Lao, Burmese and Tibetan are single characters, which in an alphabet say little: on XQuAD
     in Arabic, German, Russian and Spanish with its spaces removed, BM25 has an nDCG@10 of 12 to 17 with single characters, 71
     to 83 with bigrams and 94 with trigrams. Chinese characters are nearly words: 95 with single ones, and 89 with trigrams.
-
-    Args:
-        model: Any model.
-        corpus_language: Code of the documents' language, such as `tha-Thai`.
     """
     if (
         not isinstance(model, BM25Search)

@@ -76,9 +76,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
         """Vectors of the documents that were last searched."""
-        self._base = base
-        self._vectorize = vectorize
-        self._memory = memory
+        self._base, self._vectorize, self._memory = base, vectorize, memory
         self._corpus: Dataset | None = None
 
     def index(self, corpus: Dataset, **_: Any) -> None:

@@ -12,7 +12,6 @@ from posir_run import plan as plan_module
 from posir_run.plan import (
     Duration,
     ModelSpeed,
-    Samples,
     Speed,
     SpeedCalibration,
     SubsetSize,
@@ -26,9 +25,6 @@ from posir_run.plan import (
 from posir_tasks.command.app import build_app
 from posir_tasks.embeddings.cache import EmbeddingFormat
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
-
-SAMPLES = Samples(([], [], [], []), [], sampled=True)
-
 
 RANDOM, QWEN = "mteb/baseline-random-encoder", "Qwen3-Embedding-0.6B"
 
@@ -55,7 +51,7 @@ SIZES = [
 
 
 def plan(*model):
-    return build_plan(ModelSpeed("m", *model), SIZES, SAMPLES)
+    return build_plan(ModelSpeed("m", *model), SIZES, sampled=True)
 
 
 def test_a_plan_adds_up_and_a_cache_saves_shared_documents():

@@ -35,21 +35,20 @@ def test_several_values_are_read_as_argparse_reads_them(given_):
 def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):
     refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
     monkeypatch.setattr(warning_log, "loaded_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir"))))
-    with show_warnings(shown.append) as log:
+    with show_warnings(shown.append):
         for _ in range(2):
             logging.getLogger("mteb").warning("%d domains", 2)
             logging.getLogger("mteb").info("nothing")
-            log.show("from a worker")
-            log.show("2 domains")
-            log.show(refused.warning)
+            for warning in ("from a worker", "2 domains", refused.warning):
+                logging.getLogger("posir_run").warning(warning)
     logging.getLogger("mteb").warning("later")
     assert shown == ["2 domains", "from a worker"]
 
 
-def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys):
+def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys, caplog):
     jobs = [EvaluationJob(ModelReference("org/[model]"), "PosIR-English", subset, "") for subset in ("game", "sports")]
-    outcomes, warnings = [JobOutcome(warnings=("first",)), JobOutcome(failure="bad data", warnings=("second",))], []
+    outcomes = [JobOutcome(warnings=("first",)), JobOutcome(failure="bad data", warnings=("second",))]
     with report_progress(quiet=False):
-        assert report_outcomes(zip(jobs, outcomes, strict=True), 2, warnings.append) == [f"{jobs[1]}: bad data"]
-    assert warnings == ["first", "second", "2/2 failed: org/[model] · PosIR-English · sports"]
+        assert report_outcomes(zip(jobs, outcomes, strict=True), 2) == [f"{jobs[1]}: bad data"]
+    assert caplog.messages == ["first", "second", "2/2 failed: org/[model] · PosIR-English · sports"]
     assert capsys.readouterr().err.splitlines() == ["Evaluating", "1/2 done: org/[model] · PosIR-English · game"]

@@ -70,12 +70,10 @@ def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mea
     assert len(sizes) == len(DOMAINS)
     assert sum(sum(size.documents.texts) for size in sizes) == 1_719_701
     assert not any(size.counted for size in sizes)
-    samples = collect_samples([get_task("PosIR-English")], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
-    assert not samples.sampled
-    assert [len(texts) > 0 for texts in samples.documents] == [False, True, False, False]
-    assert {len(text) for text in samples.documents[1]} == {922 * 4}
-    assert len(set(samples.documents[1])) == len(samples.documents[1]) <= SAMPLE_SIZE
-    assert len(samples.queries) == SAMPLE_SIZE
+    documents, queries, sampled = collect_samples([task], TextCounts((0, 1_000, 0, 0), (0, 922_000, 0, 0)))
+    assert ([len(texts) > 0 for texts in documents], sampled) == ([False, True, False, False], False)
+    assert {len(text) for text in documents[1]} == {922 * 4}
+    assert len(set(documents[1])) == len(documents[1]) <= len(queries) == SAMPLE_SIZE
     for tokens in (1, 512, 100_000):
         assert {len(text) for text in synthetic_texts(tokens)} == {tokens * 4}
 
@@ -112,12 +110,12 @@ def test_a_task_that_is_read_at_once_is_counted_and_a_missing_file_named(tmp_pat
 
 
 def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(data):
-    samples = collect_samples([get_task("PosIR-English")], count_one_by_one(data))
-    assert samples.sampled
-    assert sorted(text for texts in samples.documents for text in texts) == sorted(data)
-    assert sorted(samples.queries) == sorted(question for question, _, _ in ASKED.values())
+    documents, queries, sampled = collect_samples([get_task("PosIR-English")], count_one_by_one(data))
+    assert sampled
+    assert sorted(text for texts in documents for text in texts) == sorted(data)
+    assert sorted(queries) == sorted(question for question, _, _ in ASKED.values())
     required = count_one_by_one(data) + TextCounts((0, 0, 3, 0), (0, 0, 4_000, 0))
-    mixed = collect_samples([get_task("PosIR-English")], required)
-    for index, texts in enumerate(mixed.documents):
+    mixed, _, _ = collect_samples([get_task("PosIR-English")], required)
+    for index, texts in enumerate(mixed):
         assert bool(texts) == bool(required.texts[index])
         assert all(count_one_by_one([text]).texts[index] for text in texts)
