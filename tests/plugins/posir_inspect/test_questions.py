@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from posir_data.texts import CollectedText, TextCollection
-from posir_inspect.questions import Wording, ask_questions, keep_rarest_words
+from posir_inspect.questions import Wording, ask_questions, build_question_task, keep_rarest_words, measure_unread_baseline
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from tests.support.probed_encoders import invent_texts
 
@@ -15,25 +16,16 @@ def collect(*texts: str) -> TextCollection:
 
 
 def test_spans_quote_the_question_and_every_tenth_is_asked_about():
-    texts = invent_texts(8, 40)
-    questions = ask_questions(collect(*texts), [100] * 8)
+    questions = ask_questions(collect(*invent_texts(8, 40)), [100] * 8)
     data = questions.build_data(Wording.VERBATIM)
-    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    evidence = data.evidence
-    quoted = [
-        text[name][start:end] for name, start, end in zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
-    ]
-    assert quoted == data.queries["text"][:]
+    text, evidence = dict(zip(data.corpus["id"], data.corpus["text"], strict=True)), data.evidence
+    places = zip(evidence.document_ids, evidence.starts, evidence.ends, strict=True)
+    assert [text[name][start:end] for name, start, end in places] == data.queries["text"][:]
     cells = RelativePositions(bins=10).cells(evidence)
     assert np.bincount(cells.position, minlength=10).tolist() == [8] * 10
     assert [int(name.partition("-")[2]) for name in evidence.query_ids] == cells.position.tolist()
-
-
-def test_the_first_texts_have_their_own_questions():
-    questions = ask_questions(collect(*invent_texts(20, 40)), [100] * 20)
-    first = questions.first(6)
-    assert (len(first.documents), len(first.questions)) == (6, 60)
-    assert first.questions == questions.questions[:60]
+    first = questions.first(3)
+    assert (len(first.documents), first.questions) == (3, questions.questions[:30])
 
 
 def test_repeated_and_short_sentences_are_not_asked_about():
@@ -55,3 +47,38 @@ def test_repeated_and_short_sentences_are_not_asked_about():
 def test_the_rarest_words_are_kept_in_their_order(sentence: str, kept: str):
     assert keep_rarest_words(sentence, {"the": 9, "of": 8, "in": 8}) == kept
     assert keep_rarest_words("駅前の店は閉まった。", {}) != ""
+
+
+#: Two topics of eight words each, in ten sentences of a text.
+TOPICS = ("alpha beta gamma delta epsilon zeta eta theta", "iron zinc copper lead nickel cobalt silver gold")
+
+
+FIRST_30 = ReadPart.first(30, KnownBy.MEASURED)
+
+
+def build_task(*texts: str):
+    collection = collect(*texts)
+    questions = ask_questions(collection, [len(text.text.split()) for text in collection.texts])
+    task = build_question_task("texts", "en", questions, Wording.VERBATIM)
+    task.load_data()
+    return task
+
+
+def write_text(topic: str) -> str:
+    words = topic.split()
+    return " ".join(f"Number {number} {' '.join(words[: number % 5 + 3])} {words[-1]}." for number in range(10))
+
+
+def test_what_is_read_of_a_text_leads_to_its_unread_sentences():
+    task = build_task(*map(write_text, TOPICS))
+    assert measure_unread_baseline(task, ReadPart.first(10_000, KnownBy.MEASURED)) is None, "everything is read"
+    baseline = measure_unread_baseline(task, FIRST_30)
+    assert baseline.shared_words == 1
+    assert baseline.chance == pytest.approx((1 + 1 / 1.58496) / 2, abs=1e-4)
+
+
+def test_nothing_is_found_by_words_of_other_topics():
+    texts = [write_text(topic).partition(" Number 5")[0] for topic in TOPICS]
+    swapped = [f"{start} {write_text(other)}" for start, other in zip(texts, reversed(TOPICS), strict=True)]
+    baseline = measure_unread_baseline(build_task(*swapped), FIRST_30)
+    assert baseline.shared_words < 0.8

@@ -23,35 +23,35 @@ from tests.support.probed_encoders import keep_ends, keep_last, keep_samples
 def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
-    assert reading.sentence == (
-        "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
-    )
-    assert str(reading).endswith(
-        "the first 1,016 characters of English text does not change its embedding. This is not enough: 512 tokens are required."
-    )
+    assert "the first 256 tokens of a text, 2 of them special, as it claims" in reading.sentence
+    assert "not enough: 512 tokens" in str(reading)
     shown = reading.document()
     names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
     assert [shown[name] for name in names] == [256, 2, 0, 254, 1016]
     assert list(shown["measured_on"]) == ["documents", "synthetic", "words_read", "characters_read"]
 
 
+def invoke(server, *arguments):
+    """Return exit status and output of the command, which asks a server at most 40 times."""
+    result = CliRunner().invoke(build_app(), ["window", server.reference, *arguments])
+    assert len(server.times) <= 40
+    return result.exit_code, result.stdout
+
+
 @pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS])
 def test_a_server_that_reads_less_than_it_claims_is_told_by_exit_status(pooling: Pooling):
     with serve_embeddings(model="bge-m3", window=2048, pooling=pooling, noise=1e-6) as server:
-        result = CliRunner().invoke(build_app(), ["window", server.reference, "--require", "8192", "--format", "json"])
-    row = json.loads(result.stdout)
-    assert result.exit_code == 1
-    assert len(server.times) <= 40
-    assert (row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (2048, 2048, 8192, False)
-    assert "about a token each, and ignores the rest without an error, although BAAI/bge-m3 claims 8,192" in row["sentence"]
+        status, shown = invoke(server, "--require", "8192", "--format", "json")
+    row = json.loads(shown)
+    assert (status, row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (1, 2048, 2048, 8192, False)
+    assert "although BAAI/bge-m3 claims 8,192" in row["sentence"]
 
 
 def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(tmp_path):
     folder = str(write_tiny_model(tmp_path / "tiny"))
     with serve_embeddings(model="bge-m3", window=500) as server:
-        arguments = ["window", server.reference, "--require", "500", "--tokenizer", folder]
-        result = CliRunner().invoke(build_app(), arguments)
-    assert (result.exit_code, "This is enough: 500" in result.stdout.replace("\n", " ")) == (0, True)
+        status, shown = invoke(server, "--require", "500", "--tokenizer", folder)
+    assert (status, "This is enough: 500" in shown.replace("\n", " ")) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -64,29 +64,27 @@ def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(t
 )
 def test_what_is_not_read_from_the_start_on_is_not_enough(keep, part: str, from_start: int, phrase: str):
     with serve_embeddings(window=keep, pooling=Pooling.MEAN) as server:
-        arguments = ["window", server.reference, "--require", "150", "--format", "json"]
-        result = CliRunner().invoke(build_app(), arguments)
-    row = json.loads(result.stdout)
-    assert (result.exit_code, row["part"], row["tokens_from_start"], row["enough"]) == (1, part, from_start, False)
+        status, shown = invoke(server, "--require", "150", "--format", "json")
+    row = json.loads(shown)
+    assert (status, row["part"], row["tokens_from_start"], row["enough"]) == (1, part, from_start, False)
     assert phrase in row["sentence"]
-    assert len(server.times) <= 40
 
 
-def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens():
-    encoder = load_encoder(str(get_model_path()))
+def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens(tmp_path):
+    encoder = load_encoder(str(write_tiny_model(tmp_path / "tiny")))
     encoder.model.model.tokenizer.truncation_side = "left"
-    reading = measure_window(encoder, find_tokenizer(encoder.model), required=256)
-    assert (reading.tokens, reading.tokens_from_start, reading.enough) == (Bounds(256, 256), Bounds(0, 0), False)
-    assert reading.read_part.to_json() == {"kind": "part", "part": "last", "tokens": 256, "known_by": "measured"}
-    assert "the last 256 tokens" in reading.sentence
+    reading = measure_window(encoder, find_tokenizer(encoder.model), required=64)
+    assert (reading.tokens, reading.tokens_from_start, reading.enough) == (Bounds(64, 64), Bounds(0, 0), False)
+    assert reading.read_part.to_json() == {"kind": "part", "part": "last", "tokens": 64, "known_by": "measured"}
+    assert "the last 64 tokens" in reading.sentence
 
 
 def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
     with serve_embeddings(max_words=8191) as server:
         reading = posir.window(server.reference)
     assert (reading.tokens, len(server.times) <= 40) == (Bounds(8191, 8191), True)
-    assert "refuses longer texts; it claims no length." in reading.sentence
-    assert "maximum context length is 8191 tokens" in reading.reading.refusal
+    assert "refuses longer texts" in reading.sentence
+    assert "8191 tokens" in reading.reading.refusal
 
 
 def test_a_model_that_reads_everything_that_was_tried_reads_at_least_so_much():

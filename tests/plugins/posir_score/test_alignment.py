@@ -41,12 +41,9 @@ def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
     }
 
 
-def test_a_function_may_map_chunks_to_documents():
+def test_a_function_may_map_chunks_to_documents_and_without_a_separator_ids_stay():
     rules = AlignmentRules(find_document=lambda name: f"d{name[0]}")
     assert rules.merge_chunks({"1-a": 1.0, "1-b": 3.0}, {"d1"}) == ({"d1": 3.0}, 2)
-
-
-def test_without_a_separator_ids_stay_as_they_are():
     assert AlignmentRules(separator="").resolve("d1#0", {"d1"}) == "d1#0"
 
 
@@ -68,21 +65,18 @@ def test_everything_that_does_not_fit_is_counted():
     assert len(list(aligned.total.describe())) == 6
 
 
-def test_missing_queries_are_refused_unless_they_shall_score_zero():
-    with pytest.raises(PosirError, match=r"1 of 2 judged queries is not in the run, first q2\. --missing zero scores it 0"):
-        align_run(unify({"q1": {"d1": 1.0}}), DATA, AlignmentRules())
-
-
 @pytest.mark.parametrize(
-    ("rankings", "message"),
+    ("rankings", "rules", "message"),
     [
-        ({"7": {"d1": 1.0}}, "no query is one of the data's; the run has 7, the data q1, q2"),
-        ({"q1": {"x#0": 1.0}, "q2": {"y": 1.0}}, "no retrieved document is in the corpus; first x#0, y.*--chunk-separator"),
+        ({"7": {"d1": 1.0}}, LENIENT, "the run has 7, the data q1, q2"),
+        ({"q1": {"x#0": 1.0}, "q2": {"y": 1.0}}, LENIENT, "first x#0, y.*--chunk-separator"),
+        ({"q1": {}, "q2": {}}, LENIENT, "r: 2 queries returned nothing"),
+        ({"q1": {"d1": 1.0}}, AlignmentRules(), "1 of 2 judged queries is not in the run, first q2.*--missing zero"),
     ],
 )
-def test_a_run_on_other_data_is_refused(rankings: dict[str, dict[str, float]], message: str):
+def test_a_run_on_other_data_is_refused(rankings: Rankings, rules: AlignmentRules, message: str):
     with pytest.raises(PosirError, match=message):
-        align_run(unify(rankings), DATA, LENIENT)
+        align_run(unify(rankings), DATA, rules)
 
 
 def test_queries_find_their_subset_or_are_refused_as_ambiguous():
@@ -101,25 +95,15 @@ def test_stated_subsets_are_taken_by_name():
     assert aligned.total.unknown_queries == 1
 
 
-def test_queries_that_returned_nothing_are_counted_and_refused_if_all_did():
+def test_queries_that_returned_nothing_are_counted():
     counts = align_run(unify({"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
     assert (counts.empty, counts.short) == (1, 1)
-    assert list(counts.describe()) == [
-        "1 query returned nothing: scored 0.",
-        "1 query has fewer than 3 documents: what comes later is not found.",
-    ]
-    with pytest.raises(PosirError, match=r"r: 2 queries returned nothing, and no query returned a document"):
-        align_run(unify({"q1": {}, "q2": {}}), DATA, AlignmentRules())
+    assert "1 query returned nothing" in next(counts.describe())
 
 
 def test_a_sentence_agrees_with_its_number():
     counts = RunCounts(2, 2, 1, 1, 1, 1, depth=100, chunks=1, duplicates=1)
-    assert " ".join(counts.describe()) == (
-        "1 of 2 queries is not in the run: scored 0. 1 query of the run is not in the data: ignored. 1 document is not in the "
-        "corpus: it keeps its rank, as not relevant. 1 query has fewer than 100 documents: what comes later is not found. "
-        "1 chunk was mapped to its document; a document ranks where its best chunk does. 1 row repeats a query and a "
-        "document: the highest score counts."
-    )
-    both = counts + counts
-    assert (both.depth, both.short) == (100, 2)
-    assert "2 queries have fewer than 100 documents" in " ".join(both.describe())
+    one, two = (" ".join(several.describe()) for several in (counts, counts + counts))
+    for said in ("1 of 2 queries is", "1 query of the run is", "1 document is", "1 query has", "1 chunk was", "1 row repeats"):
+        assert said in one
+    assert "2 queries have fewer than 100 documents" in two

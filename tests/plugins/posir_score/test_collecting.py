@@ -127,6 +127,7 @@ async def leave() -> None:
         (lambda: sys.exit(3), "the retriever raised SystemExit: 3", 1),
         (lambda: (sys.exit(3) for _ in range(9)), "the retriever raised SystemExit: 3", 1),
         (leave, "the retriever raised SystemExit: 4", 1),
+        (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.2 seconds, in 2 attempts", 2),
         (lambda: None, "the retriever returned NoneType; it must return a list of ids", 1),
         (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
@@ -152,17 +153,11 @@ def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
     assert list(asked) == ["text 7"]
 
 
-def test_a_failing_query_scores_zero_if_that_is_allowed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    search, _ = fail_for("text 7", raise_error)
-    assert set(collect(search, tmp_path, needs_all=False)) == set(QUERIES) - {"q7"}
-    assert "query q7: the retriever raised RuntimeError: no, in 2 attempts; it is scored 0" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("needs_all", "message", "most"),
     [
-        (True, r"0 of 25 queries are answered and kept.* --missing zero scores queries that fail as 0", MAX_FAILURES),
-        (False, r"all 20 queries that were asked for failed, so nothing can be scored\). Mend", MAX_FAILURES_AT_START),
+        (True, r"0 of 25 queries are answered and kept.* --missing zero", MAX_FAILURES),
+        (False, "all 20 queries that were asked for failed", MAX_FAILURES_AT_START),
     ],
 )
 def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, message: str, most: int, tmp_path: Path):
@@ -182,19 +177,12 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, 
 def test_any_number_of_queries_may_fail_if_they_score_zero(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     def search(query: str, _k: int) -> list[str]:
         if query != "text 0":
-            raise ConnectionError
+            raise ConnectionError("refused")
         return ["d"]
 
-    settings = CollectionSettings(concurrency=1, retries=0)
-    assert set(collect(search, tmp_path, settings, needs_all=False)) == {"q0"}
-    assert "19 of 20 queries failed and are scored 0" in caplog.text
-
-
-def test_errors_of_code_are_not_met_twice(tmp_path: Path):
-    search, asked = fail_for("text 7", lambda: None.search)  # type: ignore[attr-defined]
-    with pytest.raises(PosirError, match=r"query q7: the retriever raised AttributeError: [^,]*[.] 19 of 20"):
-        collect(search, tmp_path)
-    assert asked["text 7"] == 1
+    assert set(collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)) == {"q0"}
+    assert "query q1: the retriever raised ConnectionError: refused; it is scored 0" in caplog.text
+    assert "19 of 20 queries failed" in caplog.text
 
 
 def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Path):
@@ -283,8 +271,3 @@ def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
     except AnswerError:
         return
     assert list(scores.values()) == sorted(scores.values(), reverse=True)
-
-
-@given(names=st.lists(st.text("abc", min_size=1, max_size=2)))
-def test_ids_alone_keep_their_order(names: list[str]):
-    assert list(rank_hits(read_hits(names, 100), None)) == list(dict.fromkeys(names))

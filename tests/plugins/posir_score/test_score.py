@@ -1,17 +1,28 @@
 """Scored runs are results as those of `mteb run`."""
 
 import json
+import math
+import re
+import sqlite3
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mteb
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mteb.cache import ResultCache
+from sentence_transformers import CrossEncoder
 
 import posir
 from posir_score.api import describe_retriever
+from posir_score.evaluation import score_rankings
 from posir_tasks.errors import PosirError
 from posir_tasks.results import read_results
+from posir_tasks.sources.opening import open_data
 from tests.support.datasets import write_beir_folder
 from tests.support.encoders import write_tiny_bert
 
@@ -23,12 +34,6 @@ def bm25(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model, task = mteb.get_model("mteb/baseline-bm25s"), mteb.get_task("PosIR-Mini")
     mteb.evaluate(model, task, cache=ResultCache(folder / "results"), prediction_folder=folder / "run", show_progress_bar=False)
     return folder
-
-
-def read_predictions(folder: Path) -> dict[str, dict[str, float]]:
-    content = json.loads((folder / "run" / "PosIR-Mini_predictions.json").read_text())
-    rankings: dict[str, dict[str, float]] = content["default"]["test"]
-    return rankings
 
 
 def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path):
@@ -47,22 +52,17 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
 
 
 def test_a_retriever_has_the_profile_of_its_run_and_leaves_no_journal(bm25: Path, tmp_path: Path):
-    rankings = read_predictions(bm25)
-    texts = dict(zip(*(posir_mini_queries()), strict=True))
+    content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
+    queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
+    texts = dict(zip(queries["text"][:], queries["id"][:], strict=True))
 
     async def search(query: str, k: int) -> list[tuple[str, float]]:
-        return list(rankings[texts[query]].items())[:k]
+        return list(content["default"]["test"][texts[query]].items())[:k]
 
     scored = posir.score(search, data="PosIR-Mini", name="mine", window="none", output=tmp_path)
     (theirs,) = read_results(bm25 / "results")
     assert scored.results[0].ranks == theirs.ranks
     assert not list(tmp_path.glob("*.jsonl"))
-
-
-def posir_mini_queries() -> tuple[list[str], list[str]]:
-    """Return texts and ids."""
-    queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
-    return queries["text"][:], queries["id"][:]
 
 
 #: A query with one place of evidence, one with two relevant documents, one with grades and no place, one without any relevant.
@@ -87,9 +87,21 @@ RUN = {
 }
 
 
-def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
-    scored = posir.score(RUN, data=tmp_path / "beir", name="mine", output=tmp_path / "results")
+@pytest.fixture
+def score(tmp_path: Path) -> Any:
+    """Return a function that scores a run on the judged data."""
+    folder = write_beir_folder(tmp_path / "beir", **JUDGED)
+    return partial(posir.score, data=folder, output=tmp_path / "results")
+
+
+def read_entry(run: Any) -> dict[str, Any]:
+    """Return what the result file of a run has."""
+    entry: dict[str, Any] = json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]
+    return entry
+
+
+def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(score: Any):
+    scored = score(RUN, name="mine")
     (run,), (result,) = scored.runs, scored.results
     assert (run.counts.queries, run.counts.with_position, result.profile.totals.sum()) == (4, 1, 1)
     # By hand: 1 / log2(3); (1 + 1 / 2) / (1 + 1 / log2(3)); 2 / log2(3) / (2 + 1 / log2(3)), since d9 is judged; 0.
@@ -97,70 +109,56 @@ def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(tmp_
     assert run.ndcg_at_10 == pytest.approx((second + 1.5 / (1 + second) + 2 * second / (2 + second)) / 4)
     assert run.mrr_at_10 == pytest.approx((1 / 2 + 1 + 1 / 2) / 4)
     assert run.recall_at_100 == pytest.approx((1 + 1 + 1 / 2) / 4)
-    scores = json.loads(next((tmp_path / "results").rglob("beir.json")).read_text())["scores"]["test"][0]
+    scores = read_entry(run)
     assert scores["ndcg_at_10"] == scores["main_score"] == pytest.approx(run.ndcg_at_10, abs=1e-6)
 
 
 def test_judgments_without_any_position_are_scored(tmp_path: Path):
     plain = {**JUDGED, "queries": [{"_id": row["_id"], "text": row["text"]} for row in JUDGED["queries"]]}
-    write_beir_folder(tmp_path / "beir", **plain)
-    scored = posir.score(RUN, data=tmp_path / "beir", name="mine", output=tmp_path / "results")
-    assert scored.results == ()
-    assert scored.runs[0].counts.with_position == 0
+    scored = posir.score(RUN, data=write_beir_folder(tmp_path / "beir", **plain), output=tmp_path / "results")
+    assert (scored.results, scored.runs[0].counts.with_position) == ((), 0)
     assert scored.runs[0].mrr_at_10 == pytest.approx(1 / 2)
 
 
-def test_mistakes_are_sentences(tmp_path: Path):
-    with pytest.raises(PosirError, match="missing='no': must be 'error' or 'zero'"):
-        posir.score(RUN, data="PosIR-Mini", missing="no")  # type: ignore[arg-type]
-    with pytest.raises(PosirError, match="no such file or folder"):
-        posir.score(tmp_path / "absent.trec", data="PosIR-Mini")
-    with pytest.raises(PosirError, match="k=0: must be at least 1"):
-        posir.score(RUN, data="PosIR-Mini", k=0)
-    with pytest.raises(
-        PosirError, match=r"^int is no run. Give a file or folder, a score by document id by query id, or a retr"
-    ):
-        posir.score(3, data="PosIR-Mini")  # type: ignore[arg-type]
-    with pytest.raises(PosirError, match=r"^Give runs or a retriever"):
-        posir.score([tmp_path], data="PosIR-Mini", model="all-MiniLM-L6-v2")
+@pytest.mark.parametrize(
+    ("runs", "options", "message"),
+    [
+        (RUN, {"missing": "no"}, "missing='no': must be 'error' or 'zero'"),
+        ("absent.trec", {}, "no such file or folder"),
+        (RUN, {"k": 0}, "k=0: must be at least 1"),
+        (3, {}, "^int is no run"),
+        ([Path()], {"model": "all-MiniLM-L6-v2"}, "^Give runs or a retriever"),
+    ],
+)
+def test_mistakes_are_sentences(runs: Any, options: dict[str, Any], message: str):
+    with pytest.raises(PosirError, match=message):
+        posir.score(runs, data="PosIR-Mini", **options)
 
 
-def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_scored(tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
+def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_scored(score: Any, tmp_path: Path):
     files = [tmp_path / name for name in ("ok.json", "ok.jsonl")]
     files[0].write_text(json.dumps(RUN))
     rows = [{"qid": query, "docid": name, "score": score} for query, hits in RUN.items() for name, score in hits.items()]
     files[1].write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-
-    def score(*names: str) -> None:
-        posir.score([*files], data=tmp_path / "beir", name=[*names], output=tmp_path / "results")
-
-    with pytest.raises(PosirError, match=r"several runs have the name run/ok. Give each a name of its own with --name"):
-        score()
-    with pytest.raises(PosirError, match=r"run/b and run/a have the same rankings. Leave one of them out"):
-        score("a", "b")
+    with pytest.raises(PosirError, match=r"several runs have the name run/ok.* --name"):
+        score([*files])
+    with pytest.raises(PosirError, match="run/b and run/a have the same rankings"):
+        score([*files], name=["a", "b"])
     assert not (tmp_path / "results").exists()
 
 
-def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
+def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(score: Any, tmp_path: Path):
     other = {**RUN, "place": {"d0": 1.0}}
-
-    def score(run: Any, **options: Any) -> Any:
-        return posir.score(run, data=tmp_path / "beir", name="mine", output=tmp_path / "results", **options).runs[0]
-
-    first = score(RUN)
-    assert (first.revision, score(RUN).digest) == ("unversioned", first.digest)
+    first, again = (score(RUN, name="mine").runs[0] for _ in range(2))
+    assert (first.revision, again.digest) == ("unversioned", first.digest)
     with pytest.raises(PosirError, match=r"another ranking on beir.*--overwrite"):
-        score(other)
-    second = score(other, revision="v2")
+        score(other, name="mine")
+    (second,) = score(other, name="mine", revision="v2").runs
     assert second.digest != first.digest
     assert len(list((tmp_path / "results").rglob("beir.json"))) == 2
-    replaced = score(other, overwrite=True)
+    (replaced,) = score(other, name="mine", overwrite=True).runs
     assert (replaced.folder, replaced.ndcg_at_10) == (first.folder, second.ndcg_at_10)
-    file = replaced.folder / "beir.json"
-    entry = json.loads(file.read_text())["scores"]["test"][0]
-    assert entry["position_run"]["search"]["digest"] == second.digest
+    assert read_entry(replaced)["position_run"]["search"]["digest"] == second.digest
     with pytest.raises(PosirError, match="--revision a/b"):
         score(RUN, revision="a/b")
 
@@ -173,33 +171,27 @@ def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_resu
         (256, {"kind": "part", "part": "first", "tokens": 256, "known_by": "given"}),
     ],
 )
-def test_what_the_system_reads_is_stored(window: int | str | None, read: dict[str, Any], tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
-    run = posir.score(RUN, data=tmp_path / "beir", window=window, output=tmp_path / "results").runs[0]
-    entry = json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]
-    assert entry["read"] == read
-    assert ("tokens_read" in entry) == (window is not None)
+def test_what_the_system_reads_is_stored(window: int | str | None, read: dict[str, Any], score: Any):
+    entry = read_entry(score(RUN, window=window).runs[0])
+    assert (entry["read"], "tokens_read" in entry) == (read, window is not None)
 
 
-def test_an_embedder_says_what_is_read_by_its_tokenizer(tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
-    encoder = write_tiny_bert(tmp_path / "encoder")
-    run = posir.score(RUN, data=tmp_path / "beir", embedder=str(encoder), output=tmp_path / "results").runs[0]
-    entry = json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]
-    assert (entry["read"]["tokens"], entry["read"]["known_by"]) == (64, "class")
+def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Path):
+    encoder = str(write_tiny_bert(tmp_path / "encoder"))
+    (run,) = score(RUN, embedder=encoder).runs
+    read = read_entry(run)["read"]
+    assert (read["tokens"], read["known_by"]) == (64, "class")
     # What is read is added to a result of the same ranking.
-    posir.score(RUN, data=tmp_path / "beir", window="none", output=tmp_path / "results")
-    assert json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]["read"]["kind"] == "all"
+    score(RUN, window="none")
+    assert read_entry(run)["read"]["kind"] == "all"
     with pytest.raises(PosirError, match="Give one of them"):
-        posir.score(RUN, data=tmp_path / "beir", window=3, embedder=str(encoder), output=tmp_path / "results")
+        score(RUN, window=3, embedder=encoder)
 
 
-def test_scores_that_differ_beyond_single_precision_are_no_ties(tmp_path: Path):
-    write_beir_folder(tmp_path / "beir", **JUDGED)
+def test_scores_that_differ_beyond_single_precision_are_no_ties(score: Any):
     close = {**RUN, "place": {"d1": 1.0, "d0": 1.0 + 1e-12}, "graded": {"d3": 1e300, "d5": 1e299}}
-    (run,) = posir.score(close, data=tmp_path / "beir", name="mine", output=tmp_path / "results").runs
     # The relevant documents of both queries are first.
-    assert run.mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
+    assert score(close).runs[0].mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
 
 
 def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
@@ -231,9 +223,108 @@ def test_a_function_within_another_has_its_own_name():
     def search(query: str, k: int) -> list[str]:
         return [query] * k
 
-    def rename(retriever: Any) -> str:
+    for retriever, name in ((search, "search"), (lambda _query, _k: [], "lambda")):
         retriever.__module__ = "__main__"
-        return describe_retriever(retriever)
+        assert describe_retriever(retriever) == name
 
-    assert rename(lambda _query, _k: []) == "lambda"
-    assert rename(search) == "search"
+
+DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])
+K_VALUES = (1, 3, 5, 10, 20, 100)
+
+
+def order(scores: dict[str, float]) -> list[str]:
+    """Return trec_eval's order: by score in single precision, then by id, both descending."""
+    return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
+
+
+def ndcg(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+    gains = [max(grades.get(name, 0), 0) for name in order(scores)[:k]]
+    best = sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k]
+    total, ideal = (sum(gain / math.log2(rank + 2) for rank, gain in enumerate(values)) for values in (gains, best))
+    return total / ideal if ideal else 0.0
+
+
+def reciprocal_rank(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+    return next((1 / rank for rank, name in enumerate(order(scores)[:k], start=1) if grades.get(name, 0) > 0), 0.0)
+
+
+def recall(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+    relevant = {name for name, grade in grades.items() if grade > 0}
+    return len(relevant & set(order(scores)[:k])) / len(relevant) if relevant else 0.0
+
+
+@given(
+    queries=st.lists(
+        st.tuples(
+            st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12),
+            st.dictionaries(DOCUMENTS, st.integers(-1, 3), min_size=1, max_size=8),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dict[str, int]]]):
+    rankings = {f"q{row}": scores for row, (scores, _) in enumerate(queries)}
+    grades = {f"q{row}": judged for row, (_, judged) in enumerate(queries)}
+    scores = score_rankings(rankings, grades, K_VALUES)
+    for name, define in (("ndcg", ndcg), ("mrr", reciprocal_rank), ("recall", recall)):
+        for k in K_VALUES:
+            expected = sum(define(*query, k) for query in queries) / len(queries)
+            assert scores[f"{name}_at_{k}"] == pytest.approx(expected, abs=1e-6)
+
+
+CHUNK_WORDS, STEP, RERANKED = 120, 100, 5
+
+
+@pytest.fixture(scope="module")
+def chunks() -> dict[str, str]:
+    """The chunks of PosIR-Mini by id."""
+    chunks = {}
+    for document in open_data("PosIR-Mini").read_texts():
+        words = document.text.split()  # type: ignore[union-attr]
+        for start in range(0, len(words), STEP):
+            chunks[f"{document.id}#{start}"] = " ".join(words[start : start + CHUNK_WORDS])  # type: ignore[union-attr]
+    return chunks
+
+
+def build_full_text_search(chunks: dict[str, str]) -> Callable[[str, int], list[str]]:
+    """Return a search in SQLite's full-text index."""
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.execute("CREATE VIRTUAL TABLE chunks USING fts5(id UNINDEXED, text, tokenize='porter')")
+    database.executemany("INSERT INTO chunks VALUES (?, ?)", chunks.items())
+
+    def search(query: str, k: int) -> list[str]:
+        terms = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
+        statement = "SELECT id FROM chunks WHERE chunks MATCH ? ORDER BY rank LIMIT ?"
+        return [name for (name,) in database.execute(statement, (terms, k))]
+
+    return search
+
+
+def test_chunks_in_sqlite_are_scored_as_documents(chunks: dict[str, str], tmp_path: Path):
+    scored = posir.score(build_full_text_search(chunks), data="PosIR-Mini", k=120, name="fts5", output=tmp_path)
+    (run,) = scored.runs
+    # That of BM25 on whole documents is 0.689.
+    assert 0.6 < run.ndcg_at_10 < 0.9
+    assert run.counts.chunks > 720 * 100
+    assert run.counts.unknown_documents == 0
+
+
+@pytest.mark.slow
+def test_a_cross_encoder_in_the_loop_changes_the_order_alone(chunks: dict[str, str], tmp_path: Path):
+    search = build_full_text_search(chunks)
+    model = CrossEncoder(str(write_tiny_bert(tmp_path / "model")), num_labels=1, max_length=64)
+
+    def rerank(query: str, k: int) -> list[str]:
+        names = search(query, k)
+        scores = model.predict([(query, chunks[name]) for name in names[:RERANKED]], show_progress_bar=False)
+        ranked = sorted(zip(scores.tolist(), names, strict=False), reverse=True)
+        return [*(name for _, name in ranked), *names[RERANKED:]]
+
+    plain, reranked = (
+        posir.score(retriever, data="PosIR-Mini", k=300, name=name, output=tmp_path / "results").runs[0]
+        for name, retriever in (("plain", search), ("reranked", rerank))
+    )
+    assert reranked.recall_at_100 == plain.recall_at_100
+    # The weights of the reranker are random.
+    assert reranked.ndcg_at_10 < plain.ndcg_at_10

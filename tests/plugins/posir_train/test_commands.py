@@ -29,8 +29,7 @@ def squad(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, squad):
     folder = tmp_path_factory.mktemp("composed")
-    told = invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, "--tokens", 40)
-    assert told.startswith(f"{folder}/eng-Latn/facts_1: ")
+    assert compose(squad, folder, "--tokens", 40).startswith(f"{folder}/eng-Latn/facts_1: ")
     return folder
 
 
@@ -119,10 +118,12 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         (("--set", "loss=Nothing"), "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'"),
         (("--set", "window=4"), "field 'window': Input should be greater than or equal to 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
+        (("--set", "trackers=[wandb]"), r"trackers: wandb: .*pip install wandb"),
         (("--guard", "Nothing"), "--guard Nothing: no file or folder"),
     ],
 )
-def test_mistakes_are_explained(arguments, message, squad, tmp_path):
+def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch):
+    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
     with pytest.raises(PosirError, match=message):
         invoke("train", "nothing", "--data", squad, "--output", tmp_path / "out", *arguments)
 
@@ -136,25 +137,20 @@ def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
     assert quiet.stderr == ""
 
 
-def test_evidence_beyond_the_window_is_refused(model, squad, tmp_path):
-    with pytest.raises(PosirError, match=r"\d+ of 60 questions .*window of 64 tokens"):
-        invoke("train", model, "--data", squad, "--positions", "uniform", "--output", tmp_path / "out")
-
-
-def test_a_missing_tracker_is_named(squad, tmp_path, monkeypatch):
-    monkeypatch.setattr(integration_utils, "is_wandb_available", lambda: False)
-    with pytest.raises(PosirError, match=r"trackers: wandb: .*pip install wandb"):
-        invoke("train", "nothing", "--data", squad, "--output", tmp_path / "out", "--set", "trackers=[wandb]")
+def compose(squad, folder, *options):
+    return invoke("compose", squad, "--language", "eng-Latn", "--domain", "facts", "--output", folder, *options)
 
 
 def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):
-    folder = tmp_path / "begin"
-    invoke(
-        "compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", folder, "--tokens", 40, "--positions", "begin"
-    )
-    for _ in range(2):
-        with pytest.raises(PosirError, match=r"middle or end .*middle 0, end 0"):
-            invoke("train", model, "--data", folder, "--output", tmp_path / "out")
+    compose(squad, tmp_path / "begin", "--tokens", 40, "--positions", "begin")
+    for data, message in [
+        *[(tmp_path / "begin", r"middle or end .*middle 0, end 0")] * 2,
+        (squad, r"\d+ of 60 questions .*window of 64 tokens"),
+    ]:
+        with pytest.raises(PosirError, match=message):
+            invoke("train", model, "--data", data, "--output", tmp_path / "out")
+    with pytest.raises(PosirError, match="composed"):
+        compose(squad, tmp_path, "--tokens", 5000)
 
 
 def test_evidence_that_is_missing_is_named(model, tmp_path):
@@ -163,8 +159,3 @@ def test_evidence_that_is_missing_is_named(model, tmp_path):
     write_domain(tmp_path / "data", tables)
     with pytest.raises(PosirError, match="pos_char_span"):
         invoke("train", model, "--data", tmp_path / "data", "--output", tmp_path / "out")
-
-
-def test_nothing_to_compose_is_explained(squad, tmp_path):
-    with pytest.raises(PosirError, match="composed"):
-        invoke("compose", squad, "--language", "eng-Latn", "--domain", "x", "--output", tmp_path, "--tokens", 5000)

@@ -1,18 +1,37 @@
+"""The evaluator for trainers of sentence-transformers, and the curve in TensorBoard."""
+
+import csv
+import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from zlib import crc32
 
 import mteb
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator, SequentialEvaluator
 from torch import nn
 
+import posir
 from posir_significance.observations import Observations
-from posir_tasks.errors import ScoreError
-from posir_train.evaluation import CRITERION, Measurement, compute_scores, measure
+from posir_tasks.errors import PosirError, ScoreError
+from posir_tasks.sources.opening import open_data
+from posir_tasks.tasks.posir import PosIRMini
+from posir_train.evaluation import CRITERION, Measurement, PositionCurveCallback, PositionEvaluator, compute_scores, measure
 from posir_train.examples import TrainingDocument, list_tasks, write_dataset
-from posir_train.report import compare_measurements
-from tests.plugins.posir_train.texts import build_examples
+from posir_train.report import (
+    METRICS,
+    NDCG,
+    START_TO_END,
+    check_forgetting,
+    compare_measurements,
+    compare_queries,
+    open_forgetting_check,
+)
+from tests.plugins.posir_train.texts import build_examples, write_squad
+from tests.support.tiny_encoders import build_encoder
 
 DATA = build_examples(articles=12, questions=9)
 
@@ -44,9 +63,14 @@ def held_out(tmp_path_factory):
     return write_dataset(DATA, tmp_path_factory.mktemp("data") / "held-out")
 
 
-def test_ranks_and_scores_by_position(held_out):
-    base = measure(ListModel([1.0, 1.0, 1.0]), held_out)
-    result = measure(ListModel([1.0, 1.0, 0.1]), held_out)
+@pytest.fixture(scope="module")
+def measured(held_out):
+    """Measurements of an even model, and of one that does not find the end."""
+    return [measure(ListModel([1.0, 1.0, end]), held_out) for end in (1.0, 0.1)]
+
+
+def test_ranks_and_scores_by_position(measured):
+    base, result = measured
     scores = compute_scores(result.ranks, base.ranks)
     assert scores["start_to_end"] == pytest.approx(1 - 1 / np.log2(3))
     assert scores["start_to_end_low"] < scores["start_to_end"] < scores["start_to_end_high"]
@@ -55,32 +79,23 @@ def test_ranks_and_scores_by_position(held_out):
     assert result.unrelated_cosine == 0
 
 
-def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out):
-    base = measure(ListModel([1.0, 0.1, 0.1]), held_out)
-    biased, even, lost = (
-        compute_scores(measure(ListModel(weights), held_out).ranks, base.ranks)[CRITERION]
-        for weights in ([1.0, 1.0, 0.1], [1.0, 1.0, 1.0], [0.1, 0.1, 0.1])
-    )
-    assert lost < 0 < biased < even
+def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured):
+    base, lost = (measure(ListModel([begin, 0.1, 0.1]), held_out) for begin in (1.0, 0.1))
+    even, biased, bad = (compute_scores(model.ranks, base.ranks)[CRITERION] for model in (*measured, lost))
+    assert bad < 0 < biased < even
 
 
-def test_measurements_are_read_back_with_articles_as_clusters(held_out):
-    result = measure(ListModel([1.0, 1.0, 0.1]), held_out)
-    again = Measurement.from_json(result.to_json())
-    assert (again.ranks, again.unrelated_cosine) == (result.ranks, result.unrelated_cosine)
+def test_measurements_are_read_back_with_articles_as_clusters(measured):
+    again = Measurement.from_json(measured[1].to_json())
+    assert (again.ranks, again.unrelated_cosine) == (measured[1].ranks, 0)
     assert len(np.unique(Observations.from_ranks(again.ranks).clusters)) == len(DATA.articles)
 
 
 def test_documents_without_a_question_are_searched(tmp_path):
-    data = replace(
-        DATA, others=tuple(TrainingDocument(f"x{row}", f"Distractor {row}.", "eng-Latn/c", f"x{row}") for row in range(30))
-    )
-    dataset = write_dataset(data, tmp_path / "held-out")
-    vectors = np.random.default_rng(0).normal(size=(300, 8))
-    places = {
-        text: row
-        for row, text in enumerate([*(corpu.text for corpu in data.corpus), *(example.question for example in data.examples)])
-    }
+    distractors = (TrainingDocument(f"x{row}", f"Distractor {row}.", "eng-Latn/c", f"x{row}") for row in range(30))
+    data = replace(DATA, others=tuple(distractors))
+    texts = [*(document.text for document in data.corpus), *(example.question for example in data.examples)]
+    places, vectors = {text: row for row, text in enumerate(texts)}, np.random.default_rng(0).normal(size=(300, 8))
 
     class Model(ListModel):
         def encode_document(self, texts, **_):
@@ -88,10 +103,9 @@ def test_documents_without_a_question_are_searched(tmp_path):
 
         encode_query = encode_document
 
-    profile = measure(Model([1, 1, 1]), dataset).ranks.profile
+    profile = measure(Model([1, 1, 1]), write_dataset(data, tmp_path / "held-out")).ranks.profile
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    corpus = unit[: len(data.corpus)]
-    gains = []
+    corpus, gains = unit[: len(data.corpus)], []
     for row, example in enumerate(data.examples):
         scores = corpus @ unit[len(corpus) + row]
         rank = 1 + (scores > scores[data.corpus.index(example.document)]).sum()
@@ -101,15 +115,15 @@ def test_documents_without_a_question_are_searched(tmp_path):
 
 def test_mteb_finds_the_same_figures_in_the_folder(held_out, monkeypatch):
     model = ListModel([1.0, 0.6, 0.3])
-    changes = compare_measurements(measure(model, held_out), measure(model, held_out))
+    measured = measure(model, held_out)
+    before = {change.score: change.before for change in compare_measurements(measured, measured)}
     monkeypatch.setenv("POSIR_DATA", str(Path(held_out.location.removeprefix("folder ")).parent))
     (name,) = list_tasks(held_out)
     scores = mteb.evaluate(model, mteb.get_task(name), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
     expected = scores["position_scores"]["all"]
-    for score, key in (("nDCG@10", "ndcg_at_10"), ("start to end", "start_to_end"), ("PSI", "psi")):
-        before = next(change.before for change in changes if change.score == score)
+    for score, key in METRICS.items():
         figures = expected[key], *expected[f"{key}_interval"]
-        assert (before.value, before.low, before.high) == pytest.approx(figures, abs=1e-6)
+        assert (before[score].value, before[score].low, before[score].high) == pytest.approx(figures, abs=1e-6)
 
 
 def test_nan_is_refused(held_out):
@@ -119,3 +133,147 @@ def test_nan_is_refused(held_out):
 
     with pytest.raises(ScoreError, match="NaN"):
         measure(Model([1, 1, 1]), held_out)
+
+
+KEYS = [f"{name}{end}" for name in ("ndcg_at_10", "start_to_end", "psi") for end in ("", "_low", "_high")]
+THIRDS = ["ndcg_at_10_begin", "ndcg_at_10_middle", "ndcg_at_10_end"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model whose window truncates most documents."""
+    return build_encoder(window=24).model
+
+
+@pytest.fixture(scope="module")
+def evaluated(model, tmp_path_factory):
+    """Evaluator, its folder, and the scores of two evaluations, the second with that of a sequence."""
+    folder = tmp_path_factory.mktemp("eval")
+    evaluator = posir.PositionEvaluator("PosIR-Mini", name="mini", primary_metric="psi")
+    first = evaluator(model, output_path=str(folder), epoch=0.5, steps=10)
+    return evaluator, folder, (first, SequentialEvaluator([evaluator])(model, output_path=str(folder), epoch=1.0, steps=20))
+
+
+def test_the_scores_are_those_of_mteb(model, evaluated):
+    scores = mteb.evaluate(model, PosIRMini(), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
+    expected = scores["position_scores"]["all"]
+    wanted = [end for key in KEYS[::3] for end in (expected[key], *expected[f"{key}_interval"])]
+    assert [evaluated[2][0][f"mini_{key}"] for key in KEYS] == pytest.approx(wanted, abs=1e-6)
+    assert scores["main_score"] == pytest.approx(evaluated[2][0]["mini_ndcg_at_10"], abs=1e-6)
+
+
+def test_it_behaves_as_its_siblings(evaluated):
+    evaluator, folder, (first, second) = evaluated
+    assert isinstance(evaluator, BaseEvaluator)
+    assert (evaluator.primary_metric, evaluator.greater_is_better, evaluator.description) == ("mini_psi", False, "Position")
+    assert first | {"sequential_score": first["mini_psi"]} == second
+    assert all(isinstance(value, float) for value in first.values())
+    with (folder / "Position_evaluation_mini_results.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["epoch", "steps", *KEYS, *THIRDS]
+    assert [(row["epoch"], row["steps"]) for row in rows] == [("0.5", "10"), ("1.0", "20")]
+    assert float(rows[1]["psi"]) == second["mini_psi"]
+
+
+@pytest.mark.parametrize(
+    ("data", "metric", "message"),
+    [
+        ("texts.jsonl", "psi", "PositionEvaluator needs"),
+        ("nothing.json", "psi", "no such file"),
+        ("PosIR-Mini", "ndcg", r"primary_metric 'ndcg': .*ndcg_at_10, ndcg_at_10_low, "),
+    ],
+)
+def test_the_data_is_anything_that_can_be_opened(data, metric, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.jsonl").write_text("\n".join(f'{{"id": "{row}", "text": "A text about {row}."}}' for row in range(3)))
+    with pytest.raises(PosirError, match=message):
+        PositionEvaluator(data, primary_metric=metric)
+
+
+def test_a_baseline_adds_the_criterion_of_posir_train(model, evaluated):
+    ranks = evaluated[0].ranks[10]
+    assert measure(model, open_data("PosIR-Mini")).ranks.profile == ranks.profile
+    assert PositionEvaluator("PosIR-Mini", primary_metric=CRITERION, baseline=ranks).primary_metric == CRITERION
+    scores = compute_scores(ranks, ranks)
+    assert scores[CRITERION] == 1 - scores["psi"]
+
+
+def test_the_curve_of_each_evaluation_is_drawn(evaluated, monkeypatch):
+    images = []
+    writer = SimpleNamespace(add_image=lambda tag, image, step, dataformats: images.append((tag, image, step, dataformats)))
+    callback = PositionCurveCallback(evaluated[0], writer)
+    for step, first in ((10, True), (15, True), (20, False)):
+        callback.on_evaluate(None, SimpleNamespace(global_step=step, is_world_process_zero=first), None)
+    ((tag, image, step, dataformats),) = images
+    assert (tag, step, dataformats) == ("mini/ndcg_at_10_by_position", 10, "HWC")
+    assert image.ndim == 3
+    assert len(np.unique(image.reshape(-1, image.shape[-1]), axis=0)) > 3
+    monkeypatch.setattr("posir_train.evaluation.find_spec", lambda _: None)
+    with pytest.raises(PosirError, match="pip install tensorboard"):
+        PositionCurveCallback(evaluated[0])
+
+
+def test_what_is_undefined_is_not_a_number(model):
+    """Without questions in a third, there is no difference from start to end."""
+    evaluator = PositionEvaluator("PosIR-Mini")
+    ((subset, data),) = evaluator._data
+    early = [row for row, place in enumerate(data.evidence.starts / data.evidence.characters) if place < 0.3]
+    evaluator._data = [(subset, data.select(early[:40]))]
+    scores = evaluator(model)
+    assert math.isnan(scores["start_to_end"])
+    assert math.isnan(scores["ndcg_at_10_end"])
+    assert scores["ndcg_at_10_low"] <= scores["ndcg_at_10"] <= scores["ndcg_at_10_high"]
+
+
+def test_queries_are_paired():
+    before = {str(row): 0.5 for row in range(40)}
+    after = {name: 0.5 - 0.2 * (int(name) % 4 > 0) for name in reversed(list(before))}
+    queries = compare_queries("SciFact", before, after)
+    assert (queries.title, queries.label) == ("forgetting check SciFact, nDCG@10", "worse")
+    assert (queries.before.value, queries.difference.value) == pytest.approx((0.5, -0.15))
+    assert compare_queries("SciFact", before, before).label == "equivalent within 2 points"
+
+
+LABELS = ("base", "trained")
+
+
+def test_data_with_evidence_is_measured_by_position(tmp_path):
+    forgetting_check = open_forgetting_check(str(write_squad(tmp_path / "facts.json", DATA)))
+    models = ListModel([1.0, 1.0, 1.0]), ListModel([1.0, 1.0, 0.1])
+    changed, (note, *_) = check_forgetting(forgetting_check, models, LABELS, DATA.articles[:2])
+    changes = {change.score: change for change in changed}
+    assert {change.forgetting_check for change in changed} == {"facts"}
+    assert changes[NDCG].label == changes[START_TO_END].label == "worse"
+    assert changes[f"{NDCG}, begin"].difference.value == 0
+    counts = f"{len(DATA.examples)} questions about {len(DATA.articles)} articles. 2 of these"
+    assert note.startswith(f"Forgetting check facts: {counts}")
+
+
+def test_a_task_with_positions_is_measured_as_mteb_does_and_by_document():
+    class Model(SentenceTransformer):
+        def __init__(self):
+            super().__init__(modules=[nn.Identity()])
+
+        def encode_document(self, texts, **_):
+            return np.stack([np.random.default_rng(crc32(text.encode())).normal(size=8) for text in texts]).astype(np.float32)
+
+        encode_query = encode_document
+
+    model = Model()
+    (ndcg, *_), _ = check_forgetting(open_forgetting_check("PosIR-Mini"), (model, model), LABELS, ())
+    scores = mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
+    (low, high), expected = scores["position_scores"]["all"]["ndcg_at_10_interval"], scores["ndcg_at_10"]
+    assert (ndcg.before.value, ndcg.before.low, ndcg.before.high) == pytest.approx((expected, low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Nothing", "no file or folder, and mteb has no such task"),
+        ("STS12", "not a retrieval task"),
+        ("missing.json", "missing.json"),
+    ],
+)
+def test_other_names_are_refused(name, message):
+    with pytest.raises(PosirError, match=message):
+        open_forgetting_check(name)

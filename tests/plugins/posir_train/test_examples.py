@@ -1,12 +1,29 @@
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from posir_tasks.errors import DataError, PosirError
+from posir_tasks.evidence import Evidence
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.opening import open_data
-from posir_train.examples import Example, TrainingDocument, merge_articles, pool_corpora, read_examples, split_by_article
-from posir_train.settings import open_dataset
+from posir_tasks.text.tokenizer import EstimatedTokenizer
+from posir_train.examples import (
+    Example,
+    TrainingDocument,
+    WindowComposer,
+    build_mosaic_composer,
+    compose_examples,
+    list_targets,
+    merge_articles,
+    pool_corpora,
+    read_examples,
+    split_by_article,
+    tokenize_examples,
+    write_examples,
+)
+from posir_train.settings import Position, PositionWeights, find_position, open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.datasets import posir_tables, write_domain
 
@@ -89,3 +106,107 @@ def test_a_text_answers_a_question_if_it_has_its_passage_or_a_part(other, answer
     start = PASSAGE.index("1821")
     example = Example("q", "When?", TrainingDocument("d", PASSAGE, "c", "a"), start, start + 4)
     assert example.is_answered_by(other) == answered
+
+
+TOKENS = EstimatedTokenizer()
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return tokenize_examples(build_examples(articles=8, questions=10, sentences=60), TOKENS)
+
+
+def test_estimated_tokens_cover_the_words():
+    (tokens,) = TOKENS.find_tokens(["a longer word"])
+    assert tokens.tolist() == [[0, 1], [2, 8], [2, 8], [9, 13]]
+
+
+@pytest.mark.parametrize("kind", ["windows", "mosaics"])
+def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
+    composer = WindowComposer(90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
+    corpora, skipped = compose_examples(sources, composer, seed=1)
+    original = {source.example.id: source.example for source in sources}
+    assert len(corpora[0]) + skipped.total() == len(sources)
+    assert len(corpora[0]) > 20
+    for examples in corpora:
+        counts = Counter(example.position for example in examples)
+        assert max(counts.values()) - min(counts[position] for position in Position) <= 1
+        assert all(example.evidence == original[example.id].evidence for example in examples)
+        lengths = [len(tokens) for tokens in TOKENS.find_tokens([example.document.text for example in examples])]
+        assert max(lengths) <= 90 + 3
+    positions = [{examples[row].position for examples in corpora} for row in range(len(corpora[0]))]
+    assert all(position == set(Position) for position in positions)
+
+
+def test_windows_are_parts_of_their_documents(sources):
+    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
+    original = {source.example.id: source.example for source in sources}
+    for item in corpora[0]:
+        text = original[item.id].document.text
+        start = text.index(item.document.text)
+        assert text[start - 1 : start] in ("", " ")
+        assert item.start + start == original[item.id].start
+        assert item.document.article == original[item.id].document.article
+
+
+def test_mosaics_have_passages_of_their_own_group_only(sources):
+    composer = build_mosaic_composer(sources, 90, 4, seed=1)
+    corpora, _ = compose_examples(sources, composer, seed=1)
+    for item in corpora[0]:
+        members = [article for article, group in composer.groups.items() if group == item.document.article]
+        texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
+        assert all(part in texts for part in item.document.text.split("\n\n"))
+
+
+def test_positions_are_drawn_by_weight(sources):
+    (examples,), _ = compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))
+    assert {example.position for example in examples} == {Position.END}
+    assert examples == compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))[0][0]
+
+
+def test_too_short_documents_are_skipped_with_a_reason():
+    short = tokenize_examples(build_examples(sentences=6), TOKENS)
+    reason = "no window with the answer in the third"
+    assert compose_examples(short, WindowComposer(500), 1, (1, 1, 1)) == ([[]], {reason: len(short)})
+
+
+def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
+    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
+    for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
+        write_examples(examples, (), target, TOKENS)
+    written = {(f"eng-Latn/facts_{number}", item.id): item for number, items in enumerate(corpora, 1) for item in items}
+    result = read_examples(open_dataset(str(tmp_path))).examples
+    assert len(result) == len(written)
+    for example in result:
+        own, other = (
+            (item.evidence, item.position, item.document.article)
+            for item in (example, written[example.document.corpus, example.id])
+        )
+        assert own == other
+    with pytest.raises(PosirError, match="already exists"):
+        list_targets("eng-Latn", "facts", tmp_path, 3)
+
+
+def test_positions_are_the_bins_of_posir():
+    spans = [(start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30]
+    evidence = Evidence(
+        [str(row) for row in range(len(spans))],
+        ["d"] * len(spans),
+        *(np.array(column, np.int64) for column in zip(*[(*span, 30, 8) for span in spans], strict=True)),
+    )
+    assert RelativePositions(len(Position)).cells(evidence).position.tolist() == [find_position(*span, 30) for span in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"),
+    [("begin", (1, 0, 0)), ("uniform", (1 / 3,) * 3), ("2,1,1", (0.5, 0.25, 0.25)), ("1,0,3", (0.25, 0, 0.75))],
+)
+def test_weights_are_named_or_numbers(text, shares):
+    weights = PositionWeights.parse(text)
+    assert (weights.shares, len(weights.needed)) == (pytest.approx(shares), sum(share > 0 for share in shares))
+
+
+@pytest.mark.parametrize("text", ["front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"])
+def test_other_weights_are_refused(text):
+    with pytest.raises(ValueError, match="uniform"):
+        PositionWeights.parse(text)

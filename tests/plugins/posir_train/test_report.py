@@ -12,12 +12,16 @@ from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions, assign_thirds
 from posir_tasks.scores import ResultValues
 from posir_train.evaluation import Measurement
+from posir_train.preparation import find_base
 from posir_train.report import (
+    CARD_FILE,
     COSINE,
+    HEADING,
     METRICS,
     NDCG,
     PSI,
     START_TO_END,
+    add_to_card,
     build_table,
     compare_measurements,
     describe_changes,
@@ -25,6 +29,7 @@ from posir_train.report import (
     list_not_read,
     title_changes,
 )
+from posir_train.settings import TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
 
 DATA = build_examples(articles=25, questions=9)
@@ -54,6 +59,12 @@ def measurement(result, cosine=0.1, seed=0, beyond=None):
 BIASED, EVEN = measurement([0.9, 0.5, 0.2]), measurement([0.85, 0.85, 0.85], seed=1)
 
 
+@pytest.fixture(scope="module")
+def cured():
+    """The changes from a biased model to an even one, by score."""
+    return {change.score: change for change in compare_measurements(BIASED, EVEN)}
+
+
 def labels(before, after):
     return {change.score: change.label for change in compare_measurements(before, after)}
 
@@ -79,41 +90,34 @@ def test_a_bias_that_changes_its_side_is_no_cure():
     assert change.after.value < -0.3
 
 
-def test_states_and_numbers_are_those_of_the_change():
+def test_states_and_numbers_are_those_of_the_change(cured):
     change = compare_groups(*(analyze(model.ranks).overall for model in (BIASED, EVEN)), paired=True)
-    for changed in compare_measurements(BIASED, EVEN):
-        if changed.score in METRICS:
-            metric = getattr(change, METRICS[changed.score])
-            assert changed.metric.state == metric.state
-            assert changed.difference.value == pytest.approx(metric.difference.value)
-            assert changed.difference.interval == pytest.approx(metric.difference.interval)
-    assert (
-        compare_measurements(BIASED, EVEN)[0]
-        .describe()
-        .startswith("The trained model is better than the base model in nDCG@10: +")
-    )
+    for score, name in METRICS.items():
+        metric = getattr(change, name)
+        assert cured[score].metric.state == metric.state
+        assert cured[score].difference.value == pytest.approx(metric.difference.value)
+        assert cured[score].difference.interval == pytest.approx(metric.difference.interval)
+    assert "better than the base model in nDCG@10: +" in cured[NDCG].describe()
 
 
-def test_the_title_of_the_curves_is_the_change_of_held_out_articles():
-    title = title_changes(compare_measurements(BIASED, EVEN))
+def test_the_title_of_the_curves_is_the_change_of_held_out_articles(cured):
+    title = title_changes(list(cured.values()))
     assert re.fullmatch(r"Training changes nDCG@10 by \+[\d.]+ \(better\) and start to end by -[\d.]+ \(better\)", title)
-    assert title_changes([]) == "nDCG@10 by position before and after training"
+    assert "before and after" in title_changes([])
 
 
-def test_differences_are_those_of_the_scores():
-    changes = {change.score: change for change in compare_measurements(BIASED, EVEN)}
-    profiles = BIASED.ranks.profile, EVEN.ranks.profile
-    assert changes[NDCG].difference.value == pytest.approx(profiles[1].score() - profiles[0].score())
-    begin, end = (changes[f"{NDCG}, {name}"] for name in ("begin", "end"))
+def test_differences_are_those_of_the_scores(cured):
+    before, after = (model.ranks.profile.score() for model in (BIASED, EVEN))
+    assert cured[NDCG].difference.value == pytest.approx(after - before)
+    begin, end = (cured[f"{NDCG}, {name}"] for name in ("begin", "end"))
     assert begin.before.value == pytest.approx(0.9, abs=0.08)
     assert end.before.value == pytest.approx(0.2 + 0.8 * 0.289, abs=0.1)
-    assert changes[START_TO_END].difference.value == pytest.approx(begin.difference.value - end.difference.value, abs=0.02)
+    assert cured[START_TO_END].difference.value == pytest.approx(begin.difference.value - end.difference.value, abs=0.02)
 
 
-def test_data_of_a_check_have_a_paragraph_of_their_own():
+def test_data_of_a_check_have_a_paragraph_of_their_own(cured):
     lost = [replace(change, forgetting_check="others") for change in compare_measurements(EVEN, BIASED)]
-    held_out, others = describe_changes([*compare_measurements(BIASED, EVEN), *lost])
-    assert "better" in held_out
+    held_out, others = describe_changes([*cured.values(), *lost])
     assert "worse" not in held_out
     assert others.startswith("Forgetting check others: ")
     assert "worse" in others
@@ -128,17 +132,50 @@ def test_truncation_is_said_of_both_models():
     assert "unknown" in other
 
 
-def test_a_collapse_and_a_loss_are_named():
+def test_a_collapse_and_a_loss_are_named(cured):
     collapse, loss = find_warnings(compare_measurements(BIASED, measurement([0.3, 0.3, 0.3], cosine=0.98)))
     assert "from 0.10 to 0.98" in collapse
     assert "nDCG@10: worse" in loss
-    assert find_warnings(compare_measurements(BIASED, EVEN)) == []
+    assert find_warnings(list(cured.values())) == []
 
 
-def test_the_table_has_every_score():
-    changes = compare_measurements(BIASED, EVEN)
-    table = build_table(changes, "title", [])
-    records = [change.record() for change in changes]
-    assert [row[0] for row in table.rows] == [change.score for change in changes] == [record["score"] for record in records]
+def test_the_table_has_every_score(cured):
+    table = build_table(list(cured.values()), "title", [])
+    records = [change.record() for change in cured.values()]
+    assert [row[0] for row in table.rows] == [*cured] == [record["score"] for record in records]
     assert table.rows[0][1].startswith(f"{100 * BIASED.ranks.profile.score():.1f} [")
     assert [record["state"] for record in records] == ["better", None, None, None, "better", "better", None]
+
+
+@pytest.mark.parametrize(
+    ("card", "base"),
+    [
+        (None, "my-model"),
+        ("No metadata.", "my-model"),
+        ("---\nbase_model: org/encoder\n---\n", "org/encoder"),
+        ("---\nbase_model:\n- org/encoder\n- org/other\n---\n", "org/encoder"),
+        ("---\nbase_model: [\n---\n", "my-model"),
+    ],
+)
+def test_the_base_of_a_folder_is_named(card, base, tmp_path):
+    folder = tmp_path / "my-model"
+    folder.mkdir()
+    if card is not None:
+        (folder / CARD_FILE).write_text(card)
+    assert find_base(folder) == base
+
+
+@pytest.mark.parametrize(
+    ("base", "shown"), [("begin", "begin"), ("org/begin", "[org/begin](https://huggingface.co/org/begin)")]
+)
+def test_a_folder_is_no_link_to_the_hub(base, shown, tmp_path):
+    (tmp_path / CARD_FILE).write_text(f"Finetuned from [{base}](https://huggingface.co/{base}).")
+    add_to_card(tmp_path, "The report.", base)
+    assert (tmp_path / CARD_FILE).read_text() == f"Finetuned from {shown}.\n\n{HEADING}\n\nThe report.\n"
+
+
+def test_settings_say_nothing_of_where_files_are(tmp_path):
+    (tmp_path / "base").mkdir()
+    recorded = TrainingSettings(model=str(tmp_path / "base"), data=str(tmp_path)).to_json()
+    assert (recorded["data"], recorded["model"]) == (tmp_path.name, "base")
+    assert str(tmp_path) not in str(recorded)

@@ -84,16 +84,22 @@ class StopError(Exception):
     """Ends training as if the process were killed."""
 
 
-@pytest.mark.parametrize("step", [1, 3, 4])
-def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path, monkeypatch, step):
-    output, compute = tmp_path / "model", PositionTrainer.compute_loss
+def stop_at(monkeypatch, step, error):
+    """Let training fail after so many steps."""
+    compute = PositionTrainer.compute_loss
 
-    def stop(self, *arguments, **options):
+    def fail(self, *arguments, **options):
         if self.state.global_step == step:
-            raise StopError
+            raise error
         return compute(self, *arguments, **options)
 
-    monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
+    monkeypatch.setattr(PositionTrainer, "compute_loss", fail)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path, monkeypatch, step):
+    output = tmp_path / "model"
+    stop_at(monkeypatch, step, StopError)
     with pytest.raises(StopError):
         train(settings, output, data)
     monkeypatch.undo()
@@ -171,18 +177,6 @@ def test_pooling_is_saved(settings, data, tmp_path, pooling):
     assert loaded.max_seq_length == 48
 
 
-def failing(step, error):
-    compute = PositionTrainer.compute_loss
-
-    def fail(self, *arguments, **options):
-        loss = compute(self, *arguments, **options)
-        if self.state.global_step == step:
-            raise error
-        return loss
-
-    return fail
-
-
 def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, monkeypatch):
     output, compute = tmp_path / "model", MultipleNegativesRankingLoss.forward
     losses = []
@@ -200,7 +194,7 @@ def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, 
 
 def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
     output = tmp_path / "model"
-    monkeypatch.setattr(PositionTrainer, "compute_loss", failing(3, torch.OutOfMemoryError("CUDA out of memory")))
+    stop_at(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(PosirError, match=r"GPU .*memory.*--resume.*checkpoint-2"):
         train(settings, output, data)
     monkeypatch.undo()
