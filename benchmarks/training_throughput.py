@@ -18,7 +18,7 @@ from transformers import PrinterCallback
 
 from posir_train.examples import Example, TrainingDocument
 from posir_train.preparation import BatchPlan, draw_examples
-from posir_train.settings import PositionWeights, QuestionBudget
+from posir_train.settings import PositionWeights
 from posir_train.training import PositionTrainer
 
 ARTICLES, QUESTIONS, WORDS = 40, 12, 90
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     disable_progress_bars()
     examples = build_examples()
     weights = PositionWeights.parse("uniform")
-    rows = draw_examples(examples, [500] * len(examples), weights, QuestionBudget.MOST, seed=0)
+    rows = draw_examples(examples, [500] * len(examples), weights, "most", seed=0)
     plan = BatchPlan(tuple(examples), rows, weights, 4)
     pairs = Dataset.from_dict(
         {"anchor": [example.question for example in examples], "positive": [example.document.text for example in examples]}

@@ -7,21 +7,19 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 from posir_data.texts import read_texts
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, load_function, public
+from posir_tasks.public import Option, public
 from posir_tasks.sources.opening import DataReference
-from posir_tasks.text.chunks import TextSplitter, name_splitters
+from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_inspect.sections import Inspection
     from posir_inspect.window import WindowReading
     from posir_tasks.language_models.other_words import QuestionWriter
-
-Chunker: TypeAlias = Callable[[str], Any]
 
 #: Tokens that are encoded at most by default.
 BUDGET = 180_000
@@ -38,10 +36,6 @@ def _parse_budget(text: str) -> int:
     return tokens
 
 
-def _parse_chunker(text: str) -> TextSplitter:
-    return TextSplitter(text, load_function("--chunker", text))
-
-
 @public(charts=True, streams=True)
 def inspect(
     model: str | Path,
@@ -53,7 +47,7 @@ def inspect(
     budget: Annotated[int, Option(parse=_parse_budget)] = BUDGET,
     all_texts: bool = False,
     batch_size: Annotated[int, Option(min=1)] = 32,
-    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=_parse_chunker, metavar="MODULE:FUNCTION")] = None,
+    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
     question_writer: str | None = None,
     llm: str | None = None,
     output: str | Path | None = None,
@@ -95,8 +89,7 @@ def inspect(
         >>> inspection.to_polars()["wording"].unique().sort().to_list()
         ['rarest-words']
     """
-    chunkers = [] if chunker is None else [*chunker] if isinstance(chunker, Iterable) else [chunker]
-    splitters = tuple(name_splitters(chunkers))
+    splitters = tuple(name_splitters(chunker))
     if question_writer and llm:
         raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
     with track("Reading texts"):
@@ -113,16 +106,15 @@ def inspect(
 
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
-    writer = open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
+    writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
     setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 
 
-def open_question_writer(
+def _open_question_writer(
     question_writer: str | None, llm: str | None, texts: Sequence[str], batch_size: int
 ) -> QuestionWriter | None:
-    """Return an embedder, which chooses from the words of the texts, or a language model, that writes questions."""
     if llm:
         from posir_tasks.language_models.other_words import open_writer
 

@@ -62,7 +62,6 @@ class Setup:
     splitters: tuple[TextSplitter, ...] = ()
     """Compared in place of sizes of chunks, if there are any."""
     writer: QuestionWriter | None = None
-    """Writes questions in other words."""
 
     @property
     def texts(self) -> list[str]:
@@ -203,14 +202,20 @@ class InspectionRun:
             while True:
                 search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()
-                if texts == most or is_narrow(search):
+                if texts == most or _is_narrow(search):
                     break
                 texts = min(2 * texts, most)
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
-        if self.setup.writer:
-            other_words, written = self._ask_in_other_words(self.setup.writer, texts)
-            searches |= {asking.Wording.OTHER_WORDS: written} if written else {}
+        if writer := self.setup.writer:
+            wording = asking.Wording.OTHER_WORDS
+            questions = self.questions.first(texts).write_in_other_words(writer)
+            asked, baseline = len(questions.asked_in(wording)), None
+            if asked:
+                searches[wording] = self._search(None, questions, [wording])
+                baseline = asking.measure_word_baseline(searches[wording].tasks[wording])
+            by_itself, unwritten = writer.name == self.model.mteb_model_meta.name, len(questions.questions) - asked
+            other_words = OtherWords(writer.name, by_itself, asked, unwritten, baseline)
         if output_folder is not None:
             tasks = [search.tasks[wording] for wording, search in searches.items()]
             # As `mteb run` does, for `posir report`.
@@ -225,17 +230,8 @@ class InspectionRun:
         # Questions in their rarest words last: verdicts are by them.
         order = (asking.Wording.VERBATIM, asking.Wording.OTHER_WORDS, asking.Wording.RAREST_WORDS)
         read = known.window.read_part
-        fading = tuple(summarize_fading(searches[wording], wording, read) for wording in order if wording in searches)
+        fading = tuple(_summarize_fading(searches[wording], wording, read) for wording in order if wording in searches)
         return replace(known, fading=fading, fading_texts=texts, other_words=other_words)
-
-    def _ask_in_other_words(self, writer: QuestionWriter, texts: int) -> tuple[OtherWords, splitting.ChunkSearch | None]:
-        """Search with questions in other words about the first texts; None if there are none."""
-        questions = self.questions.first(texts).write_in_other_words(writer)
-        asked = len(questions.asked_in(asking.Wording.OTHER_WORDS))
-        search = self._search(None, questions, [asking.Wording.OTHER_WORDS]) if asked else None
-        baseline = asking.measure_word_baseline(search.tasks[asking.Wording.OTHER_WORDS]) if search else None
-        by_itself = writer.name == self.model.mteb_model_meta.name
-        return OtherWords(writer.name, by_itself, asked, len(questions.questions) - asked, baseline), search
 
     def search_chunks(self, known: Inspection) -> Inspection:
         """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the texts are too long."""
@@ -304,7 +300,7 @@ class InspectionRun:
         return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
 
 
-def is_narrow(search: splitting.ChunkSearch) -> bool:
+def _is_narrow(search: splitting.ChunkSearch) -> bool:
     """Return whether the bias is known to its margin either way.
 
     The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
@@ -322,8 +318,7 @@ def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: Enc
     return scores
 
 
-def summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
-    """Return what the search of whole texts says of one wording, of a model that reads a part, special tokens included."""
+def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
     values = search.values[wording]
     observations, profile = Observations.from_ranks(values.ranks, values.read), values.profile
     decisions = [replace(decision, read=read) for decision in decide_result(values)]

@@ -73,10 +73,8 @@ class PseudoQuestion:
 
     id: str
     document: str
-    """Id of its text."""
     sentence: Span
     wordings: Mapping[Wording, str]
-    """The question in each wording that it has."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +84,8 @@ class QuestionSet:
     documents: Mapping[str, str]
     """Texts by id."""
     tokens: Mapping[str, int]
-    """Length of each text in tokens, by its id."""
     questions: tuple[PseudoQuestion, ...]
     languages: Mapping[str, str]
-    """Language of each text, by its id."""
 
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and the questions about them."""

@@ -96,9 +96,7 @@ class OtherWords:
     """The questions in other words, and which chunk size they advise."""
 
     writer: str
-    """Name of the model that wrote them."""
     by_itself: bool
-    """Whether this is the inspected model."""
     questions: int
     """Questions about whole texts."""
     unwritten: int
@@ -129,7 +127,6 @@ class Inspection(Presentable):
     texts: int
     texts_found: int
     languages: Mapping[str, int]
-    """Texts of each language, the most frequent first."""
     median_tokens: float
     tokens_estimated: bool
     """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
@@ -147,7 +144,6 @@ class Inspection(Presentable):
     chunks: ChunkComparison | None = None
     """The result by questions in their rarest words; None if it is not known yet, or there are no questions."""
     chunk_texts: int = 0
-    """Texts in which chunk sizes were compared."""
     excerpt_tokens: int | None = None
     """Longest excerpt of these texts in tokens; None if they are whole."""
     other_words: OtherWords | None = None
@@ -162,9 +158,9 @@ class Inspection(Presentable):
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
-        drawn = {FADING: draw_positions, CHUNKS: draw_chunks, CHUNKERS: draw_chunks} if self.fading else {}
+        drawn = {FADING: _draw_positions, CHUNKS: _draw_chunks, CHUNKERS: _draw_chunks} if self.fading else {}
         draw = {title: partial(draw_figure, self) for title, draw_figure in drawn.items()}
-        return [replace(section, draw=draw.get(section.title)) for section in build_sections(self)]
+        return [replace(section, draw=draw.get(section.title)) for section in _build_sections(self)]
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -238,13 +234,13 @@ class Inspection(Presentable):
         return EXPLANATION
 
 
-def build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
+def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
     extent = f"{inspection.window.tokens.high:,} of {inspection.median_tokens:,.0f} tokens (median text)"
     reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
     skipped = describe_skipped(inspection.skipped, examples=1)
-    texts = f"Inspected: {describe_texts(inspection)}."
+    texts = f"Inspected: {_describe_texts(inspection)}."
     yield DisplaySection(sentences=tuple(filter(None, (reading, texts, skipped))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
     never = f"{share} of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
@@ -261,12 +257,12 @@ def build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     rarest = inspection.fading[-1]
     how_well, start_to_end, not_read, bias, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
     by_tenth = " ".join(format_percent(score.value if score else None, ".0f") for score in rarest.by_position)
-    parts = how_well, start_to_end, not_read, *describe_scores_read(rarest), bias, f"By tenth of the text: {by_tenth}."
-    sampled = describe_sample(inspection.fading_texts, inspection)
-    yield DisplaySection(FADING, (*parts, *sampled), tuple(build_tables(inspection.fading, full=inspection.full)))
+    parts = how_well, start_to_end, not_read, *_describe_scores_read(rarest), bias, f"By tenth of the text: {by_tenth}."
+    sampled = _describe_sample(inspection.fading_texts, inspection)
+    yield DisplaySection(FADING, (*parts, *sampled), tuple(_build_tables(inspection.fading, full=inspection.full)))
     if not (chunks := inspection.chunks):
         return
-    sampled = describe_sample(inspection.chunk_texts, inspection)
+    sampled = _describe_sample(inspection.chunk_texts, inspection)
     title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
     counted = [(row, f"of {pluralize(row.vectors, 'chunk')}") for row in chunks.rows]
     notes = (
@@ -277,15 +273,14 @@ def build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
             if row.counts.lost
         ),
     )
-    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (chunk_table(chunks.rows),))
+    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (_chunk_table(chunks.rows),))
     if inspection.other_words:
-        yield build_other_words(chunks, inspection.other_words)
+        yield _build_other_words(chunks, inspection.other_words)
     run = [f"Run it with {chunks.row.name}: -m '{chunks.chunked_model}'."] if chunks.chunked_model else []
     yield DisplaySection(ADVICE, (advise(rarest.decision), *run))
 
 
-def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
-    """Return who wrote the questions in other words, what words alone find, and which chunk size they advise."""
+def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
     chunks, baseline = other.chunks, other.words_alone
     unwritten = f"; about {pluralize(other.unwritten, 'sentence')} there is none" if other.unwritten else ""
     sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote{unwritten}."]
@@ -301,11 +296,10 @@ def build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySect
         same = rarest.row.name == chunks.row.name
         differs = f"differs: questions in their rarest words have {rarest.row.name}"
         sentences.append(f"The advice {'is that of questions in their rarest words' if same else differs}.")
-    return DisplaySection(OTHER, tuple(sentences), (chunk_table(chunks.rows),))
+    return DisplaySection(OTHER, tuple(sentences), (_chunk_table(chunks.rows),))
 
 
-def describe_sample(texts: int, inspection: Inspection) -> Iterator[str]:
-    """Yield of which texts an answer is, unless it is of all."""
+def _describe_sample(texts: int, inspection: Inspection) -> Iterator[str]:
     excerpts = f" in excerpts of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
     if texts < inspection.texts:
         yield f"This is of {texts:,} of the texts{excerpts if texts == inspection.chunk_texts else ''}, drawn at random."
@@ -313,8 +307,7 @@ def describe_sample(texts: int, inspection: Inspection) -> Iterator[str]:
         yield f"This is of the texts{excerpts}."
 
 
-def describe_texts(inspection: Inspection) -> str:
-    """Return how many texts of which source and length are inspected."""
+def _describe_texts(inspection: Inspection) -> str:
     examined = inspection.texts + len(inspection.skipped)
     sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
     estimated = ", estimated" if inspection.tokens_estimated else ""
@@ -326,8 +319,7 @@ def describe_texts(inspection: Inspection) -> str:
     )
 
 
-def describe_scores_read(fading: Fading) -> Iterator[str]:
-    """Yield the score of questions about what is read, and about what is not, in a sentence, if any is not read."""
+def _describe_scores_read(fading: Fading) -> Iterator[str]:
     if fading.ndcg_at_10_not_read is not None:
         questions, decision = fading.groups[ALL]
         unread, baseline = round((decision.not_read or 0) * questions), fading.not_read_without_model
@@ -343,8 +335,7 @@ def describe_scores_read(fading: Fading) -> Iterator[str]:
         )
 
 
-def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
-    """Yield a row for each wording of the questions; below the last, one for each length of texts."""
+def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
     rarest = fading[-1]
     groups = [(WORDINGS[wording.wording], wording.groups[ALL]) for wording in fading]
     if len(rarest.groups) > 2:
@@ -380,13 +371,12 @@ def build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
 
 
-def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
-    """Return a row for whole texts and each chunk size, or each splitter with the tokens that it makes to encode."""
+def _chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
     tokens = any(row.chunker for row in chunks)
     headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "Change from whole texts", "")
     rows = tuple(
         (
-            name_chunks(row),
+            _name_chunks(row),
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
@@ -398,15 +388,14 @@ def chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
     return Table(build_columns(headings, headings[1:-1]), rows)
 
 
-def name_chunks(row: ChunkRow) -> str:
-    """Return the name of a row of chunks."""
+def _name_chunks(row: ChunkRow) -> str:
     return row.chunker or ("whole texts" if row.size is None else f"{row.size:,} tokens")
 
 
 WIDTH, HEIGHT = 640, 280
 
 
-def draw_positions(inspection: Inspection) -> list[Figure]:
+def _draw_positions(inspection: Inspection) -> list[Figure]:
     """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
     assert inspection.fading
     axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
@@ -460,12 +449,12 @@ def draw_positions(inspection: Inspection) -> list[Figure]:
     return _frame(inspection, "positions", chart, title, explanation, seen)
 
 
-def draw_chunks(inspection: Inspection) -> list[Figure]:
+def _draw_chunks(inspection: Inspection) -> list[Figure]:
     """Return nDCG@10 of every chunk size, with its number of vectors."""
     chunks = inspection.chunks
     assert chunks
     rows = [
-        {"chunk": f"{name_chunks(row)} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
+        {"chunk": f"{_name_chunks(row)} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
         for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
@@ -479,7 +468,7 @@ def draw_chunks(inspection: Inspection) -> list[Figure]:
     )
     chart = alt.layer(charts.interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
     explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
-    scores = (f"{name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
+    scores = (f"{_name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
     title = chunks.sentences[0].partition(":")[0].rstrip(".")
     return _frame(inspection, "chunk-sizes", chart, title, explanation, seen)
@@ -488,6 +477,6 @@ def draw_chunks(inspection: Inspection) -> list[Figure]:
 def _frame(
     inspection: Inspection, name: str, chart: alt.LayerChart | alt.FacetChart, title: str, explanation: str, seen: str
 ) -> list[Figure]:
-    source = f"Source: {describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
+    source = f"Source: {_describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
     framed = charts.add_frame(chart, title, inspection.model, explanation, source, seen)
     return [Figure(name, None, inspection.model, framed)]

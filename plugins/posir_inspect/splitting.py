@@ -132,7 +132,6 @@ class Costs:
     """Its questions in their rarest words and, if there are any, in other words, of which as many tokens are assumed."""
     verbatim: tuple[int, ...]
     chunks: tuple[int, ...]
-    """Its chunks in all divisions."""
 
     @classmethod
     def count(
@@ -175,7 +174,6 @@ class ChunkSearch:
     division: Division | None
     """None for whole texts."""
     vectors: int
-    """Chunks of all texts, each of which is a vector in an index."""
     values: Mapping[Wording, ResultValues]
     tasks: Mapping[Wording, PseudoQuestionTask]
 
@@ -187,7 +185,6 @@ class ChunkRow:
     size: int | None
     """Tokens; None for whole texts and the chunks of a splitter."""
     chunker: str | None
-    """Name of the splitter; None if there is none."""
     vectors: int
     counts: ChunkCounts
     group: GroupAnalysis
@@ -231,11 +228,8 @@ class ChunkComparison:
 
     rows: tuple[ChunkRow, ...]
     row: ChunkRow
-    """The chosen one."""
     sentences: tuple[str, ...]
-    """The changes that say so."""
     model: str
-    """Reference of the model."""
 
     @property
     def change(self) -> MetricChange | None:

@@ -46,7 +46,6 @@ class UnreadShare:
     share: Estimate
     """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
     texts_cut: int
-    """Texts that are not read to their end."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +65,6 @@ class WindowReading(Presentable):
     claimed_by: str
     """Name of the model that claims it: for an endpoint, the registered model of the same name."""
     required: int | None = None
-    """Tokens that it should read; None if none are required."""
 
     @property
     def title(self) -> str:
@@ -127,16 +125,16 @@ class WindowReading(Presentable):
             total, unit = reading.bounds, reading.unit
             start = at_start.in_unit(unit) if at_start else None
             factor = SYNTHETIC_FACTOR if reading.synthetic else ESTIMATE_FACTOR
-            about = f" (about {describe_bounds(self.tokens)} tokens)"
+            about = f" (about {_describe_bounds(self.tokens)} tokens)"
             if not reading.synthetic:
                 about = f" (about {self.tokens.high:,} tokens, estimated)"
             elif unit == "words":
                 about = " of frequent English words, about a token each"
         lead = {None: "at least", Part.SAMPLES: "samples of"}.get(reading.part, f"the {reading.part}")
-        length = f"{lead} {describe_bounds(total)} {unit}"
+        length = f"{lead} {_describe_bounds(total)} {unit}"
         if reading.part is Part.ENDS and start is not None:
             tail = Bounds(total.low - start.low, total.high - start.high)
-            length = f"the first {describe_bounds(start)} and the last {describe_bounds(tail)} {unit}"
+            length = f"the first {_describe_bounds(start)} and the last {_describe_bounds(tail)} {unit}"
         if reading.complete:
             claimed = f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
             return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
@@ -207,7 +205,7 @@ class WindowReading(Presentable):
             yield f"{verb} enough: {needed}."
         else:
             number = (
-                f"of which only {describe_bounds(read)} are read" if read.high else "and the start of a long text is not read"
+                f"of which only {_describe_bounds(read)} are read" if read.high else "and the start of a long text is not read"
             )
             yield f"{verb} enough: {needed} from the start without a gap, {number}."
 
@@ -291,6 +289,5 @@ def _finite(tokens: float | None) -> int | None:
     return int(tokens) if tokens and tokens < NO_LIMIT else None
 
 
-def describe_bounds(bounds: Bounds) -> str:
-    """Return a number, or the two that it is between."""
+def _describe_bounds(bounds: Bounds) -> str:
     return f"{bounds.low:,}" if bounds.exact else f"{bounds.low:,} to {bounds.high:,}"

@@ -29,7 +29,6 @@ class RunCounts:
     """Counts of what fits between a run and the data, and what does not; those of subsets add."""
 
     queries: int = 0
-    """Judged queries."""
     with_position: int = 0
     """Judged queries whose evidence has one position, which alone the position scores are of."""
     missing: int = 0
@@ -41,17 +40,14 @@ class RunCounts:
     short: int = 0
     """Judged queries of the run with some documents, but fewer than are kept, though the corpus has more."""
     empty: int = 0
-    """Judged queries of the run without any document."""
     depth: int = 0
     """Documents of a complete ranking: as many as are kept, or the whole corpus; of several subsets, the most."""
     chunks: int = 0
-    """Ids of chunks that became their document."""
     duplicates: int = 0
     """Rows of a file that repeat a query and a document; the highest score counts."""
     asked: int = 0
     """Hits that a retriever was asked for, if it returned fewer for every query though the corpus has more; else 0."""
     fewest: int = 0
-    """Fewest hits that such a retriever returned for a query."""
     most: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
@@ -133,7 +129,6 @@ class SubsetQueries:
     name: str
     judgments: Judgments
     documents: Collection[str]
-    """Ids of the corpus."""
     with_position: int
     digest: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_tasks.text.chunks import TextSplitter, name_splitters
+from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_report.api import Results
@@ -36,8 +37,8 @@ LEGEND = (
 )
 #: Chunks that are retrieved for a question, as in Chroma's evaluation.
 RETRIEVED = 5
-#: Divides a text into a list of texts, such as `splitter.split_text` of LangChain.
-Chunker: TypeAlias = Callable[[str], Any]
+#: What can be a folder.
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,10 +99,6 @@ AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 load_retriever = partial(load_function, "--retriever")
 
 
-def _parse_chunker(text: str) -> TextSplitter:
-    return TextSplitter(text, load_function("--chunker", text))
-
-
 @public()
 def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
@@ -109,13 +106,13 @@ def score(
     data: str | Path,
     retriever: Annotated[Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")] = None,
     model: str | None = None,
-    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=_parse_chunker, metavar="MODULE:FUNCTION")] = None,
+    chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
     name: str | Iterable[str] | None = None,
     revision: str | None = None,
     output: str | Path = Path("results"),
     overwrite: bool = False,
     missing: Literal["error", "zero"] = "error",
-    order: Literal["score", "distance", "rank"] | None = None,
+    order: Order | None = None,
     chunk_separator: str = SEPARATOR,
     find_document: Annotated[Callable[[str], str] | None, Option(python_only=True)] = None,
     window: str | int | None = None,
@@ -191,7 +188,7 @@ def score(
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
     opened = partial(open_data, data, split=split, language=language, repair=repair)
     if chunker is not None:
-        splitters = name_splitters([*chunker] if isinstance(chunker, Iterable) else [chunker])
+        splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
         with track("Loading the model"):
@@ -207,18 +204,18 @@ def score(
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
             tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
         return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
-    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, Order(order) if order else None, Path(output))
+    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, Path(output))
     rules = AlignmentRules(missing == "error", chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]
     # Mistakes in the runs are reported before the data is read.
-    check_runs(given, names)
+    _check_runs(given, names)
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
-    reads = embedder if embedder is not None else parse_window(window)
-    return score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
+    reads = embedder if embedder is not None else _parse_window(window)
+    return _score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
 
 
-def score_runs(
+def _score_runs(
     runs: Sequence[AnyRun],
     names: Sequence[str],
     open_scored: Callable[[], Dataset],
@@ -229,12 +226,15 @@ def score_runs(
     *,
     overwrite: bool,
 ) -> ScoredRuns:
-    """Score several runs on the same data; see `score`. `reads` is what a system reads of a document, or its embedder."""
-    from posir_score.evaluation import check_revision, evaluate_run, is_recorded, open_scored_data, prepare_run
+    from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
     from posir_tasks.models.references import ModelReference
     from posir_tasks.models.registry import load_model
 
-    check_revision(revision)
+    if not REVISION.fullmatch(revision):
+        raise PosirError(
+            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
+            "letter or digit, such as v2 or 2026-11-23."
+        )
     opened = open_scored_data(open_scored())
     with track(f"Loading {reads}") if isinstance(reads, str) else nullcontext():
         read_by = load_model(ModelReference(reads)) if isinstance(reads, str) else reads
@@ -252,18 +252,16 @@ def score_runs(
         named = replace(read, name=stated or read.name)
         models.append(prepare_run(named, opened, rules, models, revision, read_by))
         journals.append(journal)
-    for model in models:
-        is_recorded(model, opened, settings.folder, overwrite=overwrite)
+    recorded = [is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models]
     scored = []
-    for model, journal in zip(models, journals, strict=True):
-        scored.append(evaluate_run(model, opened, settings.folder, overwrite=overwrite))
+    for model, journal, is_known in zip(models, journals, recorded, strict=True):
+        scored.append(evaluate_run(model, opened, settings.folder, is_known=is_known))
         if journal and not scored[-1].counts.missing:
             journal.remove()
     return ScoredRuns(tuple(scored))
 
 
-def parse_window(window: int | str | None) -> ReadPart:
-    """Return what a system reads of a document; raise PosirError if it is neither a number of tokens nor `none`."""
+def _parse_window(window: int | str | None) -> ReadPart:
     if window is None:
         return UNKNOWN
     if str(window).lower() == "none":
@@ -274,8 +272,7 @@ def parse_window(window: int | str | None) -> ReadPart:
         raise PosirError(f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none.") from None
 
 
-def check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
-    """Raise PosirError if there is nothing that can be scored, or not as many names as runs."""
+def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
         raise PosirError(f"{len(runs)} runs and {len(names)} names. Give a --name for each run, or none.")
     for given in runs:

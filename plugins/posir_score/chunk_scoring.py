@@ -208,8 +208,8 @@ def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Inte
     shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
     for document in {excerpt.document for excerpt in excerpts}:
         spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
-        retrieved = merge(chunks.list_spans(document, rows).tolist())
-        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, retrieved)))
+        retrieved = _merge(chunks.list_spans(document, rows).tolist())
+        shared += sum(end - start for start, end in _merge(part for span in spans for part in _intersect(span, retrieved)))
         missed += sum(len(range(*span)) - _count_shared(span, retrieved) for span in spans)
     length = int(chunks.lengths[rows].sum())
     return shared / (length + missed), shared / total, shared / length if length else 0.0
@@ -223,9 +223,9 @@ def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
         touching = np.zeros(len(places), np.bool_)
         for start, end in spans:
             touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
-        near = merge(places[touching].tolist())
-        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, near)))
-        total += sum(end - start for start, end in merge([*near, *spans]))
+        near = _merge(places[touching].tolist())
+        shared += sum(end - start for start, end in _merge(part for span in spans for part in _intersect(span, near)))
+        total += sum(end - start for start, end in _merge([*near, *spans]))
     return shared / total
 
 
@@ -238,8 +238,7 @@ def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int,
     return [(start, end) for start, end in parts if start < end]
 
 
-def merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Return the union of ranges as disjoint ranges, in order."""
+def _merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for start, end in sorted(map(tuple, ranges)):
         if merged and start <= merged[-1][1]:
@@ -255,7 +254,6 @@ class ExcerptData:
 
     name: str
     documents: dict[str, str]
-    """Text by id."""
     questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
     """Each with the excerpts that answer it, at least one."""
     articles: Integers
@@ -427,13 +425,12 @@ def _build_score_rows(
 
 
 def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
-    """Yield the recall of excerpts by their third of the document, then of their chunk; intervals are for new questions."""
     texts = list(data.documents.values())
     recalls, parts, owners = [], [], []
     for number, ((_, excerpts), rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
         for excerpt in excerpts:
             document, span = excerpt.document, excerpt.span
-            retrieved = merge(run.first.list_spans(document, rows).tolist())
+            retrieved = _merge(run.first.list_spans(document, rows).tolist())
             recalls.append(_count_shared(span, retrieved) / (span.end - span.start))
             owners.append(number)
             third = THIRDS[find_third(span, len(texts[document]))]

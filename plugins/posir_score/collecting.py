@@ -161,9 +161,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class AskedQuery:
-    """A query of the data."""
-
+class _AskedQuery:
     subset: str
     id: str
     text: str
@@ -173,13 +171,13 @@ class AnswerError(Exception):
     """A query has no ranking: the retriever failed in all attempts, or returned something else."""
 
 
-class Collection:
+class _Collection:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
     def __init__(self, journal: Journal, order: OrderCheck | None, *, needs_all: bool) -> None:
         """Begin with the answers of a journal; without an order to check, the user says which counts."""
         self.journal, self.needs_all, self.order = journal, needs_all, order
-        self.reasons: dict[AskedQuery, str] = {}
+        self.reasons: dict[_AskedQuery, str] = {}
         if order:
             for answer in journal.answers.values():
                 order.add(answer.query, answer.hits)
@@ -193,11 +191,11 @@ class Collection:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
-    async def ask_all(self, workers: Iterable[QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
+    async def ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[_AskedQuery], advance: Advance) -> None:
         """Ask for all queries, one at a time of each worker, and keep each answer."""
         remaining = iter(queries)
 
-        async def work(worker: QueryWorker) -> None:
+        async def work(worker: _QueryWorker) -> None:
             for query in remaining:
                 if self.should_stop:
                     break
@@ -261,16 +259,16 @@ def collect_run(
             f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
             "that selects them, or score one subset."
         )
-    queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
+    queries = [_AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
     key = digest(*(subset.digest for subset in subsets), settings.k).hex()
     with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
         pending = [query for query in queries if (query.subset, query.id) not in journal.answers]
         if len(pending) < len(queries):
             done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
             logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
-        collection = Collection(journal, None if settings.order else OrderCheck(), needs_all=needs_all)
+        collection = _Collection(journal, None if settings.order else OrderCheck(), needs_all=needs_all)
         workers = [
-            QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
+            _QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
         ]
         with track(f"Asking {name}", len(pending)) as advance:
             _run_to_end(partial(collection.ask_all, workers, pending, advance))
@@ -289,14 +287,14 @@ def _run_to_end(start: Callable[[], Any]) -> None:
     except RuntimeError:
         asyncio.run(start())
         return
-    thread = SearchThread()
+    thread = _SearchThread()
     try:
         thread.submit(lambda: asyncio.run(start())).result()
     finally:
         thread.stop()
 
 
-class SearchThread:
+class _SearchThread:
     """A thread for one call at a time. It is a daemon, so that a search that hangs does not keep the process from ending."""
 
     def __init__(self) -> None:
@@ -304,13 +302,11 @@ class SearchThread:
         threading.Thread(target=self._work, daemon=True).start()
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
-        """Call a function in the thread."""
         future: Future[Any] = Future()
         self._calls.put((future, function))
         return future
 
     def stop(self) -> None:
-        """End the thread after its present call."""
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -323,7 +319,7 @@ class SearchThread:
                     future.set_exception(error)
 
 
-class QueryWorker:
+class _QueryWorker:
     """Asks for one query at a time; calls that are not asynchronous are made in one thread, until one hangs."""
 
     def __init__(self, search: Retriever, settings: CollectionSettings, *, with_subset: bool) -> None:
@@ -333,9 +329,9 @@ class QueryWorker:
         self._with_subset = with_subset
         # A coroutine function runs in the event loop and not in a thread.
         self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
-        self._thread: SearchThread | None = None
+        self._thread: _SearchThread | None = None
 
-    async def ask(self, query: AskedQuery) -> list[Hit]:
+    async def ask(self, query: _AskedQuery) -> list[Hit]:
         """Return what the retriever returns, after several attempts if need be; raise AnswerError if all fail.
 
         An error of its code is not followed by another attempt.
@@ -358,8 +354,8 @@ class QueryWorker:
                     raise AnswerError(reason) from error
         raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)
 
-    async def _call(self, query: AskedQuery) -> list[Hit]:
-        self._thread = self._thread or SearchThread()
+    async def _call(self, query: _AskedQuery) -> list[Hit]:
+        self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
         search = partial(self._search, query.text, self._settings.k, **subset)
         answer = search() if self._is_asynchronous else await asyncio.wrap_future(self._thread.submit(search))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,7 +20,6 @@ from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQ
 from posir_score.run_files import Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
-from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
@@ -46,8 +44,6 @@ SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
 MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
 #: mteb's scores that need the confidence of a model in each query; a run states none for queries of other systems.
 CONFIDENCE = "nauc_"
-#: What can be a folder.
-REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 #: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a result.
 DIGEST_BYTES, DIGEST = 8, "digest"
 
@@ -182,7 +178,7 @@ def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQue
 
 @dataclass(frozen=True)
 class RunScores:
-    """The scores of a run on all judged queries of a task, each query counting the same."""
+    """The scores of a run on all judged queries of a task, in [0, 1], each query counting the same."""
 
     model: str
     """Name under which the result is filed, such as `run/bm25`."""
@@ -192,11 +188,8 @@ class RunScores:
     task: str
     counts: RunCounts
     ndcg_at_10: float
-    """Normalized discounted cumulative gain of the first ten documents, in [0, 1]."""
     mrr_at_10: float
-    """Mean reciprocal rank of the first relevant document among the first ten, in [0, 1]."""
     recall_at_100: float
-    """Share of the relevant documents among the first 100, in [0, 1]."""
     folder: Path
 
     def to_json(self) -> dict[str, Any]:
@@ -229,15 +222,6 @@ def prepare_run(
     return model
 
 
-def check_revision(revision: str) -> None:
-    """Raise PosirError if a revision cannot be the name of a folder."""
-    if not REVISION.fullmatch(revision):
-        raise PosirError(
-            f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
-            "letter or digit, such as v2 or 2026-11-23."
-        )
-
-
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
     """Return whether a result of this ranking is saved, with what is said of the part that the system reads."""
     from mteb.cache import ResultCache
@@ -260,13 +244,13 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     return False
 
 
-def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool = False) -> RunScores:
-    """Score a run and save its result; the same run on the same data is not scored again."""
+def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: bool) -> RunScores:
+    """Score a run and save its result; a known one is not scored again."""
     import mteb
     from mteb.cache import ResultCache
 
     check_writable(output)
-    strategy = "only-missing" if is_recorded(model, data, output, overwrite=overwrite) else "always"
+    strategy = "only-missing" if is_known else "always"
     with track(f"Scoring {model.mteb_model_meta.name}"):
         cache = ResultCache(output)
         mteb.evaluate(model, data.task, cache=cache, overwrite_strategy=strategy, show_progress_bar=False, co2_tracker=False)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
@@ -42,17 +41,9 @@ RISING_SHARE, RISING_CHANCE = 0.9, 1e-3
 KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
 #: Subset of rankings that say nothing of one.
 ANY_SUBSET = ""
-
-
-class Order(StrEnum):
-    """The source of the order of a query's documents."""
-
-    SCORE = "score"
-    """The highest score first, as in trec_eval."""
-    DISTANCE = "distance"
-    """The lowest score first."""
-    RANK = "rank"
-    """The stated ranks, or else the order of the rows or hits."""
+#: The order of a query's documents: the highest score first, as in trec_eval, the lowest, or that of the stated ranks, or else
+#: of the rows or hits.
+Order: TypeAlias = Literal["score", "distance", "rank"]
 
 
 class Hit(NamedTuple):
@@ -129,11 +120,11 @@ def rank_hits(hits: Sequence[Hit], order: Order | None) -> dict[str, float]:
 
     Without an order, that of the scores counts, or of the ranks if there are no scores.
     """
-    if order is Order.RANK or any(hit.score is None for hit in hits):
+    if order == "rank" or any(hit.score is None for hit in hits):
         placed = sorted(enumerate(hits), key=lambda item: (item[0] if item[1].rank is None else item[1].rank, item[0]))
         scored = [(hit.document, float(len(hits) - place)) for place, (_, hit) in enumerate(placed)]
     else:
-        sign = -1.0 if order is Order.DISTANCE else 1.0
+        sign = -1.0 if order == "distance" else 1.0
         scored = [(hit.document, sign * hit.score) for hit in hits if hit.score is not None]
     best: dict[str, float] = {}
     for document, score in scored:
@@ -153,7 +144,6 @@ class Run:
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
-    """Fewest and most that it returned for a query."""
 
 
 def read_id(value: object) -> str | None:
@@ -307,7 +297,7 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
         if not isinstance(splits, dict) or len(splits) != 1:
             raise DataError(f"{file}: field '{sanitized(subset)}' must have the rankings of one split.")
         # mteb writes the documents of a query in no order.
-        by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or Order.SCORE)
+        by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or "score")
     return Run(bare_name(str(model)) if model else name, by_subset)
 
 

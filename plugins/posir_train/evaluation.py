@@ -142,9 +142,6 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     return observations.gains[rows], observations.clusters[rows]
 
 
-WIDTH, HEIGHT = 480, 240
-
-
 def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
     """Return a picture of nDCG@10 over position at all lengths, shape (height, width, 3)."""
     from PIL import Image
@@ -155,7 +152,7 @@ def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
     base = with_percentages(build_chart([cell.columns() for cell in cells]))
     layers = [null_band(base, NULL, positions), *curve(base, positions, alt.ColorValue(COLORS[0]), "rule")]
     picture = io.BytesIO()
-    alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, background="white").save(picture, format="png")
+    alt.layer(*layers).properties(width=480, height=240, background="white").save(picture, format="png")
     return np.asarray(Image.open(picture).convert("RGB"))
 
 
@@ -164,8 +161,6 @@ CRITERION = "position_criterion"
 #: Scores with an interval, which has two keys of its own: `psi_low` and `psi_high`, for example.
 ESTIMATES = ("ndcg_at_10", "start_to_end", "psi")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
-#: Folder of the pictures in the trainer's output folder, beside those of its own logs.
-FOLDER = Path("runs") / "position"
 
 
 class PositionEvaluator(BaseEvaluator):
@@ -286,7 +281,8 @@ class PositionCurveCallback(TrainerCallback):
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(Path(args.output_dir or "") / FOLDER))
+            # Beside the folders of the trainer's own logs.
+            self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
         self._writer.add_image(tag, _draw_picture(ranks), state.global_step, dataformats="HWC")
 

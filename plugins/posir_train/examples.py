@@ -49,7 +49,6 @@ class TrainingDocument:
     """A text that is ranked."""
 
     id: str
-    """Unique in its corpus."""
     text: str
     corpus: str
     """Documents of one corpus are ranked against each other."""
@@ -65,7 +64,6 @@ class Example:
     """A question, and the span of its evidence in a document."""
 
     id: str
-    """Unique in the corpus."""
     question: str
     document: TrainingDocument
     start: int
@@ -282,9 +280,7 @@ class TokenizedExample:
     example: Example
     tokens: TokenSpans
     first: int
-    """First token of the evidence."""
     last: int
-    """One past its last token."""
 
 
 def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExample]:
@@ -352,7 +348,6 @@ class MosaicComposer:
     fillers: Mapping[str, Sequence[tuple[str, str]]]
     """Passages of the articles of each group: article and text."""
     groups: Mapping[str, str]
-    """Group of each article."""
 
     def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
         """Return the question with a mosaic of three passages of equal length, one with the evidence, or why there is none."""

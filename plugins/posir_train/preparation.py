@@ -152,7 +152,7 @@ def build_pairs(texts: Sequence[str], tokenizer: Tokenizer, objective: Objective
     Negatives are the second samples of the next text, as in the published code. Fewer than two texts are a PosirError.
     """
     if len(texts) < 2:
-        raise PosirError(f"objective {objective.value}: needs at least two different texts.")
+        raise PosirError(f"objective {objective}: needs at least two different texts.")
     rng = random.Random(seed)
 
     def sample(text: str, tokens: TokenSpans) -> str:
@@ -162,7 +162,7 @@ def build_pairs(texts: Sequence[str], tokenizer: Tokenizer, objective: Objective
 
     tokens = tokenizer.find_tokens(texts)
     first, second = zip(*([sample(*text) for _ in range(2)] for text in zip(texts, tokens, strict=True)), strict=True)
-    negative = 0 if objective is Objective.PADS_PUBLISHED else -1
+    negative = 0 if objective == "pads-published" else -1
     labels = [1] * len(texts) + [negative] * len(texts)
     return Dataset.from_dict({"first": first * 2, "second": [*second, *second[1:], second[0]], "label": labels})
 
@@ -264,14 +264,14 @@ def _choose_sizes(rows: Mapping[int, ByPosition], weights: PositionWeights, budg
     """Return the number of questions to draw from each length bin, for all positions together."""
     complete = {bin_: cells for bin_, cells in rows.items() if all(cells[position] for position in weights.needed)}
     needed, shares = weights.needed, weights.shares
-    if budget == QuestionBudget.MOST:
+    if budget == "most":
         return {bin_: min(len(cells[place]) / shares[place] for place in needed) for bin_, cells in complete.items()}
     # All positions count, so that training on another one has as many questions.
     comparable = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
     smallest = comparable or {bin_: min(len(cells[place]) for place in needed) for bin_, cells in complete.items()}
     if not smallest:
         return {}
-    size = choose_size(list(smallest.values())) if isinstance(budget, QuestionBudget) else budget
+    size = choose_size(list(smallest.values())) if isinstance(budget, str) else budget
     return {bin_: size for bin_, count in smallest.items() if count >= size}
 
 
@@ -420,7 +420,7 @@ class PreparedData:
 
 def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
     """Divide examples into training and held-out ones, and form the columns of the loss."""
-    if settings.objective is not Objective.RETRIEVAL:
+    if settings.objective != "retrieval":
         return _prepare_pads(settings, data, reader)
     sources = tokenize_examples(data, reader.tokens)
     if not settings.drop_beyond:

@@ -50,7 +50,6 @@ from posir_train.preparation import load_base
 from posir_train.settings import (
     HELD_OUT,
     WORK,
-    Objective,
     Position,
     TrainingSettings,
     display_name,
@@ -66,7 +65,6 @@ NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of u
 METRICS = {NDCG: "ndcg_at_10", START_TO_END: "start_to_end", PSI: "psi"}
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
-HEADINGS = ("Score", "Before", "After", "After - before", "Change")
 BRIEF = (
     "On held-out articles. nDCG@10 and start to end (first minus last third) x 100. Intervals: 95 % for new articles; of a "
     "difference with a change, 95 % for the three together."
@@ -210,7 +208,7 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
         scores = (change.before, change.after)
         own = (format_estimate(value, format_points if change.score == START_TO_END else score) for value in scores)
         rows.append((change.title, *own, format_estimate(change.difference, difference), change.label))
-    return Table(build_columns(HEADINGS), tuple(rows), title, tuple(notes))
+    return Table(build_columns(("Score", "Before", "After", "After - before", "Change")), tuple(rows), title, tuple(notes))
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
@@ -261,7 +259,6 @@ def check_forgetting(
 
 
 def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
-    """Return nDCG@10 of each query, by subset, split and id."""
     # mteb warns of its own use of older names in sentence-transformers.
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore", category=FutureWarning):
         mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False, co2_tracker=False)
@@ -294,8 +291,8 @@ def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     sampled = (
         f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced within length bins; "
         f"{settings.loss}, scale {settings.scale:g}."
-        if settings.objective is Objective.RETRIEVAL
-        else f"Objective: {settings.objective.value}; positions of the evidence play no part in it."
+        if settings.objective == "retrieval"
+        else f"Objective: {settings.objective}; positions of the evidence play no part in it."
     )
     return [
         f"Trained on {training.description}. {sampled} Batches of {settings.batch_size}, learning rate "
@@ -387,7 +384,7 @@ def build_report(
             changes += changed
             forgetting_notes += said
     not_read = list_not_read(trained.before, trained.after, labels)
-    retrieval = settings.objective is Objective.RETRIEVAL
+    retrieval = settings.objective == "retrieval"
     results, tasks = folder / WORK / "results", [part for name in list_tasks(trained.held_out) for part in ("-t", name)]
     # mteb knows no other pooling, window or prompt of the base model.
     altered = settings.model_dump(include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True)
@@ -398,7 +395,7 @@ def build_report(
         for model in [*base, str(folder)]
     ]
     return TrainingReport(
-        title=f"{labels[0]}, trained {f'on {settings.positions}' if retrieval else f'with {settings.objective.value}'}",
+        title=f"{labels[0]}, trained {f'on {settings.positions}' if retrieval else f'with {settings.objective}'}",
         settings=settings.to_json(),
         folder=folder,
         steps=trained.steps,

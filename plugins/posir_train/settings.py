@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -32,15 +32,6 @@ class Position(IntEnum):
 def find_position(start: int, end: int, characters: int) -> Position:
     """Return the third of a document of so many characters that contains the midpoint of a span; borders as in PosIR."""
     return Position(sum((start + end) * 3 > 2 * border * characters for border in (1, 2)))
-
-
-class QuestionBudget(StrEnum):
-    """The number of questions drawn from each length bin."""
-
-    EQUAL = "equal"
-    """The same number from every bin and for all positions: the size of the scarcest cell (arXiv 2605.26578, section 3.2.2)."""
-    MOST = "most"
-    """Each bin gives the number that the scarcest position that is trained on allows."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +91,13 @@ PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select":
 #: The checkpoint that becomes the model: that with the lowest PSI of those whose nDCG@10 is not below the base model's by an
 #: interval without 0, that with the highest nDCG@10, or the last one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
+#: Questions from each length bin: the same from every bin and for all positions, as many as the scarcest cell has (arXiv
+#: 2605.26578, section 3.2.2), or bin by bin as many as the scarcest position that is trained on allows.
+QuestionBudget: TypeAlias = Literal["equal", "most"]
+#: Questions and the documents that answer them; PADS with labels -1 of negative pairs, or with 0, as in the published code.
+Objective: TypeAlias = Literal["retrieval", "pads", "pads-published"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
-class Objective(StrEnum):
-    """The objective of training."""
-
-    RETRIEVAL = "retrieval"
-    """Questions and the documents that answer them."""
-    PADS = "pads"
-    """PADS with labels -1 of negative pairs."""
-    PADS_PUBLISHED = "pads-published"
-    """PADS with labels 0, as in the published code."""
 
 
 class TrainingSettings(Section):
@@ -132,10 +117,10 @@ class TrainingSettings(Section):
     """Tokens of a text that the model reads, instead of its own."""
     query_prompt: str | None = None
     """Put before queries, in training and in the trained model."""
-    budget: QuestionBudget | Count = QuestionBudget.EQUAL
+    budget: QuestionBudget | Count = "equal"
     """Questions of each of five length bins: equal, as many in every bin and for all positions (arXiv 2605.26578); most, as
     many as the scarcest position that is trained on allows, bin by bin; or a number."""
-    objective: Objective = Objective.RETRIEVAL
+    objective: Objective = "retrieval"
     """PADS, with labels -1 or, as published, 0, uses no questions; unless set, batch_size is then 1, the learning rate constant
     without warmup, and the last checkpoint chosen."""
     texts: str | None = None
@@ -196,15 +181,15 @@ class TrainingSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _follow_pads(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("objective") in (Objective.PADS, Objective.PADS_PUBLISHED):
+        if isinstance(values, dict) and values.get("objective") in ("pads", "pads-published"):
             return PADS_DEFAULTS | values
         return values
 
     @model_validator(mode="after")
     def _fit_the_objective(self) -> Self:
-        if self.objective is Objective.RETRIEVAL and self.batch_size < 2:
+        if self.objective == "retrieval" and self.batch_size < 2:
             raise ValueError("batch_size: in-batch negatives need at least 2")
-        if self.objective is Objective.RETRIEVAL and self.texts is not None:
+        if self.objective == "retrieval" and self.texts is not None:
             raise ValueError("texts: only PADS trains on texts without questions; set objective: pads")
         return self
 

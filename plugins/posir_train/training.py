@@ -46,7 +46,7 @@ from posir_train.preparation import (
     load_base,
     prepare_data,
 )
-from posir_train.settings import CHECKPOINTS, HELD_OUT, RECORD, WORK, Objective, TrainingSettings
+from posir_train.settings import CHECKPOINTS, HELD_OUT, RECORD, WORK, TrainingSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -126,8 +126,7 @@ def _place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
 
 
 @contextmanager
-def explain_failures(checkpoints: Path) -> Iterator[None]:
-    """Turn errors of training into a PosirError that says what happened, what to do, and which checkpoint is complete."""
+def _explain_failures(checkpoints: Path) -> Iterator[None]:
     try:
         yield
     except (PosirError, OSError, RuntimeError, SafetensorError) as error:
@@ -171,7 +170,6 @@ class TrainedModel:
     model: SentenceTransformer
     data: PreparedData
     held_out: Dataset
-    """The held-out questions and the corpus, as a folder."""
     before: Measurement
     after: Measurement
     steps: int
@@ -194,7 +192,7 @@ def train(settings: TrainingSettings, output: Path, data: Examples, *, resume: b
         model = load_base(settings)
     with track("Preparing the data"):
         prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model))
-    with explain_failures(checkpoints):
+    with _explain_failures(checkpoints):
         write_text(work_folder / "settings.yaml", dump_settings(settings))
         write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
         held_out = write_dataset(prepared.held_out, output / HELD_OUT)
@@ -215,7 +213,7 @@ def train(settings: TrainingSettings, output: Path, data: Examples, *, resume: b
     )
     trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)
-    with explain_failures(checkpoints):
+    with _explain_failures(checkpoints):
         with track("Training", _count_steps(settings, prepared) - _read_step(checkpoint)) as advance:
             trainer.add_callback(type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()}))
             _place_best_checkpoint(checkpoints, checkpoints)
@@ -285,7 +283,7 @@ def _build_trainer(
             model=model,
             args=arguments,
             train_dataset=data.dataset,
-            loss=build(model, **options) if settings.objective is Objective.RETRIEVAL else PadsLoss(model),
+            loss=build(model, **options) if settings.objective == "retrieval" else PadsLoss(model),
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
@@ -315,9 +313,9 @@ def _build_arguments(
         warmup_steps=settings.warmup,
         lr_scheduler_type=settings.schedule,
         # Without weight decay AdamW is Adam, with which PADS trains.
-        weight_decay=0.01 if settings.objective is Objective.RETRIEVAL else 0.0,
+        weight_decay=0.01 if settings.objective == "retrieval" else 0.0,
         seed=settings.seed,
-        prompts=prompts if any(prompts.values()) and settings.objective is Objective.RETRIEVAL else None,
+        prompts=prompts if any(prompts.values()) and settings.objective == "retrieval" else None,
         eval_strategy="steps",
         eval_steps=every,
         save_strategy="steps",

@@ -12,12 +12,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.public import load_function
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans
+
+#: Divides a text into a list of texts, such as `splitter.split_text` of LangChain.
+Chunker: TypeAlias = Callable[[str], Any]
 
 
 class ChunkUnit(StrEnum):
@@ -115,10 +119,15 @@ def _quote(text: str) -> str:
     return f"'{sanitized(text.strip(), 60)}'"
 
 
-def name_splitters(splitters: Sequence[Callable[[str], Any]]) -> list[TextSplitter]:
+def load_splitter(reference: str) -> TextSplitter:
+    """Load `module:function` of the option `--chunker`."""
+    return TextSplitter(reference, load_function("--chunker", reference))
+
+
+def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSplitter]:
     """Return functions by their names, numbered if they are the same; raise PosirError if one cannot be called."""
     named: dict[str, TextSplitter] = {}
-    for split in splitters:
+    for split in splitters if isinstance(splitters, Iterable) else [] if splitters is None else [splitters]:
         if not callable(split):
             raise PosirError(f"chunkers: {type(split).__name__} cannot be called; give functions that divide a text.")
         base = name = split.name if isinstance(split, TextSplitter) else _name(split)

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from typer.testing import CliRunner
+
+from posir_tasks.command.app import build_app
 from posir_tasks.command.lazy import LazyCommand, declared_commands
 from posir_tasks.public import DECLARATION
 
@@ -28,3 +31,11 @@ def function_commands() -> Mapping[str, Any]:
     """Return the public function of every command that is one, by the command's name."""
     targets = {command.name: LazyCommand(command).find() for command in declared_commands()}
     return {name: target for name, target in targets.items() if hasattr(target, DECLARATION)}
+
+
+def invoke(*arguments: object) -> str:
+    """Run a command and return what it prints; raise what it raises."""
+    result = CliRunner().invoke(build_app(), list(map(str, arguments)))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from posir_inspect.inspection import InspectionRun, Setup, evaluate, inspect_model
 from posir_inspect.questions import Wording, ask_questions, build_question_task
@@ -18,7 +17,6 @@ from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.decision import ChangeState, Reason, State
 from posir_significance.sentences import advise, describe_state
-from posir_tasks.command.app import build_app
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
@@ -27,6 +25,7 @@ from posir_tasks.results import read_results
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.plugins.posir_inspect.test_questions import collect
+from tests.support.cli import invoke
 from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_last
@@ -254,13 +253,6 @@ def texts(tmp_path_factory):
         (folder / f"{number}.txt").write_text(text)
     (folder / "scan.pdf").write_bytes(b"%PDF-1.7\x00")
     return folder
-
-
-def invoke(*arguments):
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.stdout
 
 
 @pytest.mark.slow

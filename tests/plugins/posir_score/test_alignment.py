@@ -103,7 +103,7 @@ def test_queries_that_returned_nothing_are_counted():
 
 def test_a_sentence_agrees_with_its_number():
     counts = RunCounts(2, 2, 1, 1, 1, 1, depth=100, chunks=1, duplicates=1)
-    one, two = (" ".join(several.describe()) for several in (counts, counts + counts))
+    singular, plural = (" ".join(several.describe()) for several in (counts, counts + counts))
     for said in ("1 of 2 queries is", "1 query of the run is", "1 document is", "1 query has", "1 chunk was", "1 row repeats"):
-        assert said in one
-    assert "2 queries have fewer than 100 documents" in two
+        assert said in singular
+    assert "2 queries have fewer than 100 documents" in plural

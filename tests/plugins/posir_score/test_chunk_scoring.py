@@ -107,15 +107,17 @@ def test_the_change_between_chunkers_counts_documents_and_not_questions():
 
 
 def test_passages_of_one_article_are_not_independent(tmp_path: Path):
-    paragraphs = [{"context": f"Bell {row} fell.", "qas": [question(row)]} for row in range(4)]
+    paragraphs = [
+        {
+            "context": f"Bell {row} fell.",
+            "qas": [{"id": row, "question": f"Which bell, {row}?", "answers": [{"text": f"Bell {row}", "answer_start": 0}]}],
+        }
+        for row in range(4)
+    ]
     articles = [{"title": "Bells", "paragraphs": paragraphs[:3]}, {"title": "Towers", "paragraphs": paragraphs[3:]}]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
     data = read_excerpts(open_data(tmp_path / "bells.json", language="eng-Latn"))
     assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (4, [0, 1, 2, 3], 2)
-
-
-def question(row: int) -> dict[str, object]:
-    return {"id": row, "question": f"Which bell fell, {row}?", "answers": [{"text": f"Bell {row}", "answer_start": 0}]}
 
 
 def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):

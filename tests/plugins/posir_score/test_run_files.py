@@ -7,11 +7,11 @@ import re
 import string
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posir_score.run_files import ANY_SUBSET, Hit, Order, OrderCheck, Rankings, rank_hits, read_run, read_run_file
@@ -24,12 +24,8 @@ RANKINGS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_siz
 EXAMPLE: Rankings = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d9": 1.5}}
 
 
-def to_rows(rankings: Rankings) -> list[tuple[str, str, float]]:
-    return [(query, document, score) for query, scores in rankings.items() for document, score in scores.items()]
-
-
 def write(file: Path, rankings: Rankings) -> Path:
-    rows = to_rows(rankings)
+    rows = [(query, document, score) for query, scores in rankings.items() for document, score in scores.items()]
     match file.suffix:
         case ".trec":
             file.write_text("".join(f"{query} Q0 {document} 1 {score!r} tag\n" for query, document, score in rows))
@@ -47,21 +43,24 @@ def write(file: Path, rankings: Rankings) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["a.trec", "a.trec.gz", "a.json", "a.jsonl", "a.csv", "a.parquet"])
-def test_every_format_is_read(name: str, tmp_path: Path):
-    run = read_run_file(write(tmp_path / name, EXAMPLE))
-    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == ("a", EXAMPLE, 0)
-
-
-@given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".json", ".jsonl", ".csv", ".parquet"]))
+@given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".trec.gz", ".json", ".jsonl", ".csv", ".parquet"]))
+@example(EXAMPLE, ".trec.gz")
 def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
-    file = write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings)
-    assert read_run_file(file, Order.SCORE).by_subset[ANY_SUBSET] == rankings
+    run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
+    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == ("run", rankings, 0)
 
 
-def test_a_list_of_documents_is_a_ranking(tmp_path: Path):
-    (tmp_path / "a.json").write_text('{"q": ["d3", "d1"], "r": []}')
-    assert read_run_file(tmp_path / "a.json").by_subset[ANY_SUBSET] == {"q": {"d1": 1, "d3": 2}, "r": {}}
+@pytest.mark.parametrize(
+    ("content", "rankings"),
+    [
+        ('{"q": ["d3", "d1"], "r": []}', {"q": {"d1": 1, "d3": 2}, "r": {}}),
+        ('{"q": [["d1", 2.0], ["d2", 1.0]]}', {"q": {"d1": 2.0, "d2": 1.0}}),
+        ('{"q": [{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]}', {"q": {"d1": 2.0, "d2": 1.0}}),
+    ],
+)
+def test_ids_pairs_and_objects_for_each_query_are_rankings(content: str, rankings: Rankings, tmp_path: Path):
+    (tmp_path / "a.json").write_text(content)
+    assert read_run_file(tmp_path / "a.json").by_subset[ANY_SUBSET] == rankings
 
 
 def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
@@ -75,16 +74,11 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
 
 
 def test_the_files_of_a_folder_are_parts_of_one_run(tmp_path: Path):
-    folder = tmp_path / "system"
-    folder.mkdir()
-    write(folder / "a.trec", {"q1": {"d1": 1.0}})
-    write(folder / "b.json", {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}})
-    run = read_run(folder, "any")
-    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == (
-        "system",
-        {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}},
-        1,
-    )
+    write(tmp_path / "a.trec", {"q1": {"d1": 1.0}})
+    write(tmp_path / "b.json", {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}})
+    run = read_run(tmp_path, "any")
+    assert (run.name, run.duplicates) == (tmp_path.name, 1)
+    assert run.by_subset[ANY_SUBSET] == {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}}
 
 
 def test_rows_that_repeat_a_document_are_counted_and_the_highest_score_counts(tmp_path: Path):
@@ -116,10 +110,10 @@ def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_wha
         assert list(read_run_file(file).by_subset[ANY_SUBSET]["q"]) == sorted(
             (f"d{row}" for row in range(4)), key=lambda name: -scores[int(name[1])]
         )
-    best = {order: next(iter(read_run_file(file, order).by_subset[ANY_SUBSET]["q"])) for order in Order}
-    assert best[Order.RANK] == f"d{ranks.index(min(ranks))}"
-    assert scores[int(best[Order.SCORE][1])] == max(scores)
-    assert scores[int(best[Order.DISTANCE][1])] == min(scores)
+    best = {order: next(iter(read_run_file(file, order).by_subset[ANY_SUBSET]["q"])) for order in get_args(Order)}
+    assert best["rank"] == f"d{ranks.index(min(ranks))}"
+    assert scores[int(best["score"][1])] == max(scores)
+    assert scores[int(best["distance"][1])] == min(scores)
 
 
 def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path):
@@ -127,7 +121,7 @@ def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path)
     file = write(tmp_path / "a.csv", rising)
     with pytest.raises(DataError, match="5 of 5 queries the scores rise"):
         read_run_file(file)
-    assert list(read_run_file(file, Order.DISTANCE).by_subset[ANY_SUBSET]["q0"]) == ["d0", "d1", "d2"]
+    assert list(read_run_file(file, "distance").by_subset[ANY_SUBSET]["q0"]) == ["d0", "d1", "d2"]
     # So few scores rise by chance.
     few = dict(list(rising.items())[:2])
     assert read_run_file(write(tmp_path / "b.csv", few)).by_subset[ANY_SUBSET]["q1"]["d2"] == 0.2
@@ -143,16 +137,10 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
 
 def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
     hits = [Hit("a", 0.1), Hit("b", 0.2), Hit("a", 0.9)]
-    assert list(rank_hits(hits, Order.DISTANCE)) == ["a", "b"]
-    assert list(rank_hits(hits, Order.SCORE)) == ["a", "b"]
-    assert list(rank_hits(hits, Order.RANK)) == ["a", "b"]
-    assert rank_hits(hits, Order.DISTANCE) == {"a": -0.1, "b": -0.2}
-
-
-@pytest.mark.parametrize("hits", ['[["d1", 2.0], ["d2", 1.0]]', '[{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]'])
-def test_pairs_and_objects_for_each_query_are_rankings(hits: str, tmp_path: Path):
-    (tmp_path / "a.json").write_text(f'{{"q": {hits}}}')
-    assert read_run_file(tmp_path / "a.json").by_subset[ANY_SUBSET] == {"q": {"d1": 2.0, "d2": 1.0}}
+    assert list(rank_hits(hits, "distance")) == ["a", "b"]
+    assert list(rank_hits(hits, "score")) == ["a", "b"]
+    assert list(rank_hits(hits, "rank")) == ["a", "b"]
+    assert rank_hits(hits, "distance") == {"a": -0.1, "b": -0.2}
 
 
 def test_the_id_of_pyterrier_is_docno_and_long_cells_are_read(tmp_path: Path):
@@ -216,7 +204,7 @@ def test_a_damaged_parquet_file_is_refused_by_name_or_read(compression: Any, tmp
             damaged[chosen.randrange(len(damaged))] = chosen.randrange(256)
         file.write_bytes(damaged)
         try:
-            read_run_file(file, Order.SCORE)
+            read_run_file(file, "score")
         except DataError as error:
             refused += str(error).startswith(f"{file}: ")
     assert refused > 100

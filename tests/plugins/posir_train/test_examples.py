@@ -31,24 +31,19 @@ from tests.support.datasets import posir_tables, write_domain
 def test_squad_json_is_read_with_its_articles(tmp_path):
     data = build_examples()
     examples = read_examples(open_dataset(str(write_squad(tmp_path / "made.json", data))))
-    assert [(example.question, example.start, example.evidence) for example in examples.examples] == [
-        (example.question, example.start, example.evidence) for example in data.examples
-    ]
-    assert examples.articles == data.articles
+    own, other = ([(item.question, item.start, item.evidence) for item in part.examples] for part in (examples, data))
+    assert (own, examples.articles) == (other, data.articles)
 
 
-def test_a_folder_is_read(posir_folder):
-    examples = read_examples(open_dataset(str(posir_folder)))
-    assert examples.examples
-    assert all(example.evidence.strip() and example.document.corpus == "eng-Latn/sports" for example in examples.examples)
-
-
-def test_corpora_are_pooled_with_distinct_ids(tmp_path):
+def test_corpora_are_read_and_pooled_with_distinct_ids(tmp_path):
     for domain in ("sports", "game"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
-    data = pool_corpora(read_examples(open_dataset(str(tmp_path / "data"))))
-    assert len({example.id for example in data.examples}) == len(data.examples)
-    assert len({example.document.corpus for example in data.examples}) == 1
+    examples = read_examples(open_dataset(str(tmp_path / "data")))
+    assert {example.document.corpus for example in examples.examples} == {"eng-Latn/sports", "eng-Latn/game"}
+    assert all(example.evidence.strip() for example in examples.examples)
+    pooled = pool_corpora(examples)
+    assert len({example.id for example in pooled.examples}) == len(examples.examples)
+    assert len({example.document.corpus for example in pooled.examples}) == 1
 
 
 def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):

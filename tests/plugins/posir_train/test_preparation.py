@@ -1,6 +1,6 @@
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -20,11 +20,11 @@ from posir_train.preparation import (
     filter_by_margin,
     prepare_data,
 )
-from posir_train.settings import Objective, Position, PositionWeights, QuestionBudget, TrainingSettings
+from posir_train.settings import Position, PositionWeights, TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
 
 
-def plan(examples, positions="uniform", lengths=None, per_article=4, budget=QuestionBudget.MOST):
+def plan(examples, positions="uniform", lengths=None, per_article=4, budget="most"):
     weights = PositionWeights.parse(positions)
     rows = draw_examples(examples, lengths or [100] * len(examples), weights, budget, seed=1)
     return BatchPlan(tuple(examples), rows, weights, per_article)
@@ -58,7 +58,7 @@ def published():
 def test_training_sets_are_as_large_as_the_papers(published, positions, total):
     """Section 3.2.2: 8,189 of each bin for one position; 2,729 of each bin and position for all."""
     examples, lengths = published
-    rows = plan(examples, positions, lengths, budget=QuestionBudget.EQUAL).rows
+    rows = plan(examples, positions, lengths, budget="equal").rows
     needed = PositionWeights.parse(positions).needed
     assert sum(map(len, rows.values())) == total == 5 * len(needed) * (8_189 // len(needed))
     for drawn in rows.values():
@@ -113,20 +113,16 @@ def test_batches_are_full_and_of_one_length(windows):
         assert len({lengths[row] for row in batch}) == 1
 
 
-def test_no_document_answers_two_questions_of_a_batch(windows):
-    for batch in plan(windows).form_batches(8, seed=1, epoch=0):
+def test_no_document_answers_two_questions_of_a_batch_and_articles_have_several(windows):
+    batches = plan(windows).form_batches(8, seed=1, epoch=0)
+    for batch in batches:
         examples = [windows[row] for row in batch]
         assert len({example.question for example in examples}) == len(examples)
         assert not any(
             example.is_answered_by(other.document.text)
-            for example in examples
-            for other in examples
-            if example is not other and example.document.article == other.document.article
+            for example, other in permutations(examples, 2)
+            if example.document.article == other.document.article
         )
-
-
-def test_batches_have_several_questions_about_an_article(windows):
-    batches = plan(windows).form_batches(8, seed=1, epoch=0)
     most = [max(Counter(windows[row].document.article for row in batch).values()) for batch in batches]
     assert sum(count > 1 for count in most) > len(batches) / 2
 
@@ -134,8 +130,7 @@ def test_batches_have_several_questions_about_an_article(windows):
 def test_epochs_differ_and_are_reproducible(windows):
     made = plan(windows, "2,1,1")
     first, again, second = (made.form_batches(8, seed=1, epoch=epoch) for epoch in (0, 0, 1))
-    assert first == again
-    assert first != second
+    assert first == again != second
     assert len(first) == len(second)
 
 
@@ -150,16 +145,11 @@ def test_what_cannot_be_drawn_is_named(windows):
         plan([replace(example, document=replace(example.document, article="same")) for example in windows])
 
 
-def test_batches_that_cannot_be_filled_are_smaller():
-    data = build_examples(articles=3, questions=4)
-    batches = plan(data.examples).form_batches(8, seed=1, epoch=0)
+def test_batches_that_cannot_be_filled_are_smaller_and_questions_that_answer_each_other_refused():
+    batches = plan(build_examples(articles=3, questions=4).examples).form_batches(8, seed=1, epoch=0)
     # All questions about a document are answered by it.
     assert [len(batch) for batch in batches] == [3, 3, 3]
-
-
-def test_questions_that_answer_each_other_are_refused():
-    data = build_examples(articles=2, questions=3)
-    same = [replace(example, question="What?") for example in data.examples]
+    same = [replace(example, question="What?") for example in build_examples(articles=2, questions=3).examples]
     with pytest.raises(PosirError, match="one batch"):
         plan(same).form_batches(8, seed=1, epoch=0)
 
@@ -200,17 +190,16 @@ TEXTS = [document.text for document in build_examples().documents]
 
 
 def test_samples_are_half_of_a_text():
-    pairs = build_pairs(TEXTS, EstimatedTokenizer(), Objective.PADS, seed=1)
+    pairs = build_pairs(TEXTS, EstimatedTokenizer(), "pads", seed=1)
     assert pairs["label"] == [1] * len(TEXTS) + [-1] * len(TEXTS)
     for row, text in enumerate(TEXTS):
-        for column in ("first", "second"):
-            sample = pairs[column][row]
+        for sample in (pairs["first"][row], pairs["second"][row]):
             assert sample in text
             assert len(sample) == pytest.approx(len(text) / 2, rel=0.1)
     assert all(first not in text for first, text in zip(pairs["second"][len(TEXTS) :], TEXTS, strict=True))
-    assert build_pairs(TEXTS, EstimatedTokenizer(), Objective.PADS_PUBLISHED, seed=1)["label"][-1] == 0
+    assert build_pairs(TEXTS, EstimatedTokenizer(), "pads-published", seed=1)["label"][-1] == 0
     with pytest.raises(PosirError, match="two different texts"):
-        build_pairs(TEXTS[:1], EstimatedTokenizer(), Objective.PADS, seed=1)
+        build_pairs(TEXTS[:1], EstimatedTokenizer(), "pads", seed=1)
 
 
 def test_settings_are_those_of_the_published_code_unless_set():
@@ -218,7 +207,7 @@ def test_settings_are_those_of_the_published_code_unless_set():
     settings = TrainingSettings(model="m", data="d", objective="pads")
     assert (settings.batch_size, settings.learning_rate, settings.epochs, settings.warmup) == (1, 2e-5, 3, 0)
     assert (settings.schedule, settings.chosen) == ("constant", "last")
-    assert TrainingSettings(model="m", data="d", objective=Objective.PADS_PUBLISHED, batch_size=4).batch_size == 4
+    assert TrainingSettings(model="m", data="d", objective="pads-published", batch_size=4).batch_size == 4
     assert TrainingSettings(model="m", data="d").batch_size == 32
     assert TrainingSettings.model_validate(settings.model_dump()) == settings
     for fields, message in (({"batch_size": 1}, "at least 2"), ({"texts": "t"}, "only PADS trains on texts")):

@@ -16,7 +16,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
 from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
-from posir_train.settings import Objective, TrainingSettings
+from posir_train.settings import TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.models import write_tiny_gpt2, write_tiny_model
@@ -153,8 +153,8 @@ def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
     [
         {"loss": "CachedMultipleNegativesRankingLoss"},
         {"hard_negatives": True},
-        {"objective": Objective.PADS},
-        {"objective": Objective.PADS_PUBLISHED},
+        {"objective": "pads"},
+        {"objective": "pads-published"},
         {"select": "balanced"},
         {"select": "ndcg"},
     ],
@@ -243,8 +243,8 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
 
 
 def test_a_model_filters_by_margin(settings, data, model, tmp_path):
-    result = train(change(settings, rerankers=(model,), margin=-2.0, max_steps=1), tmp_path / "all", data)
-    assert result.data.notes[0] == "left out: 0 questions with a margin below -2"
-    filtered = change(settings, positions="1,1,1", rerankers=(model,), margin=0.0, max_steps=1)
-    result = train(filtered, tmp_path / "some", data)
-    assert "with a margin below 0" in result.data.notes[0]
+    for margin, positions, note in ((-2.0, "uniform", "left out: 0 questions"), (0.0, "1,1,1", "left out: ")):
+        filtered = change(settings, positions=positions, rerankers=(model,), margin=margin, max_steps=1)
+        result = train(filtered, tmp_path / str(margin), data)
+        assert result.data.notes[0].startswith(note)
+        assert f"with a margin below {margin:g}" in result.data.notes[0]
