@@ -99,7 +99,7 @@ def test_a_change_is_that_of_a_paired_t_test_of_documents_at_its_level():
     change = compare_groups(GroupAnalysis(first), GroupAnalysis(second), paired=True)
     means = (second.gains - first.gains).reshape(40, 10).mean(axis=1)
     expected = stats.ttest_1samp(means, 0).confidence_interval(change.level)
-    difference = change.estimate(change.ndcg_at_10)
+    difference = change.ndcg_at_10.difference
     assert (difference.low, difference.high) == pytest.approx((expected.low, expected.high), rel=0.02)
 
 

@@ -44,7 +44,7 @@ def write(file: Path, rankings: Rankings) -> Path:
 
 
 @given(rankings=RANKINGS, suffix=st.sampled_from([".trec", ".trec.gz", ".json", ".jsonl", ".csv", ".parquet"]))
-@example(EXAMPLE, ".trec.gz")
+@example(rankings=EXAMPLE, suffix=".trec.gz")
 def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
     assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == ("run", rankings, 0)
