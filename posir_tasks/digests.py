@@ -20,9 +20,8 @@ MIN_CACHED_SIZE = 4 * 2**20
 MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 
-#: Path, size, times of modification and change, and inode of a file.
-FileState = tuple[str, int, int, int, int]
-_known: dict[FileState, bytes] = {}
+#: Digests by path, size, times of modification and change, and inode of a file.
+_known: dict[tuple[object, ...], bytes] = {}
 
 
 def digest(*parts: object, size: int = SIZE) -> bytes:
@@ -54,7 +53,7 @@ def digest_file(file: Path) -> bytes:
     return _known[key]
 
 
-def _read_or_compute(file: Path, key: FileState) -> bytes:
+def _read_or_compute(file: Path, key: tuple[object, ...]) -> bytes:
     """Return the digest of a file from the cache on disk; compute it and cache it there otherwise."""
     cached = cache_folder() / "digests" / digest(*key).hex()
     with suppress(OSError):

@@ -282,8 +282,6 @@ def _score_languages(text: str, count: int) -> dict[str, float]:
 
 def detect_code(texts: Iterable[str]) -> str:
     """Return the most frequent language of texts, such as `deu-Latn`, `UNKNOWN` without texts."""
-    from posir_tasks.languages import suggest_codes
-
     counts = Counter(detect_language(text)[0] for text in texts)
     return next((code for language, _ in counts.most_common(1) for code in suggest_codes(language)), UNKNOWN)
 

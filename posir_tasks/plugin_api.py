@@ -260,11 +260,11 @@ def _declared() -> Iterator[tuple[str, Score]]:
 
 def score_result(values: ResultValues) -> ResultScores:
     """Return every declared score of each group, and those for bins of each position bin, computed when asked for."""
-    from posir_tasks.scores import ResultScores, ScoreColumns
+    from posir_tasks.scores import ComputedScores, ResultScores
 
     # Plugins cache by group what several of their scores need.
     declared, groups = list(_declared()), list(values.groups())
-    by_group = ScoreColumns(declared, groups).split()
-    by_bin = ScoreColumns(((name, score) for name, score in declared if score.by_position), values.bins()).split()
+    by_group = ComputedScores.split(declared, groups)
+    by_bin = ComputedScores.split(((name, score) for name, score in declared if score.by_position), values.bins())
     names = (group.name for group in groups)
     return ResultScores(tuple(score for _, score in declared), dict(zip(names, by_group, strict=True)), tuple(by_bin))

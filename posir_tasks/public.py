@@ -3,7 +3,7 @@
 A parameter that may be given by position is an argument of the command; one that is keyword-only is the option of the same
 name. `Annotated[type, Option(...)]` has what a type cannot say, such as a range, which the function itself checks, so that
 Python and the command line refuse the same. The help is the parameter's text under `Args`. What the function returns prints
-itself; `posir_tasks.command.function_command` adds the options that all commands share.
+itself; `posir_tasks.command.options` adds the options that all commands share.
 """
 
 from __future__ import annotations

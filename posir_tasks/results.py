@@ -195,7 +195,8 @@ def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, An
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
     """Yield the results in a file that have a position profile; raise PosirError if it cannot be read."""
-    data = _sanitize_names(load_result(file))
+    # Names are shown in terminals, tables and pages.
+    data = _map_json(load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part)
     model, revision = read_model(file)
     for subset, scores in _profile_scores(data):
         values = read_values(file, subset, scores)
@@ -274,11 +275,6 @@ def _find_place_problems(part: DocumentSet, values: ResultValues, scheme: Positi
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
     if np.any(is_whole & is_elsewhere):
         yield READ_RANKS_KEY, "has other places of evidence in what the model reads than in documents it reads whole"
-
-
-def _sanitize_names(value: Any) -> Any:
-    """Return JSON without control characters in keys and texts, which are shown in terminals, tables and pages."""
-    return _map_json(value, lambda part: sanitized(part, None) if isinstance(part, str) else part)
 
 
 def rounded(value: Any) -> Any:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -241,51 +241,43 @@ class Score(ScoreInfo):
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
-class ScoreColumns:
-    """Scores of groups of queries, each computed for all groups when one of them is asked for.
+class ComputedScores(Mapping[str, ScoreValue]):
+    """The scores of one of several groups of queries, each computed for all of them when that of one is asked for.
 
     A score that raises for one group is omitted from all, with a warning that names its plugin.
     """
 
-    def __init__(self, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]) -> None:
-        self.declared = {score.key: (name, score) for name, score in declared}
-        self._groups = list(groups)
-        self._computed: dict[str, list[ScoreValue]] = {}
-
-    def split(self) -> list[GroupScores]:
-        """Return the scores of each group."""
-        return [_ComputedScores(self, place) for place in range(len(self._groups))]
-
-    def compute(self, key: str) -> list[ScoreValue]:
-        """Return the values of a declared score, one for each group; none if it cannot be computed."""
-        if key not in self._computed:
-            name, score = self.declared[key]
-            try:
-                self._computed[key] = [check_value(score.compute(group)) for group in self._groups]
-            except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
-                logger.warning("posir plugin '%s': score '%s' raised %s; it is missing", name, key, problem)
-                self._computed[key] = []
-        return self._computed[key]
-
-
-class _ComputedScores(Mapping[str, ScoreValue]):
-    """The scores of a group, each computed when it is asked for."""
-
-    def __init__(self, columns: ScoreColumns, place: int) -> None:
+    def __init__(self, columns: Mapping[str, Callable[[], list[ScoreValue]]], place: int) -> None:
         self._columns, self._place = columns, place
 
+    @classmethod
+    def split(cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]) -> list[GroupScores]:
+        """Return the scores of each group, given those that plugins declare, by the plugin's name."""
+        of_groups = list(groups)
+        columns = {score.key: cache(partial(_compute_score, name, score, of_groups)) for name, score in declared}
+        return [cls(columns, place) for place in range(len(of_groups))]
+
     def __getitem__(self, key: str) -> ScoreValue:
-        values = self._columns.compute(key) if key in self._columns.declared else []
+        values = self._columns[key]()
         if not values:
             raise KeyError(key)
         return values[self._place]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in self._columns.declared if self._columns.compute(key))
+        return (key for key, column in self._columns.items() if column())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _compute_score(plugin: str, score: Score, groups: Iterable[QueryGroup]) -> list[ScoreValue]:
+    """Return the values of a score, one for each group; none if it cannot be computed."""
+    try:
+        return [check_value(score.compute(group)) for group in groups]
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        logger.warning("posir plugin '%s': score '%s' raised %s; it is missing", plugin, score.key, problem)
+        return []
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from posir_build.api import build
-from posir_tasks.command.function_command import build_command
-from posir_tasks.command.options import Overrides, TableFormat
+from posir_tasks.command.options import Overrides, TableFormat, build_command
 from posir_tasks.display.presentation import TableResult, present
 from posir_tasks.display.tables import OutputFormat
 from posir_tasks.display.wording import pluralize

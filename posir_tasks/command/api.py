@@ -57,10 +57,7 @@ class Diagnosis(Presentable):
 
     findings: tuple[CheckResult, ...]
 
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return "Installation of posir"
+    title = "Installation of posir"
 
     @property
     def exit_status(self) -> int:
@@ -191,8 +188,8 @@ def check_data() -> Iterator[CheckResult]:
             try:
                 HfApi().dataset_info(repo_id, timeout=5)
             except Exception as error:
-                problem = f"not reachable on the Hub ({type(error).__name__})"
-                location = f"{problem}; set {DATA_VARIABLE}=/path to read a local folder"
+                name = type(error).__name__
+                location = f"not reachable on the Hub ({name}); set {DATA_VARIABLE}=/path to read a local folder"
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 

@@ -46,21 +46,17 @@ class LazyCommand(TyperCommand):
         super().__init__(declared.name.rpartition(" ")[2], help=declared.summary, rich_help_panel=declared.panel)
         self.declared = declared
 
-    def find(self) -> Any:
-        """Import what was declared; raise PosirError if that fails."""
+    def load(self) -> Any:
+        """Import the command of Click, or group of them, that the declaration stands for; raise PosirError if that fails."""
         try:
-            return resolve_name(self.declared.target)
+            target = resolve_name(self.declared.target)
         except (ImportError, AttributeError) as error:
             raise PosirError(
                 f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: {summarize_error(error)}. "
                 "Install the package that it is part of again."
             ) from error
-
-    def load(self) -> Any:
-        """Return the command of Click, or a group of them, that the declaration stands for; see `find`."""
-        target = self.find()
         if hasattr(target, DECLARATION):
-            from posir_tasks.command.function_command import build_command
+            from posir_tasks.command.options import build_command
 
             target = build_command(target)
         if not isinstance(target, typer.Typer):
@@ -97,7 +93,7 @@ class LazyGroup(TyperGroup):
 
 def declared_commands() -> list[Command]:
     """Return the commands of posir and of all plugins by panel; warn about each that cannot be used."""
-    commands: dict[str, Command] = {command.name: command for command in OWN_COMMANDS}
+    commands = {command.name: command for command in OWN_COMMANDS}
     for owner, command in collect_items("posir_commands", "commands"):
         if not isinstance(command, Command):
             logger.warning("posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; omitted", owner, command)

@@ -1,23 +1,27 @@
-"""Options that several commands have: their names, help and values are the same everywhere."""
+"""The command of a public function, which is the function plus the options that all commands share; and these options."""
+
+from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
+from posir_tasks.command.undecided import undecided_on_error
+from posir_tasks.display.presentation import Presentable, present, write_charts
 from posir_tasks.display.progress import report_progress
-from posir_tasks.display.tables import OutputFormat
-from posir_tasks.settings_file import describe_settings
+from posir_tasks.display.tables import DisplaySection, OutputFormat
+from posir_tasks.public import DECLARATION, Declaration, Parameter, describe_function, read_parameters
+from posir_tasks.settings_file import describe_settings, read_overrides
 
 Explain = Annotated[bool, typer.Option("--explain", help="Explain every column below the tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-
-SETTINGS_HELP = "--settings-help"
-Config = Annotated[Path | None, typer.Option("--config", help=f"YAML file with settings; {SETTINGS_HELP} lists them.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting, such as seed=7; may be repeated. It takes precedence over the file."),
@@ -53,7 +57,7 @@ def settings_help(name: str) -> Any:
             raise typer.Exit
 
     text = "Print a settings file with all settings and their defaults, and exit."
-    return Annotated[bool, typer.Option(SETTINGS_HELP, is_eager=True, callback=show, help=text)]
+    return Annotated[bool, typer.Option("--settings-help", is_eager=True, callback=show, help=text)]
 
 
 def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +72,87 @@ def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, **options)
 
     signature = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    options = [*signature.parameters.values(), _share("quiet", Quiet, False)]
+    run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     run.__annotations__ = command.__annotations__ | {"quiet": Quiet}
     return run
+
+
+def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
+    """Return a function with Typer's annotations that calls a public function and prints what it returns."""
+    declaration: Declaration = getattr(function, DECLARATION)
+    parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
+    shared = [parameter for parameter in SHARED if parameter.name != "png" or declaration.charts]
+    if declaration.settings:
+        shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
+
+    def command(**options: Any) -> None:
+        format_, html, png = options.pop("format"), options.pop("html"), options.pop("png", None)
+        explain, overrides = options.pop("explain"), options.pop("set", None)
+        options.pop("settings_help", None)
+        given = read_overrides(overrides or ())
+        for parameter in parameters:
+            value, parse = options[parameter.name], parameter.option.parse or (lambda given: given)
+            if value is not None and (value or not parameter.repeats):
+                given[parameter.name] = list(map(parse, value)) if parameter.repeats else parse(value)
+        printed: list[DisplaySection] = []
+
+        def show(known: Presentable) -> None:
+            console = Console(highlight=False)
+            for section in known.sections()[len(printed) :]:
+                section.print_on(console)
+                printed.append(section)
+            console.file.flush()
+
+        if declaration.streams and format_ is OutputFormat.TEXT:
+            given["show"] = show
+        is_check = any(given.get(name) for name in declaration.undecided_by)
+        with undecided_on_error() if is_check else nullcontext():
+            result = function(**given)
+            for warning in result.warnings():
+                typer.echo(warning, err=True)
+            present(result, format_, explain=explain, printed=len(printed))
+            write_charts(result, png, html)
+        raise typer.Exit(result.exit_status)
+
+    command.__name__, command.__doc__ = function.__name__, describe_function(function)
+    command.__signature__ = inspect.Signature([*map(build_parameter, parameters), *shared])  # type: ignore[attr-defined]
+    command.__annotations__ = {}
+    return with_progress(command)
+
+
+def build_parameter(parameter: Parameter) -> inspect.Parameter:
+    """Return a parameter with Typer's annotation: an argument, or an option of the same name."""
+    option, required = parameter.option, parameter.default is inspect.Parameter.empty
+    kind = str if option.parse else parameter.type
+    settings: dict[str, Any] = {"help": parameter.help + (" May be repeated." if parameter.repeats else "")}
+    settings |= {"metavar": option.metavar} if option.metavar else {}
+    settings |= {"min": option.min, "max": option.max} if kind in (int, float) else {}
+    if parameter.is_argument:
+        info: Any = typer.Argument(**settings)
+    else:
+        name = parameter.name.replace("_", "-")
+        # What is done by default can only be turned off.
+        both = f"--{name}/--no-{name}" if parameter.default is True else f"--{name}"
+        info = typer.Option(*filter(None, (both, option.short)), **settings)
+    default = None if parameter.repeats else parameter.default
+    annotation = list[kind] if parameter.repeats else kind  # type: ignore[valid-type]
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else default,
+        annotation=Annotated[annotation if required or default is not None else annotation | None, info],
+    )
+
+
+def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+#: Options that every command of a public function has; `--quiet` is added by `with_progress`.
+SHARED = (
+    _share("format", TableFormat, OutputFormat.TEXT),
+    _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
+    _share("png", Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")], None),
+    _share("explain", Explain, False),
+)

@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +84,6 @@ def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
 def deduplicate(names: Sequence[str]) -> list[str]:
     """Return names that are distinct even if case is ignored: the second of a name gets `-2`."""
-    counts: Counter[str] = Counter()
-    result = []
-    for name in names:
-        counts[name.lower()] += 1
-        count = counts[name.lower()]
-        result.append(name if count == 1 else f"{name}-{count}")
-    return result
+    lower = [name.lower() for name in names]
+    counts = [lower[: at + 1].count(name) for at, name in enumerate(lower)]
+    return [name if count == 1 else f"{name}-{count}" for name, count in zip(names, counts, strict=True)]

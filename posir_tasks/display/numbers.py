@@ -1,6 +1,7 @@
 """Numbers as text: one function per kind of number, and one mark for a missing value."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -8,6 +9,7 @@ from posir_tasks.scores import Estimate, ScoreValue, Unit
 
 #: Text for a value that is undefined or that no plugin computed.
 MISSING = "–"
+Format = Callable[[float | None], str]
 
 
 def format_number(value: float | None, spec: str) -> str:
@@ -15,12 +17,7 @@ def format_number(value: float | None, spec: str) -> str:
     if value is None:
         return MISSING
     text = format(value, spec)
-    return text.lstrip("+-") if not text.strip("+-0.,") else text
-
-
-def format_count(value: int | None) -> str:
-    """Format a count with thousands separators: `42,015`."""
-    return format_number(value, ",")
+    return text if text.strip("+-0.,") else text.lstrip("+-")
 
 
 def format_percent(value: float | None, spec: str = ".1f") -> str:
@@ -28,14 +25,14 @@ def format_percent(value: float | None, spec: str = ".1f") -> str:
     return format_number(None if value is None else value * 100, spec)
 
 
-def format_points(value: float | None) -> str:
-    """Format a signed difference of scores x 100, with one decimal: `+4.2`."""
-    return format_percent(value, "+.1f")
-
-
-def format_psi(value: float | None, spec: str = ".3f") -> str:
-    """Format a PSI in [0, 1] with three decimals, as the papers print it: `0.217`."""
-    return format_number(value, spec)
+#: Formats a count with thousands separators: `42,015`.
+format_count: Callable[[int | None], str] = partial(format_number, spec=",")
+#: Formats a signed difference of scores x 100, with one decimal: `+4.2`.
+format_points: Format = partial(format_percent, spec="+.1f")
+#: Formats a PSI in [0, 1] with three decimals, as the papers print it: `0.217`.
+format_psi: Format = partial(format_number, spec=".3f")
+#: Formats a signed difference of PSI: `-0.042`.
+format_psi_difference: Format = partial(format_number, spec="+.3f")
 
 
 def format_p_value(value: float | None) -> str:
@@ -43,17 +40,12 @@ def format_p_value(value: float | None) -> str:
     return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
 
 
-def format_psi_difference(value: float | None) -> str:
-    """Format a signed difference of PSI with three decimals: `-0.042`."""
-    return format_psi(value, "+.3f")
-
-
-def format_estimate(estimate: Estimate | None, form: Callable[[float | None], str]) -> str:
+def format_estimate(estimate: Estimate | None, form: Format) -> str:
     """Format an estimate followed by its interval if it has one: `58.3 [55.1, 61.4]`; `MISSING` for None."""
     return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip() if estimate else MISSING
 
 
-def format_interval(estimate: Estimate | None, form: Callable[[float | None], str]) -> str:
+def format_interval(estimate: Estimate | None, form: Format) -> str:
     """Format the interval of an estimate: `[55.1, 61.4]`; an empty string if it has none."""
     return f"[{', '.join(map(form, estimate.interval))}]" if estimate and estimate.interval else ""
 
@@ -72,7 +64,7 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.INDEX: format_psi,
     Unit.P_VALUE: format_p_value,
     Unit.COUNT: format_count,
-    Unit.NUMBER: lambda value: format_number(value, ".2f"),
+    Unit.NUMBER: partial(format_number, spec=".2f"),
     Unit.TEXT: lambda value: MISSING if value is None else str(value),
 }
 

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from posir_tasks.display.tables import (
-    DisplaySection,
-    OutputFormat,
-    Table,
-    build_frame,
-    print_tables,
-    to_csv,
-    to_json,
-)
+from posir_tasks.display.tables import DisplaySection, OutputFormat, Table, build_frame, print_tables, to_csv, to_json
 from posir_tasks.display.wording import escape_controls, pluralize
 from posir_tasks.errors import PosirError
 
@@ -102,9 +94,7 @@ class Presentable(ABC):
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with `--html`."""
-        from posir_tasks.display.page import render_sections
-
-        return render_sections(self.title, self.sections(), [*self.legend(), *self.explanation()])
+        return self._render("sections.html")
 
     def figures(self) -> list[Figure]:
         """Return the charts of all sections."""
@@ -122,26 +112,25 @@ class Presentable(ABC):
 
     def __str__(self) -> str:
         """Return the complete text, as the command prints it outside a terminal."""
-        stream = io.StringIO()
-        self.print_on(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False))
-        return stream.getvalue().rstrip()
+        return _print_wide(self.print_on)
 
     def __repr__(self) -> str:
         """Return the findings in a few lines, or the beginning of the first table if there are none."""
         sections = self.sections()
-        findings = [
-            f"{section.title}: {section.sentences[0]}" if section.title else section.sentences[0]
-            for section in sections
-            if section.sentences
-        ]
+        findings = [": ".join(filter(None, (part.title, part.sentences[0]))) for part in sections if part.sentences]
         shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
         return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
 
     def _repr_html_(self) -> str:
-        """Return tables and charts for a notebook: a fragment without scripts that loads nothing from a network."""
-        from posir_tasks.display.page import render_fragment
+        """Return tables and charts for a notebook: a fragment without scripts, with images, that loads nothing."""
+        return self._render("fragment.html")
 
-        return render_fragment(self.title, self.sections(), [*self.legend(), *self.explanation()])
+    def _render(self, template: str) -> str:
+        # Altair takes a second to import.
+        from posir_tasks.display.page import render_page
+
+        legend = [*self.legend(), *self.explanation()]
+        return render_page(__package__, template, title=self.title, sections=self.sections(), legend=legend)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -197,33 +186,21 @@ def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=(sentence,))
 
 
+def _print_wide(print_on: Callable[[Console], None]) -> str:
+    stream = io.StringIO()
+    print_on(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False))
+    return stream.getvalue().rstrip()
+
+
 def _abbreviate(table: Table | None) -> list[str]:
     """Return the lines of a table's first rows, in those of its columns that fit; without a table, none."""
     part = next(table.parts(), None) if table else None
     if table is None or part is None:
         return []
     first = next(replace(part, rows=part.rows[:REPR_ROWS], notes=()).divided(REPR_WIDTH))
-    stream = io.StringIO()
-    print_tables(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False), [first])
-    lines = [line.rstrip() for line in stream.getvalue().rstrip().splitlines()]
+    lines = [line.rstrip() for line in _print_wide(lambda console: print_tables(console, [first])).splitlines()]
     omitted = len(table.rows) - len(first.rows)
     return [*lines, *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else [])]
-
-
-class SectionPrinter:
-    """Prints the sections of what is known so far, each once."""
-
-    def __init__(self) -> None:
-        self.printed = 0
-        """Number of sections that are printed."""
-
-    def print_new(self, known: Presentable) -> None:
-        """Print the sections that are not printed yet."""
-        console, sections = Console(highlight=False), known.sections()
-        for section in sections[self.printed :]:
-            section.print_on(console)
-        self.printed = len(sections)
-        console.file.flush()
 
 
 def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False, printed: int = 0) -> None:
@@ -253,7 +230,6 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
 def write_charts(shown: Presentable, png: Path | None, html: Path | None) -> None:
     """Write the charts to a folder and the page to a file, each if given; raise PosirError if that fails."""
     if png or html:
-        # Altair takes a second to import.
         from posir_tasks.display.figures import export
 
         export(shown.figures() if png else [], png, html, shown.to_html)

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -30,11 +30,8 @@ TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
 
 
-class Advance(Protocol):
-    """Counts steps that are done; any thread may call it."""
-
-    def __call__(self, steps: float = 1, /) -> object:
-        """Count more steps."""
+#: Counts steps that are done, one if it gets no number; any thread may call it.
+Advance = Callable[..., object]
 
 
 def format_seconds(seconds: float) -> str:
@@ -101,17 +98,17 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
         while not ended.wait(TICK_SECONDS):
             lines.write_due()
 
+    if quiet:
+        ended.set()
     thread = threading.Thread(target=write_until_ended, daemon=True)
-    if not quiet:
-        thread.start()
+    thread.start()
     token = _chosen.set("quiet" if quiet else lines)
     try:
         yield
     finally:
         _chosen.reset(token)
         ended.set()
-        if not quiet:
-            thread.join()
+        thread.join()
 
 
 @contextmanager

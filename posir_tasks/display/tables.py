@@ -109,12 +109,8 @@ class Table:
 
     def without_empty_columns(self) -> Table:
         """Return the table without columns in which no row has a value; those that identify a row stay."""
-        filled = [
-            index
-            for index in range(len(self.columns))
-            if index < self.keys or not self.rows or any(row[index] not in ("", MISSING) for row in self.rows)
-        ]
-        return self._select(filled)
+        has_value = [not self.rows or any(row[at] not in ("", MISSING) for row in self.rows) for at in range(len(self.columns))]
+        return self._select([at for at, filled in enumerate(has_value) if at < self.keys or filled])
 
     def divided(self, width: int) -> Iterator[Table]:
         """Yield the table if it fits a width, or else tables with consecutive columns of it; no column is left out."""
@@ -217,17 +213,23 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
-            if part.title:
-                name, separator, details = part.title.partition(" · ")
-                console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
+            _print_title(console, part.title)
             if not console.is_terminal:
                 console.out("\n".join(_plain_lines(part)), "\n", sep="", end="\n", highlight=False)
                 continue
             for stacked in part.divided(console.width):
                 console.print(_rich_table(stacked, console.width), crop=False)
                 console.print()
-        _print_dimmed(console, table.notes)
-    _print_dimmed(console, map(escape_controls, legend))
+        for note in table.notes:
+            print_paragraph(console, note, "dim")
+    for paragraph in legend:
+        print_paragraph(console, paragraph, "dim")
+
+
+def _print_title(console: Console, title: str) -> None:
+    name, separator, details = escape_controls(title).partition(" · ")
+    if title:
+        console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
 
 
 def print_paragraph(console: Console, text: str, style: str = "") -> None:
@@ -270,12 +272,6 @@ def _rich_table(table: Table, limit: int) -> RichTable:
     for row in table.rows:
         rich_table.add_row(*map(Text, row))
     return rich_table
-
-
-def _print_dimmed(console: Console, paragraphs: Iterable[str]) -> None:
-    """Print paragraphs that say how to read what is above."""
-    for paragraph in paragraphs:
-        print_paragraph(console, paragraph, "dim")
 
 
 def to_markdown(table: Table) -> str:
@@ -368,9 +364,7 @@ class DisplaySection:
 
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
-        if self.title:
-            name, separator, details = escape_controls(self.title).partition(" · ")
-            console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
+        _print_title(console, self.title)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
         print_tables(console, self.tables)

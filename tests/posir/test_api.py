@@ -60,7 +60,9 @@ def test_importing_posir_imports_nothing_slow():
 
 
 def test_names_are_public_and_documented():
-    assert dir(posir) == sorted(posir.__all__)
+    stated = re.findall(r"from (\S+) import (\w+) as", inspect.getsource(posir))
+    assert dir(posir) == sorted(posir.__all__) == sorted(name for _, name in stated)
+    assert all(module == posir._MODULES[name] for module, name in stated)
     for name in FUNCTIONS:
         function = getattr(posir, name)
         documentation = inspect.getdoc(function) or ""

@@ -65,7 +65,7 @@ def test_ranks_are_those_of_pytrec_eval_ties_included(result):
 
 
 # mteb computes the expected scores slowly.
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(runs())
 def test_scores_of_a_query_are_those_of_mteb(result):
     results, positives = result
@@ -112,7 +112,7 @@ def continuous_run(seed, queries=80, documents=160):
     return results, positives
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_scores_are_mtebs_under_mtebs_names(seed):
     results, positives = continuous_run(seed)
     expected = mteb_scores(results, positives)
@@ -128,7 +128,7 @@ def test_scores_are_mtebs_under_mtebs_names(seed):
 
 
 @given(runs(scores=[0.0, 0.25, 0.5, 1.0]))
-@settings(max_examples=50)
+@settings(max_examples=12)
 def test_scores_of_runs_full_of_ties_are_mtebs(result):
     results, positives = result
     expected = mteb_scores(results, positives)
@@ -141,10 +141,9 @@ def test_scores_of_runs_full_of_ties_are_mtebs(result):
 def test_nauc_is_nan_where_mtebs_is():
     results = {f"q{k}": {"right": 0.5 + k, "wrong": 0.1} for k in range(5)}
     positives = dict.fromkeys(results, "right")
-    expected = mteb_scores(results, positives)
     scores = retrieval_scores(rank_results(results, positives), K_VALUES)
-    assert math.isnan(expected["nauc_recall_at_10_max"])
-    assert math.isnan(scores["nauc_recall_at_10_max"])
+    for computed in (mteb_scores(results, positives), scores):
+        assert math.isnan(computed["nauc_recall_at_10_max"])
 
 
 def test_missing_queries_and_lists_without_the_relevant_document_are_misses():
@@ -153,9 +152,6 @@ def test_missing_queries_and_lists_without_the_relevant_document_are_misses():
     assert ranked.ranks.tolist() == [0, 0, 0, 2]
     assert retrieval_scores(ranked, K_VALUES)["recall_at_100"] == 0.25
     assert [values.tolist()[1:3] for values in ranked.confidence.values()] == [[0, 0]] * 3
-
-
-def test_results_of_no_query_at_all_are_misses():
     assert rank_results({}, {"q0": "right", "q1": "right"}).ranks.tolist() == [0, 0]
 
 
@@ -163,9 +159,6 @@ def test_nan_is_refused_with_the_number_of_queries():
     results = {"q0": {"a": 0.5, "b": math.nan}, "q1": {"a": 0.5}, "q2": {"a": math.nan, "b": math.nan}}
     with pytest.raises(ScoreError, match="NaN scores for 2 of 3 queries"):
         rank_results(results, dict.fromkeys(results, "a"))
-
-
-def test_nan_in_hits_is_refused_with_the_number_of_queries():
     hits = Hits(np.array([[0, 1], [1, 0]]), np.array([[0.5, math.nan], [0.5, 0.1]]), ["a", "b"])
     with pytest.raises(ScoreError, match="NaN scores for 1 of 2 queries"):
         rank_hits(hits, {"q0": "a", "q1": "a"})

@@ -78,12 +78,9 @@ def test_names_that_differ_in_case_alone_are_one_model(tmp_path, profiles, caplo
     assert "ORG/Model: taken for org/model" in caplog.text
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_a_folder_that_is_missing_or_without_results_says_how_to_make_them(tmp_path):
     with pytest.raises(PosirError, match=re.escape(f"{tmp_path / 'typo'}: no such folder")):
         read_results(tmp_path / "typo")
-
-
-def test_a_folder_without_results_says_how_to_make_them(tmp_path):
     with pytest.raises(PosirError, match=r"no result with a position profile below it\..*mteb run -t PosIR-Mini"):
         read_results(tmp_path)
 
@@ -120,46 +117,33 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
     assert len(read_results(tmp_path)) == 2
     assert f"skipped: {stray}: not a task result" in caplog.text
     caplog.clear()
-    CliRunner().invoke(build_app(), ["rescore", str(tmp_path)])
+    done = CliRunner().invoke(build_app(), ["rescore", str(tmp_path)])
+    assert done.output.rstrip().endswith("rescored 2 profiles in 1 file")
     assert f"skipped: {stray}: not a task result" in caplog.text
 
 
-def test_rescore_counts_in_words(tmp_path, profiles):
-    write_result(tmp_path, {"sports": profiles["sports"]})
-    assert CliRunner().invoke(build_app(), ["rescore", str(tmp_path)]).output.rstrip().endswith("rescored 1 profile in 1 file")
-
-
 @pytest.mark.parametrize(
-    ("change", "said"), [({"schema": 9}, "schema 9"), ({"counts": None}, "damaged"), ({"queries": 1}, "1 queries")]
-)
-def test_a_profile_that_cannot_be_read_is_named_by_file_and_subset(tmp_path, file, change, said):
-    data = json.loads(file.read_text())
-    data["scores"]["test"][1]["position_profile"] |= change
-    file.write_text(json.dumps(data))
-    before = file.read_bytes()
-    for read in (read_results, lambda _: rescore_file(file)):
-        with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': ") + f".*{said}"):
-            read(tmp_path)
-    assert file.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
+    ("key", "change", "said"),
     [
-        ({"position_scores": [["all", {}]]}, "position_scores"),
-        ({"position_scores": {"all": [1]}}, "position_scores.all"),
-        ({"position_run": {"plugin_score_names": [{}]}}, "position_run.plugin_score_names.0"),
-        ({"position_run": {"schema": "1"}}, "position_run.schema"),
-        ({"position_run": {"schema": -1}}, "position_run.schema"),
+        ("position_profile", {"schema": 9}, ".*schema 9"),
+        ("position_profile", {"counts": None}, ".*damaged"),
+        ("position_profile", {"queries": 1}, ".*1 queries"),
+        ("document_keys", {"sets": 3}, ".*field 'document_keys'"),
+        ("position_scores", [["all", {}]], "field 'position_scores': "),
+        ("position_scores", {"all": [1]}, r"field 'position_scores\.all': "),
+        ("position_run", {"plugin_score_names": [{}]}, r"field 'position_run\.plugin_score_names\.0': "),
+        ("position_run", {"schema": "1"}, r"field 'position_run\.schema': "),
+        ("position_run", {"schema": -1}, r"field 'position_run\.schema': "),
     ],
 )
-def test_what_is_read_beside_a_profile_is_named_by_its_field(tmp_path, file, change, field):
+def test_what_cannot_be_read_is_named_by_file_subset_and_field(tmp_path, file, key, change, said):
     data = json.loads(file.read_text())
-    data["scores"]["test"][1] |= change
+    entry = data["scores"]["test"][1]
+    entry[key] = entry[key] | change if key in ("position_profile", "document_keys") else change
     file.write_text(json.dumps(data))
     before = file.read_bytes()
     for read in (read_results, lambda _: rescore_file(file)):
-        with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': field '{field}': ")):
+        with pytest.raises(ProfileError, match=re.escape(f"{file}: subset 'game': ") + said):
             read(tmp_path)
     assert file.read_bytes() == before
 
@@ -191,10 +175,6 @@ def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles
         assert {name: new[name] for name in old if name != "position_run"} == {
             name: old[name] for name in old if name != "position_run"
         }
-
-
-def test_rescoring_twice_changes_nothing_more(file):
-    rescore_file(file)
     once = file.read_bytes()
     rescore_file(file)
     assert file.read_bytes() == once

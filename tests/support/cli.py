@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 from typer.testing import CliRunner
@@ -29,7 +30,7 @@ def leaves(commands: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[
 @cache
 def function_commands() -> Mapping[str, Any]:
     """Return the public function of every command that is one, by the command's name."""
-    targets = {command.name: LazyCommand(command).find() for command in declared_commands()}
+    targets = {command.name: resolve_name(command.target) for command in declared_commands()}
     return {name: target for name, target in targets.items() if hasattr(target, DECLARATION)}
 
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import posir
 from posir_tasks.command.app import build_app
-from posir_tasks.command.function_command import SHARED, build_command
 from posir_tasks.command.lazy import MOVED, declared_commands
+from posir_tasks.command.options import SHARED, build_command
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import PosirError
