@@ -81,13 +81,7 @@ def inspect_model(
     *,
     full: bool = False,
 ) -> Inspection:
-    """Inspect a model on texts.
-
-    `show` is called with what is known when there is a further answer; `output_folder` gets the result for whole texts.
-
-    Raises:
-        PosirError: The model cannot encode the texts, or refuses some of them for their length.
-    """
+    """Inspect a model on texts, calling `show` at each further answer; `output_folder` gets the result for whole texts."""
     collection = setup.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
     window = measure_window(setup.encoder, setup.tokenizer, () if setup.tokenizer else setup.texts)

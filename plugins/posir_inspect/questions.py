@@ -149,10 +149,7 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest.
-
-    `frequencies` are the numbers of texts that have each word, in lower case.
-    """
+    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally rare ones the longest."""
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
     rarest = sorted(range(len(words)), key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row))
@@ -198,10 +195,7 @@ class WordBaseline:
 
 
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
-    """Search for the texts of unread sentences in what is read of all texts; None if all is read, or it is unknown what.
-
-    A character's place in tokens is taken to be its share of the text.
-    """
+    """Search for the texts of unread sentences in what is read of all texts; None if all is read, or it is unknown what."""
     data = task.data
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
     if not len(beyond):
@@ -209,6 +203,7 @@ def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBas
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
     read = []
     for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
+        # A character's place in tokens is taken to be its share of the text.
         size = max(tokens.get(name, 0), part.tokens or 0, 1)
         tail = len(text) * part.tokens_at_end // size
         head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size

@@ -80,13 +80,7 @@ class SplitterDivision:
     def __init__(
         self, splitter: TextSplitter, sample: QuestionSet, tokenizer: Tokenizer, window: int | None, *, refuses: bool
     ) -> None:
-        """Try a splitter on some texts.
-
-        The model reads `window` tokens of a text, None for all, and `refuses` longer ones or not.
-
-        Raises:
-            PosirError: The splitter does not divide them, or the model refuses a chunk for its length.
-        """
+        """Try a splitter on some texts; raise PosirError if it does not divide them, or the model refuses a chunk."""
         self._tokenizer, self._window, self._refuses = tokenizer, window, refuses
         self.chunker = splitter.name
         texts = list(sample.documents.values())
@@ -207,10 +201,7 @@ class ChunkRow:
 def compare_divisions(
     searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None
 ) -> tuple[ChunkRow, ...]:
-    """Return whole texts, and divisions into chunks beside them, by the questions in one wording.
-
-    The first search is in whole texts, of which the model reads so many tokens; None for all.
-    """
+    """Return whole texts, in which the first search is, and divisions into chunks, by the questions in one wording."""
     groups = [analyze(search.values[wording].ranks, search.values[wording].read).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None)]

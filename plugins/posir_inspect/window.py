@@ -218,17 +218,10 @@ def measure_window(
     required: int | None = None,
     max_tokens: int | None = None,
 ) -> WindowReading:
-    """Measure which part of a text a model reads.
+    """Measure which part of a text a model reads; raise PosirError if it cannot encode short texts.
 
-    Args:
-        encoder: The model.
-        tokenizer: Its tokenizer, None if it is unknown.
-        texts: Texts that documents are put together from; by default, frequent English words.
-        required: Tokens that it should read; at least so many are tried. None if none are required.
-        max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
-
-    Raises:
-        PosirError: The model cannot encode short texts.
+    Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
+    are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
     """
     model, (claimed, claimant) = encoder.model, find_claim(encoder.model)
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)

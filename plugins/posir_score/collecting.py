@@ -246,10 +246,7 @@ class _Collection:
 def collect_run(
     search: Retriever, name: str, subsets: Sequence[SubsetQueries], needs_all: bool, settings: CollectionSettings
 ) -> tuple[Run, Journal]:
-    """Ask a retriever for every judged query that has a text, and go on where an earlier call was interrupted.
-
-    Returns the run, and its journal in the folder, to be removed when the result is saved.
-    """
+    """Ask for every judged query that has a text and no answer yet; return the run, and its journal, to be removed later."""
     try:
         takes_subset = "subset" in inspect.signature(search).parameters
     except (TypeError, ValueError):
@@ -332,10 +329,7 @@ class _QueryWorker:
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: _AskedQuery) -> list[Hit]:
-        """Return what the retriever returns, after several attempts if need be; raise AnswerError if all fail.
-
-        An error of its code is not followed by another attempt.
-        """
+        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first by an error of its code."""
         reason, settings = "", self._settings
         for attempt in range(settings.retries + 1):
             if attempt:

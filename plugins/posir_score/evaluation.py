@@ -123,11 +123,7 @@ class JudgedTask(LayoutTask):
         return super().read_subset(subset).drop_unsuited()
 
     def evaluate_subset(self, model: MTEBModels, data: SplitData, *, hf_subset: str, **settings: Any) -> dict[str, Any]:
-        """Score the ranking of all judged queries, and the positions of those that have one.
-
-        Raises:
-            PosirError: The model is no run: queries without a position are not searched.
-        """
+        """Score all judged queries, and the positions of those that have one; raise PosirError if the model is no run."""
         if not isinstance(model, RunSearch):
             raise PosirError(f"{self.metadata.name}: some queries have no single position. Score a run with `posir score`.")
         judgments = self.subsets[hf_subset].judgments

@@ -197,9 +197,7 @@ class RankingBuilder:
     def build(self, order: Order | None) -> tuple[Rankings, int]:
         """Return the rankings, and the number of rows that repeat a query and a document.
 
-        Raises:
-            DataError: A row was refused, of which the number and the first of each kind are named, there are none, or the
-                scores contradict the order of the documents and the user has not said which counts.
+        A row that was refused, no rows, or scores that contradict the order without the user's word are a DataError.
         """
         if self._problems:
             kinds = (
@@ -222,9 +220,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     """Read a run from a file, or from all files of a folder, which are its parts.
 
     Of a folder with predictions of mteb, those of the task are read. Of a document that a query has in several files, the
-    highest score counts.
-
-    Without an order, that of the scores counts, which may then not contradict stated ranks.
+    highest score counts. Without an order, that of the scores counts, which may then not contradict stated ranks.
     """
     if not path.is_dir():
         return read_run_file(path, order)

@@ -206,10 +206,7 @@ def pool_corpora(data: Examples) -> Examples:
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Return examples to train on, and those about a share of the articles, held out by a hash of their names and the seed.
-
-    Both have the whole corpus.
-    """
+    """Return examples to train on, and those about a share of the articles, by a hash; both have the whole corpus."""
     count = round(share * len(data.articles))
     if min(count, len(data.articles) - count) < 2:
         raise PosirError(

@@ -339,10 +339,9 @@ class BatchPlan:
         return [chosen[place] for place in rng.permutation(len(chosen))]
 
     def _fill(self, rows: Sequence[int], size: int, rng: np.random.Generator) -> Iterator[list[int]]:
-        """Yield batches of rows in which no document answers two questions, and the positions have their shares.
+        """Yield batches of rows in which no document answers two questions; some are smaller if they cannot be filled.
 
-        The shares hold in every batch, up to rounding, so that even a short training is balanced. Batches that cannot be filled
-        are smaller.
+        The positions have their shares in every batch, up to rounding, so that even a short training is balanced.
         """
         articles: dict[str, tuple[list[int], ...]] = defaultdict(lambda: tuple([] for _ in Position))
         for row in rng.permutation(rows).tolist():

@@ -78,14 +78,12 @@ class PositionTrainer(SentenceTransformerTrainer):
 
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, None for the beginning; one of the last step is loaded.
-
-    From that one, transformers would take a further step unless an epoch ends there.
-    """
+    """Train from a checkpoint, None for the beginning; one of the last step is loaded."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)) if checkpoint else None
     if state is None or state.global_step < state.max_steps:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         return
+    # From the last step, transformers would take a further one unless an epoch ends there.
     trainer.state = state
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
     trainer._load_from_checkpoint(best or str(checkpoint))
@@ -99,10 +97,7 @@ def _read_step(checkpoint: Path | None) -> int:
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, None if there is none; remove incomplete ones.
-
-    The state of the trainer is the last file that is written.
-    """
+    """Return the last complete checkpoint in a folder, None if there is none; remove those without state, written last."""
     checkpoints: dict[int, Path] = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         try:
@@ -177,11 +172,7 @@ class TrainedModel:
 
 
 def train(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False) -> TrainedModel:
-    """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings.
-
-    Raises:
-        PosirError: Model, data or settings do not fit together, the folder is taken, or training failed.
-    """
+    """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings."""
     _check_run(settings, output, data, resume=resume)
     work_folder, checkpoints = output / WORK, output / CHECKPOINTS
     # None of the libraries' own bars, and of their messages errors only.
