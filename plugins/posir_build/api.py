@@ -108,13 +108,8 @@ def _plan_build(settings: BuildSettings) -> TableResult:
         estimates = estimate_stages(settings, results)
         wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
         if any(wanted.values()):
-            from posir_tasks.models.rerankers import ModelReranker
-
             with track("Time the rerankers"):
-                opened = {
-                    stage: [ModelReranker(row.reference, settings.language, logits=row.scale == "logit") for row in rerankers]
-                    for stage, rerankers in wanted.items()
-                }
+                opened = {stage: tools.rerankers(rerankers) for stage, rerankers in wanted.items()}
                 estimates = add_reranker_seconds(estimates, opened, results["sample"].documents)
     sampled = [f"sample: {note}" for note in results["sample"].notes]
     answered = [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]

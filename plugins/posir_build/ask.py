@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +19,7 @@ from rapidfuzz import fuzz
 
 from posir_build.locate import list_numbers, split_thirds
 from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, question_id, seeded_order
-from posir_build.settings import AskMethod, AskSettings
+from posir_build.settings import AskMethod, BuildSettings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import ModelAnswer, PromptTemplate, load_prompt
@@ -152,32 +151,24 @@ LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 
-@dataclass(frozen=True)
-class AskRequest:
-    """Documents about which questions are asked, and the way of asking."""
-
-    documents: Sequence[Document]
-    settings: AskSettings
-    language: str
-    seed: int
-    recall: Recall | None = None
-    """Finds the personas nearest to a document; None to draw them at random."""
-
-    def random(self, *names: str) -> random.Random:
-        """Return random numbers that depend on the seed and on names only."""
-        return random.Random(seeded_order(self.seed, *names))
-
-
 #: One prompt that asked for questions: the document, the position, the reply with its questions, and details of the way.
 Asked = tuple[Document, str, Reply[Any], Sequence[AskedQuestion], Mapping[str, str]]
 
 
-def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
-    """Ask for questions, and discard those with faults; PosirError if model or file of personas cannot be used."""
-    settings, accepted, discarded = request.settings, list[Question](), list[Discarded]()
-    chosen = choose_documents(request.documents, settings.documents, request.seed)
-    ask = {"positional": ask_positional, "chunk": ask_chunk, "persona": ask_persona}[settings.method]
-    for asked in ask(replace(request, documents=chosen), model):
+def ask_questions(
+    documents: Sequence[Document], settings: BuildSettings, model: LanguageModel, recall: Recall | None = None
+) -> StageResult:
+    """Ask for questions, and discard those with faults; PosirError if model or file of personas cannot be used.
+
+    `recall` finds the personas nearest to a document; None to draw them at random.
+    """
+    wanted, accepted, discarded = settings.ask, list[Question](), list[Discarded]()
+    chosen = choose_documents(documents, wanted.documents, settings.seed)
+    if wanted.method == "persona":
+        results = ask_persona(chosen, offer_personas(chosen, settings, recall), settings, model)
+    else:
+        results = (ask_positional if wanted.method == "positional" else ask_chunk)(chosen, settings, model)
+    for asked in results:
         if isinstance(asked, Discarded):
             discarded.append(asked)
             continue
@@ -197,8 +188,8 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
                 prompt=reply.prompt,
                 details={"type": stated.type, **details},
             )
-            fault = find_fault(question, document, request.language)
-            if not fault and len(own | {question.id}) > settings.questions and settings.method != "persona":
+            fault = find_fault(question, document, settings.language)
+            if not fault and len(own | {question.id}) > wanted.questions and wanted.method != "persona":
                 fault = Discarded("more questions than asked for", question.id, question=question)
             if fault:
                 discarded.append(fault)
@@ -206,8 +197,8 @@ def ask_questions(request: AskRequest, model: LanguageModel) -> StageResult:
                 own.add(question.id)
                 accepted.append(question)
     counts = {"questions": len(accepted) + sum(discard.question is not None for discard in discarded)}
-    kept, repeated = drop_repeated(accepted, settings.similar)
-    return StageResult(tuple(request.documents), tuple(kept), (*discarded, *repeated), (), counts)
+    kept, repeated = drop_repeated(accepted, wanted.similar)
+    return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), (), counts)
 
 
 def choose_documents(documents: Sequence[Document], number: int | None, seed: int) -> list[Document]:
@@ -216,14 +207,14 @@ def choose_documents(documents: Sequence[Document], number: int | None, seed: in
     return sorted(order[:number], key=lambda document: document.id)
 
 
-def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
+def ask_positional(documents: Sequence[Document], settings: BuildSettings, model: LanguageModel) -> list[Asked | Discarded]:
     """Ask about thirds of documents, drawn at random, with the whole document in view (PosIR)."""
     drawn = [
         (document, third)
-        for document in request.documents
-        for third in sorted(request.random("third", document.id).sample(range(3), request.settings.draws))
+        for document in documents
+        for third in sorted(_seed(settings, "third", document).sample(range(3), settings.ask.draws))
     ]
-    shared = {"questions": str(request.settings.questions), "language": english_name(request.language)}
+    shared = {"questions": str(settings.ask.questions), "language": english_name(settings.language)}
     replies = model.ask(ASK_POSITIONAL, drawn, lambda row: {"document": row[0].text, "part": THIRDS[row[1]], **shared}, "Ask")
     return [
         (document, POSITIONS[third], reply, reply.answer.questions if reply.answer else [], {})
@@ -231,22 +222,22 @@ def ask_positional(request: AskRequest, model: LanguageModel) -> list[Asked | Di
     ]
 
 
-def ask_chunk(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
+def ask_chunk(documents: Sequence[Document], settings: BuildSettings, model: LanguageModel) -> list[Asked | Discarded]:
     """Ask about chunks of documents, with a summary of the document in view (PosQ)."""
-    language = {"language": english_name(request.language)}
-    replies = model.ask(SUMMARIZE, request.documents, lambda document: {"document": document.text, **language}, "Summarize")
+    language = {"language": english_name(settings.language)}
+    replies = model.ask(SUMMARIZE, documents, lambda document: {"document": document.text, **language}, "Summarize")
     asked: list[Asked | Discarded] = []
     chunks: list[tuple[Document, Span, str]] = []
-    for document, reply in zip(request.documents, replies, strict=True):
+    for document, reply in zip(documents, replies, strict=True):
         if reply.answer is None:
             asked.append(Discarded(f"unusable summary: {reply.problem}", document.id, reply.prompt))
         else:
-            spans = split_chunks(document.text, request.settings.chunk_words)
+            spans = split_chunks(document.text, settings.ask.chunk_words)
             chunks += [(document, span, reply.answer.summary) for span in spans]
 
     def build(row: tuple[Document, Span, str]) -> dict[str, str]:
         document, chunk, summary = row
-        return {"summary": summary, "chunk": chunk.of(document.text), "questions": str(request.settings.questions), **language}
+        return {"summary": summary, "chunk": chunk.of(document.text), "questions": str(settings.ask.questions), **language}
 
     for (document, chunk, _), answered in zip(chunks, model.ask(ASK_CHUNK, chunks, build, "Ask"), strict=True):
         questions = answered.answer.questions if answered.answer else []
@@ -296,9 +287,11 @@ def _split(text: str, span: Span, words: int, level: int) -> list[Span]:
     return merged
 
 
-def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Discarded]:
+def ask_persona(
+    documents: Sequence[Document], offers: Sequence[list[str]], settings: BuildSettings, model: LanguageModel
+) -> list[Asked | Discarded]:
     """Choose a persona for each document, then ask for one query per segment (Built-in or Learned)."""
-    offered = list(zip(request.documents, offer_personas(request), strict=True))
+    offered = list(zip(documents, offers, strict=True))
 
     def describe(row: tuple[Document, list[str]]) -> dict[str, str]:
         return {"document": row[0].text, "personas": "\n".join(f"{number}. {name}" for number, name in enumerate(row[1], 1))}
@@ -316,7 +309,7 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
         pending += [(document, third, details) for third in range(3)]
 
     def build(row: tuple[Document, int, dict[str, str]]) -> dict[str, str]:
-        (document, third, details), language = row, request.language
+        (document, third, details), language = row, settings.language
         segment = split_thirds(document.text, find_sentences(document.text, language))[third].of(document.text)
         words = {"difficulty": details["difficulty"].replace("_", " "), "query_length": LENGTHS[details["query_length"]]}
         told = {"persona": details["persona"], **words, "language": english_name(language)}
@@ -330,16 +323,17 @@ def ask_persona(request: AskRequest, model: LanguageModel) -> list[Asked | Disca
     return asked
 
 
-def offer_personas(request: AskRequest) -> list[list[str]]:
+def offer_personas(documents: Sequence[Document], settings: BuildSettings, recall: Recall | None) -> list[list[str]]:
     """Return personas for each document: the nearest by an embedder (Built-in or Learned, section 3.1.2), or random ones."""
-    personas, number = load_personas(request.settings.personas), request.settings.personas_offered
-    if request.recall is None:
-        return [
-            request.random("personas", document.id).sample(personas, min(number, len(personas)))
-            for document in request.documents
-        ]
+    personas, number = load_personas(settings.ask.personas), settings.ask.personas_offered
+    if recall is None:
+        return [_seed(settings, "personas", about).sample(personas, min(number, len(personas))) for about in documents]
     rows = [Document(str(row), persona, 0, "") for row, persona in enumerate(personas)]
-    return [[personas[int(row)] for row in nearest] for nearest in request.recall.find(rows, request.documents, number)]
+    return [[personas[int(row)] for row in nearest] for nearest in recall.find(rows, documents, number)]
+
+
+def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.Random:
+    return random.Random(seeded_order(settings.seed, purpose, document.id))
 
 
 def load_personas(file: Path | None) -> list[str]:

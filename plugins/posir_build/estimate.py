@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posir_build import ask, locate, translate, verify
 from posir_build.records import Document, StageResult
@@ -18,9 +18,11 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
-from posir_tasks.models.rerankers import BatchReranker
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.text.sentences import find_sentences
+
+if TYPE_CHECKING:
+    from posir_build.cluster import Reranker
 
 #: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a sentence with its reasoning.
 QUESTION_TOKENS, QUOTE_TOKENS, GRADE_TOKENS, REASON_TOKENS = 80, 60, 10, 50
@@ -187,7 +189,7 @@ QUESTION_CHARACTERS = 80
 
 
 def add_reranker_seconds(
-    estimates: Sequence[StageEstimate], rerankers: Mapping[str, Sequence[BatchReranker]], documents: Sequence[Document]
+    estimates: Sequence[StageEstimate], rerankers: Mapping[str, Sequence[Reranker]], documents: Sequence[Document]
 ) -> list[StageEstimate]:
     """Return estimates with the seconds that the rerankers of a stage take at most: if every pair has a text of its own."""
     ordered = sorted(documents, key=lambda document: document.tokens)

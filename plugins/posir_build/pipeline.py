@@ -153,8 +153,7 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
             return sample_documents(items, settings.sample, settings.language, settings.seed, tools.count_tokens)
         case "ask":
             recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
-            request = ask.AskRequest(before.documents, settings.ask, settings.language, settings.seed, recall)
-            return ask.ask_questions(request, tools.models(stage)[0])
+            return ask.ask_questions(before.documents, settings, tools.models(stage)[0], recall)
         case "locate":
             return locate.locate_evidence(before, settings.locate, tools.models(stage)[0], settings.language)
         case "verify":

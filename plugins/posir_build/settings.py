@@ -154,22 +154,14 @@ class LocateSettings(AskingSection):
     """Longest span, as a share of its document."""
 
 
-#: The rule by which rerankers check a question. segments: PosQ: every reranker ranks the segment of the evidence first among
-#: the document's thirds; margin: Built-in or Learned: so does every reranker, by a margin; span: PosIR: every reranker scores
-#: the document above the document without the span.
-RerankRule = Literal["segments", "margin", "span"]
-
-#: The scale of a reranker's scores. probability: Scores in [0, 1]; logit: Passed through the logistic function.
-Scale = Literal["probability", "logit"]
-
-
 class RerankerSettings(Section):
     """A cross-encoder or an encoder that mteb loads."""
 
     model: Annotated[str, Field(min_length=1)]
     """Name, folder, or endpoint."""
     revision: str | None = None
-    scale: Scale = "probability"
+    # Probabilities are in [0, 1]; logits are passed through the logistic function.
+    scale: Literal["probability", "logit"] = "probability"
 
     @property
     def reference(self) -> ModelReference:
@@ -182,19 +174,17 @@ class RerankerSettings(Section):
         return {"model": value} if isinstance(value, str) else value
 
 
-#: The rule by which the language model's relevance grades are judged. segments: PosQ: the segment of the evidence with the
-#: other segments; span: PosIR: the document with the document without the span; none.
-RelevanceRule = Literal["segments", "span", "none"]
-
-
 class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
     rerankers: tuple[RerankerSettings, ...] = ()
-    rerank_rule: RerankRule = "span"
+    # PosQ: every reranker ranks the segment of the evidence first among the document's thirds; Built-in or Learned: so does
+    # every reranker, by a margin; PosIR: every reranker scores the document above the document without the span.
+    rerank_rule: Literal["segments", "margin", "span"] = "span"
     margin: Annotated[float, Field(ge=0)] = 0.3
     """Least difference of scores, for `margin`."""
-    relevance: RelevanceRule = "span"
+    # Grades of the segment with the evidence and the others (PosQ), or of the document with and without the span (PosIR).
+    relevance: Literal["segments", "span", "none"] = "span"
     level: Annotated[int, Field(ge=0, le=4)] = 3
     """Least relevance of the text with the evidence."""
     gap: Annotated[int, Field(ge=0, le=4)] = 1
@@ -217,11 +207,6 @@ class VerifySettings(AskingSection):
         return value
 
 
-#: The record that a false negative removes. question: PosQ: the question; document: PosIR: the document, and every question
-#: about it.
-RemovalRule = Literal["question", "document"]
-
-
 class FalseNegativeSettings(Section):
     """Settings of the search for documents that answer a question and are not its own."""
 
@@ -230,7 +215,8 @@ class FalseNegativeSettings(Section):
     revision: str | None = None
     recall: Count = 1000
     rerankers: tuple[RerankerSettings, ...] = ()
-    rule: RemovalRule = "question"
+    # PosQ removes the question, PosIR the document, and every question about it.
+    rule: Literal["question", "document"] = "question"
     threshold: Share = 0.2
     """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one leaves more to the judges, and
     similarities of embeddings are lower than probabilities."""

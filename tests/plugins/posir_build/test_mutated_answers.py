@@ -10,17 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_build import ask, locate, translate, verify
-from posir_build.ask import AskRequest, ask_questions
+from posir_build.ask import ask_questions
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import StageResult
-from posir_build.settings import (
-    AskSettings,
-    FalseNegativeSettings,
-    LocateSettings,
-    TranslateSettings,
-    VerifySettings,
-)
+from posir_build.settings import BuildSettings, FalseNegativeSettings, LocateSettings, TranslateSettings, VerifySettings
 from posir_build.translate import Translator
 from posir_build.verify import Verifier
 from posir_tasks.read_part import estimate_tokens
@@ -137,8 +131,9 @@ class MutatedModel(ScriptedModel):
 
 def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for method in ("positional", "chunk", "persona"):
-        asked = AskSettings(method=method, chunk_words=20, draws=3)
-        result = ask_questions(AskRequest([MILL], asked, "eng-Latn", 1), model)
+        wanted = {"documents": "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
+        asked = {"method": method, "chunk_words": 20, "draws": 3}
+        result = ask_questions([MILL], BuildSettings.model_validate(wanted | {"ask": asked}), model)
         # Nothing vanishes: every question that the answers have is kept or discarded.
         questions = [discard for discard in result.discarded if discard.question is not None]
         yield result, len(result.questions) + len(questions) - result.counts["questions"]

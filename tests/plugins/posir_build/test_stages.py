@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_build.ask import AskRequest, ask_questions, load_personas, offer_personas
+from posir_build.ask import ask_questions, load_personas, offer_personas
 from posir_build.balance import CELLS, balance_questions, find_needed_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
@@ -20,7 +20,6 @@ from posir_build.locate import locate_evidence
 from posir_build.records import Discarded, QuestionVerdict, StageResult
 from posir_build.sample import check_source, open_source, sample_documents, share_out
 from posir_build.settings import (
-    AskSettings,
     BalanceSettings,
     BuildSettings,
     FalseNegativeSettings,
@@ -47,7 +46,7 @@ ADA = document("ada", "Ada kept bees on the roof of the school. Her brother kept
 
 
 def settings(tmp_path, **fields):
-    needed = {"documents": str(tmp_path), "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
+    needed = {"documents": str(tmp_path) or "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
     return BuildSettings.model_validate(needed | fields)
 
 
@@ -213,9 +212,8 @@ def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
 
 
 def ask(write, documents=(MILL,), **fields):
-    request = AskRequest(documents, AskSettings.model_validate({"draws": 1} | fields), "eng-Latn", 3)
     model = ScriptedModel(write)
-    return ask_questions(request, model), model
+    return ask_questions(documents, settings("", seed=3, ask={"draws": 1} | fields), model), model
 
 
 def test_ask_discards_faulty_questions_with_a_reason():
@@ -293,14 +291,15 @@ def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
     (tmp_path / "empty").write_text(" \n")
     assert len(load_personas(None)) >= 20
     model = ScriptedModel(lambda *_: json.dumps({"persona": 1, "difficulty": "phd", "query_length": "short"}))
-    options = AskSettings(method="persona", personas=tmp_path / "hub.jsonl", personas_offered=2, persona_embedder="e")
-    ask_questions(AskRequest((ADA, MILL), options, "eng-Latn", 3, WordRecall()), model)
+    options = {"method": "persona", "personas": tmp_path / "hub.jsonl", "personas_offered": 2, "persona_embedder": "e"}
+    wanted = settings(tmp_path, ask=options)
+    ask_questions((ADA, MILL), wanted, model, WordRecall())
     offers = [values["personas"] for name, values in model.asked if name == "choose_persona"]
     assert offers == [
         "1. A girl whose brother kept bees\n2. A miller by the river mill",
         "1. A miller by the river mill\n2. The village miller",
     ]
-    assert {len(row) for row in offer_personas(AskRequest((ADA, MILL), options, "eng-Latn", 3))} == {2}
+    assert {len(row) for row in offer_personas((ADA, MILL), wanted, None)} == {2}
     for name in ("wrong.jsonl", "missing.jsonl", "missing", "empty"):
         with pytest.raises(PosirError, match=rf"ask.personas: .*{name}"):
             load_personas(tmp_path / name)
