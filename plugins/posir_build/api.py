@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posir_build import translation_ratings as ratings
 from posir_build.balance import find_needed_questions
+from posir_build.cluster import StartEngine
 from posir_build.dataset_files import read_constructions
 from posir_build.estimate import REASON_TOKENS, add_reranker_seconds, add_up, describe_plan, estimate_stages
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
@@ -44,7 +45,6 @@ from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
-    from posir_build.cluster import StartEngine
     from posir_tasks.display.figures import Figure
 
 

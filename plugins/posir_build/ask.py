@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rapidfuzz import fuzz
 
-from posir_build.locate import list_numbers, split_thirds
+from posir_build.cluster import Recall
+from posir_build.locate import list_numbers, load_patterns, split_thirds
 from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, question_id, seeded_order
 from posir_build.settings import AskMethod, BuildSettings
 from posir_tasks.errors import PosirError, summarize_error
@@ -31,19 +32,13 @@ from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import find_terms
 
-if TYPE_CHECKING:
-    from posir_build.cluster import Recall
-
 #: Longest question in characters.
 MAX_CHARACTERS = 1000
 #: Shortest question that can be a copy of its document's text.
 MIN_COPY = 20
 #: Patterns, one a line, by language, of which all are searched for in every question: parts and positions of a text, and
 #: references to the document.
-NAMES_POSITION, NAMES_SOURCE = (
-    re.compile("|".join((files(__package__) / file).read_text(encoding="utf-8").split("\n")[:-1]), re.IGNORECASE)
-    for file in ("positions.txt", "references.txt")
-)
+NAMES_POSITION, NAMES_SOURCE = load_patterns("positions.txt"), load_patterns("references.txt")
 
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posir_build import ask, locate, translate, verify
+from posir_build.cluster import Reranker
 from posir_build.records import Document, StageResult
 from posir_build.settings import BuildSettings
 from posir_tasks.display.numbers import MISSING, format_count, format_number
@@ -20,9 +21,6 @@ from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost, format_cost
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.text.sentences import find_sentences
-
-if TYPE_CHECKING:
-    from posir_build.cluster import Reranker
 
 #: Assumed tokens: of a question with its answer, of a quote with its sentences, of a grade, of a sentence with its reasoning.
 QUESTION_TOKENS, QUOTE_TOKENS, GRADE_TOKENS, REASON_TOKENS = 80, 60, 10, 50

@@ -9,19 +9,15 @@ PosIR leaves this open. The question's own document is never a false negative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_build.cluster import Reranker
+from posir_build.cluster import Recall, Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
 from posir_tasks.language_models.asking import LanguageModel
-
-if TYPE_CHECKING:
-    from posir_build.cluster import Recall
 
 Scores = NDArray[np.float64]
 

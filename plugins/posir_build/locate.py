@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.resources import files
 
 from rapidfuzz import fuzz
 
@@ -123,30 +124,16 @@ NUMBER = re.compile(
     r"(?:(?<![\w)])-)?(?:\d{1,3}(?:[.,٫٬]\d{3}(?!\d))+(?:[.,٫]\d+)?|\d+(?:[.,٫]\d+)?)|[〇零一二两兩三四五六七八九十百千万萬億亿]+|"
     r"[²³¹\u2070-\u2089\u00bc-\u00be\u2150-\u218b\u2460-\u24ff\u2776-\u2793]"
 )
+
+
+def load_patterns(name: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of those in a file of this package, one a line; comments name languages."""
+    lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()
+    return re.compile("|".join(line for line in lines if not line.startswith("# ")), re.IGNORECASE)
+
+
 #: Words that negate; a quote must have as many as the text that it is matched with.
-NEGATIONS = re.compile(
-    # English
-    r"\b(?:not|no|never|none|nor|neither|without|cannot|nobody|nothing|nowhere|hardly|barely|"
-    r"(?:do|does|did|is|are|was|were|has|have|had|wo|would|should|could|ca|must|need)n[']?t|"
-    # German, Dutch, Swedish, Danish, Norwegian
-    r"nicht|nichts|kein\w*|niemand\w*|nirgend\w*|keineswegs|niemals|ohne|weder|niet|niets|geen|nooit|zonder|inte|ej|ingen|inga|"
-    r"inget|aldrig|utan|ikke|ingenting|intet|aldri|uten|uden|"
-    # French, Italian, Spanish, Portuguese, Romanian
-    r"ne|pas|jamais|sans|aucune?|rien|personne|ni|non|mai|nessun\w*|niente|nulla|né|senza|sin|nada|nadie|tampoco|ningun[oa]?|"
-    r"ningún|jamás|não|nunca|sem|nenhuma?|ninguém|nem|nu|fără|nici|niciun\w*|n(?=')|"
-    # Russian, Ukrainian, Polish, Czech, Hungarian, Finnish
-    r"не|нет|ни|никогда|никто|никого|ничто|ничего|нигде|нельзя|без|ніколи|ніхто|немає|nie|nigdy|nikt|nic|bez|nikdy|nikdo|není|"
-    r"nincs|soha|ei|eivät|"
-    # Turkish, Indonesian, Vietnamese, Greek
-    r"değil|yok|hiç|tidak|bukan|tanpa|không|chẳng|chưa|δεν|δε|μη|μην|χωρίς|ποτέ)\b"
-    # Chinese, Japanese, Korean, Thai
-    r"|[不没沒未無无非别勿莫]|ない|ません|なかった|ず(?=[、。に])|않|없|못|아니|ไม่|มิได้|ไร้|"
-    # Arabic, Persian, Hebrew
-    r"(?<!\w)[وف]?(?:لا|لم|لن|ليس\w*|غير|بدون|دون|نه|نیست\w*|هیچ|بی)(?!\w)|(?<!\w)ו?(?:לא|אין|בלי|אף)(?!\w)"
-    # Hindi, Bengali
-    r"|नहीं|बिना|(?<!\w)न(?!\w)|मत(?=\s)|নয়|না(?=[\s।]|$)|নেই",
-    re.IGNORECASE,
-)
+NEGATIONS = load_patterns("negations.txt")
 #: What negates as the beginning of a word.
 NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
 #: What negates a word that it is attached to.

@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from datasets import disable_progress_bars
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed_questions
+from posir_build.cluster import Recall, Reranker, StartEngine
 from posir_build.dataset_files import list_answering_models, read_constructions, write_card, write_dataset
 from posir_build.records import LOG_FILE, StageResult, by_id
 from posir_build.sample import digest_source, open_source, sample_documents
@@ -28,11 +30,9 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import PromptTemplate
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.rerankers import ModelReranker
 from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
-
-if TYPE_CHECKING:
-    from posir_build.cluster import Recall, Reranker, StartEngine
 
 #: Schema version of the files; raise it if the records change, and every stage is run again (answered calls are kept).
 SCHEMA = 3
@@ -104,11 +104,6 @@ class Tools:
 
     def rerankers(self, wanted: Sequence[RerankerSettings]) -> list[Reranker]:
         """Return rerankers; models are loaded when they first score."""
-        from datasets import disable_progress_bars
-
-        from posir_build.cluster import Reranker
-        from posir_tasks.models.rerankers import ModelReranker
-
         # The stage has a bar of its own; that of `datasets` would appear for every batch.
         disable_progress_bars()
         opened = (ModelReranker(row.reference, self.settings.language, row.scale == "logit") for row in wanted)
@@ -116,8 +111,6 @@ class Tools:
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
         """Return an embedder that finds the nearest texts."""
-        from posir_build.cluster import Recall
-
         return Recall(ModelReference(model, revision), self.settings.language, self._start_engine)
 
 

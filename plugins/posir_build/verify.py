@@ -147,11 +147,8 @@ class Verifier:
     def check_without_span(self, questions: Sequence[Question]) -> list[CheckOutcome]:
         """Ask whether the document answers the question without the span; it must not."""
         outcomes = []
-
-        def build_views(question: Question) -> Views:
-            return self._build_views("span", question)[1:]
-
-        for (reply,) in self._ask_about(ANSWERABLE, questions, build_views, "Leave the span out"):
+        asked = self._ask_about(ANSWERABLE, questions, lambda row: self._build_views("span", row)[1:], "Leave the span out")
+        for (reply,) in asked:
             answer = reply.answer and reply.answer.answer
             reason = "answered without the span" if answer == "yes" else ""
             reason = reason if answer else f"unusable answer: {reply.problem}"
@@ -161,7 +158,11 @@ class Verifier:
 
     def audit(self, result: StageResult) -> StageResult:
         """Ask of each third by itself whether it has the answer (Built-in or Learned, appendix B.3); nothing is discarded."""
-        chosen = choose_audited(result, self.settings, self.seed)
+        # Those that are kept, and of each range of margins the discarded ones, too.
+        groups, whole = _group_by_range(list_checked(result), self.settings.margins), {row.id for row in result.questions}
+        groups[None] = [question for question in groups[None] if question.id in whole]
+        drawn = [sorted(group, key=lambda row: seeded_order(self.seed, AUDIT_CHECK, row.id)) for group in groups.values()]
+        chosen = [question for group in drawn for question in group[: self.settings.audit_sample]]
         replies = self._ask_about(ANSWERABLE, chosen, partial(self._build_views, "segments"), "Audit") if chosen else []
         audited: dict[str, Question] = {}
         for question, answered in zip(chosen, replies, strict=True):
@@ -231,14 +232,6 @@ def _group_by_range(questions: Sequence[Question], margins: Sequence[float]) -> 
         margin = find_margin(question)
         groups[None if margin is None else bisect_right(margins, margin)].append(question)
     return groups
-
-
-def choose_audited(verified: StageResult, settings: VerifySettings, seed: int) -> list[Question]:
-    """Return the questions that the audit reads: those that are kept, and of each range of margins the discarded ones, too."""
-    groups, kept = _group_by_range(list_checked(verified), settings.margins), {question.id for question in verified.questions}
-    groups[None] = [question for question in groups[None] if question.id in kept]
-    drawn = [sorted(group, key=lambda row: seeded_order(seed, AUDIT_CHECK, row.id)) for group in groups.values()]
-    return [question for group in drawn for question in group[: settings.audit_sample]]
 
 
 def summarize_audit(questions: Sequence[Question]) -> dict[str, float]:
