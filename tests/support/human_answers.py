@@ -54,12 +54,9 @@ class Truth:
     def find(self, text: str, document: str | None = None) -> tuple[HumanDocument, HumanQuestion] | None:
         """Return the human question in a text, which may have words before it, about a document if there are several."""
         bare = " ".join(text.split())
-        for start in (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place))):
-            result = self.by_question.get(bare[start:], [])
-            for item in result:
-                if document is None or item[0].id == document:
-                    return item
-        return None
+        starts = (0, *(place + 2 for place in range(len(bare)) if bare.startswith(": ", place)))
+        items = (item for start in starts for item in self.by_question.get(bare[start:], []))
+        return next((item for item in items if document is None or item[0].id == document), None)
 
     def has_answer(self, question: str, document: str, evidence: str) -> bool:
         """Return whether a question is a person's about this document, and a text has its answer, but for white space."""
@@ -70,14 +67,10 @@ class Truth:
 
     def is_right(self, question: str, document: str, start: int, end: int) -> bool:
         """Return whether a question is a person's about this document, and a span has its answer in the same third."""
-        result = [
-            entry
-            for entry in self.by_question.get(question, [])
-            if entry[0].id == document and entry[1].text.strip() == question
-        ]
         return any(
             start <= asked.start and asked.end <= end and made.third(HumanQuestion("", "", start, end)) == made.third(asked)
-            for made, asked in result
+            for made, asked in self.by_question.get(question, [])
+            if made.id == document and asked.text.strip() == question
         )
 
 
@@ -107,10 +100,7 @@ def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = N
     """
     others = {question["id"]: question["question"] for _, paragraph in _paragraphs(translated) for question in paragraph["qas"]}
     documents = []
-    groups: dict[int, list[dict]] = {}
-    for article, paragraph in _paragraphs(file):
-        groups.setdefault(article, []).append(paragraph)
-    for article, members in groups.items():
+    for article, members in _articles(file).items():
         count = max(1, len(members) // paragraphs)
         for number in range(count):
             stop = (number + 1) * paragraphs if number + 1 < count else len(members)
@@ -120,12 +110,9 @@ def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = N
 
 def overlapping_documents(file: Path, articles: int) -> list[HumanDocument]:
     """Return two documents per article of two paragraphs each, of which one is in both: its questions have two answers."""
-    groups: dict[int, list[dict]] = {}
-    for article, paragraph in _paragraphs(file):
-        groups.setdefault(article, []).append(paragraph)
     return [
         _join(f"{article}-{start}", members[start : start + 2], {})
-        for article, members in groups.items()
+        for article, members in _articles(file).items()
         for start in range(2)
         if article < articles
     ]
@@ -186,6 +173,13 @@ def jaquad_documents(folder: Path, files: int = 3, paragraphs: int = 4) -> list[
     ]
 
 
+def _articles(file: Path) -> dict[int, list[dict]]:
+    groups: dict[int, list[dict]] = {}
+    for article, paragraph in _paragraphs(file):
+        groups.setdefault(article, []).append(paragraph)
+    return groups
+
+
 def _paragraphs(file: Path | None) -> Iterable[tuple[int, dict]]:
     if file is None:
         return
@@ -201,11 +195,8 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
         for question in paragraph["qas"]:
             answer = question["answers"][0]
             start = len(text) + answer["answer_start"]
-            questions.append(
-                HumanQuestion(
-                    str(question["id"]), _question(question), start, start + len(answer["text"]), others.get(question["id"], "")
-                )
-            )
+            name, end = question["id"], start + len(answer["text"])
+            questions.append(HumanQuestion(str(name), _question(question), start, end, others.get(name, "")))
         text += paragraph["context"]
     return HumanDocument(name, text, tuple(questions))
 

@@ -14,41 +14,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.support.embedding_server import serve
 from tests.support.human_answers import HumanDocument, HumanQuestion, Truth
 
 #: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests that fail once.
 RATES = {
-    "rate limit": 0.03,
-    "server error": 0.02,
-    "dropped connection": 0.01,
-    "time-out": 0.0,
-    "prose around JSON": 0.06,
-    "cut JSON": 0.03,
-    "refusal": 0.03,
-    "wrong fields": 0.01,
-    "names the position": 0.04,
-    "refers to the text": 0.02,
-    "another language": 0.04,
-    "duplicate": 0.03,
-    "unanswerable question": 0.05,
-    "question about another third": 0.04,
-    "paraphrased quote": 0.04,
-    "doubled quote": 0.02,
-    "changed number": 0.03,
-    "changed negation": 0.01,
-    "answer from another part": 0.04,
-    "wrong sentence number": 0.01,
-    "evidence for the unanswerable": 0.2,
-    "wrong grade": 0.01,
-    "wrong verdict": 0.01,
-    "prefix": 0.05,
-    "untranslated": 0.03,
-    "missing sentence": 0.02,
+    "rate limit": 0.03, "server error": 0.02, "dropped connection": 0.01, "time-out": 0.0, "prose around JSON": 0.06,
+    "cut JSON": 0.03, "refusal": 0.03, "wrong fields": 0.01, "names the position": 0.04, "refers to the text": 0.02,
+    "another language": 0.04, "duplicate": 0.03, "unanswerable question": 0.05, "question about another third": 0.04,
+    "paraphrased quote": 0.04, "doubled quote": 0.02, "changed number": 0.03, "changed negation": 0.01,
+    "answer from another part": 0.04, "wrong sentence number": 0.01, "evidence for the unanswerable": 0.2,
+    "wrong grade": 0.01, "wrong verdict": 0.01, "prefix": 0.05, "untranslated": 0.03, "missing sentence": 0.02,
     "same words": 0.1,
-}
+}  # fmt: skip
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
 #: Words of context on either side of an answer in a quote, and characters at most.
 CONTEXT_WORDS, LONGEST_CONTEXT = 4, 40
@@ -62,14 +43,12 @@ class LanguageModelServer:
     """The state of a server: what it knows, how it fails, and what it was asked."""
 
     truth: Truth
-    rates: dict[str, float] = field(default_factory=lambda: dict(RATES))
+    rates: dict[str, float] = field(default_factory=RATES.copy)
     seed: int = 0
     seconds: float = 0.0
-    """How long an answer takes."""
     key: str | None = None
     """The only accepted key; None to accept requests without one."""
     translate: Callable[[str], str] | None = None
-    """Translates a sentence or a question."""
     max_characters: int | None = None
     """Characters of a message from which a request is refused."""
     status: int | None = None
@@ -79,7 +58,6 @@ class LanguageModelServer:
     page: str | None = None
     """If set, every request is answered with this text in place of JSON, as proxies do."""
     seen: Counter[str] = field(default_factory=Counter)
-    """Requests by their digest."""
     answered: Counter[str] = field(default_factory=Counter)
     """Requests that were answered with 200, by their idempotency key."""
     failures: Counter[str] = field(default_factory=Counter)
@@ -138,7 +116,6 @@ class Answers:
         self.state = state
 
     def answer(self, call: ChatCall) -> Any:
-        """Return the answer to a prompt as JSON values."""
         return getattr(self, call.prompt)(call)
 
     def ask_positional(self, call: ChatCall) -> Any:
@@ -148,16 +125,14 @@ class Answers:
 
     def ask_chunk(self, call: ChatCall) -> Any:
         chunk = call.part("excerpt")
-        for document in self.state.truth.documents:
-            place = document.text.find(chunk)
-            if place >= 0:
-                inside = [
-                    question
-                    for question in document.questions
-                    if place <= question.start and question.end <= place + len(chunk)
-                ]
-                return {"questions": [self._as_question(document, question) for question in inside[: self._limit(call)]]}
-        return {"questions": []}
+        document = next(document for document in self.state.truth.documents if chunk in document.text)
+        inside = self._inside(document, chunk)[: self._limit(call)]
+        return {"questions": [self._as_question(document, question) for question in inside]}
+
+    def _inside(self, document: HumanDocument, part: str) -> list[HumanQuestion]:
+        """Return the questions whose answers are in a part of a document."""
+        place = document.text.find(part)
+        return [asked for asked in document.questions if place <= asked.start and asked.end <= place + len(part)]
 
     def summarize(self, call: ChatCall) -> Any:
         return {"summary": " ".join(call.part("document").split()[:60])}
@@ -167,11 +142,7 @@ class Answers:
 
     def ask_persona(self, call: ChatCall) -> Any:
         document = self.state.truth.by_text[call.part("document")]
-        segment = call.part("segment")
-        place = document.text.find(segment)
-        inside = [
-            question for question in document.questions if place <= question.start and question.end <= place + len(segment)
-        ]
+        inside = self._inside(document, call.part("segment"))
         if not inside:
             return {"query": "", "answer": "", "reasoning": "Nothing is asked."}
         choice = call.random(0).choice(inside)
@@ -389,13 +360,8 @@ class Handler(BaseHTTPRequestHandler):
             state.answered[self.headers.get("Idempotency-Key", digest)] += 1
             state.input_tokens += usage["prompt_tokens"]
             state.output_tokens += usage["completion_tokens"]
-        content = {
-            "id": "1",
-            "object": "chat.completion",
-            "model": state.snapshot or request["model"],
-            "choices": [choice],
-            "usage": usage,
-        }
+        model = state.snapshot or request["model"]
+        content = {"id": "1", "object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
         return self.answer(200, content)
 
     def fail_once(self, state: LanguageModelServer, call: ChatCall) -> bool:
@@ -440,12 +406,6 @@ def guess_prompt(system: str) -> str:
 @contextmanager
 def serve_language_model(truth: Truth, **settings: Any) -> Iterator[LanguageModelServer]:
     """Run a server on a free port of this machine."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    http.state = state = LanguageModelServer(truth, **settings, url=f"http://127.0.0.1:{http.server_port}/v1")  # type: ignore[attr-defined]
-    threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
-    try:
+    state = LanguageModelServer(truth, **settings)
+    with serve(Handler, state):
         yield state
-    finally:
-        http.shutdown()
-        http.server_close()

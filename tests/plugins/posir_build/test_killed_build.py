@@ -6,6 +6,7 @@ import shutil
 import signal
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,17 +34,14 @@ def build(folder: Path, url: str) -> None:
 
 
 def stored_keys(folder: Path) -> set[str]:
-    file = folder / "work" / "calls.sqlite"
-    if not file.exists():
-        return set()
-    with sqlite3.connect(file) as database:
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-        return {key for (key,) in database.execute("SELECT key FROM calls")} if "calls" in tables else set()
+    with suppress(sqlite3.OperationalError), sqlite3.connect(folder / "work" / "calls.sqlite") as database:
+        return {key for (key,) in database.execute("SELECT key FROM calls")}
+    # Killed before there was a file or a table.
+    return set()
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
-    files = (file for file in sorted((folder / "data").rglob("*")) if file.is_file())
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {file.relative_to(folder): file.read_bytes() for file in (folder / "data").rglob("*") if file.is_file()}
 
 
 def run(folder: Path, url: str, seconds: float | None) -> int:

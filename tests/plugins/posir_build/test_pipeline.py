@@ -20,19 +20,12 @@ from posir_data.commands import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import resolve_folder
+from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
-from tests.support.human_answers import (
-    Truth,
-    jaquad_documents,
-    mini_documents,
-    overlapping_documents,
-    parallel_documents,
-    squad_documents,
-    write_documents,
-)
+from tests.support.human_answers import Truth, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
-MADE = mini_documents()[:12]
+MADE = human.mini_documents()[:12]
 
 
 @pytest.fixture(autouse=True)
@@ -180,11 +173,8 @@ def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
         (tmp_path / "work" / "sample.json").write_text("{")
         with pytest.raises(PosirError, match=r"sample.json: .*Remove it"):
             run_stages(tools, "sample")
-        with (
-            locked(tmp_path / "work"),
-            pytest.raises(PosirError, match="another `posir build`"),
-            locked(tmp_path / "work"),
-        ):
+        work = tmp_path / "work"
+        with locked(work), pytest.raises(PosirError, match="another `posir build`"), locked(work):
             pass
         if os.getuid():
             (tmp_path / "no").mkdir(mode=0o500)
@@ -192,10 +182,8 @@ def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
                 pass
 
 
-LANGUAGES = {
-    "en": "eng-Latn", "de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl",
-    "ja": "jpn-Jpan",
-}  # fmt: skip
+TRANSLATIONS = {"de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
+LANGUAGES = {"en": "eng-Latn", "ja": "jpn-Jpan", **TRANSLATIONS}
 
 
 @pytest.mark.slow
@@ -203,16 +191,15 @@ LANGUAGES = {
 def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
     other = squad_data / f"xquad.{'de' if code == 'en' else 'en'}.json"
     documents = (
-        jaquad_documents(squad_data / "jaquad" / "dev")
+        human.jaquad_documents(squad_data / "jaquad" / "dev")
         if code == "ja"
-        else squad_documents(squad_data / f"xquad.{code}.json", 4, other)
+        else human.squad_documents(squad_data / f"xquad.{code}.json", 4, other)
     )
     write_documents(tmp_path / "texts", documents)
     truth = Truth(documents)
     with serve_language_model(truth) as server:
-        results = run_stages(
-            Tools(build_settings(tmp_path, server, "ask.questions=3", language=LANGUAGES[code])), STAGE_NAMES[-1]
-        )
+        tools = Tools(build_settings(tmp_path, server, "ask.questions=3", language=LANGUAGES[code]))
+        results = run_stages(tools, STAGE_NAMES[-1])
     *_, accuracy = measure_stages(truth, results)
     assert accuracy.kept >= 200
     assert accuracy.precision >= 0.97
@@ -222,7 +209,7 @@ def test_precision_and_recall_on_human_questions(squad_data, tmp_path, code):
 @pytest.mark.slow
 def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
-    documents = overlapping_documents(squad_data / "xquad.en.json", articles=24)
+    documents = human.overlapping_documents(squad_data / "xquad.en.json", articles=24)
     truth, model = Truth(documents), get_model_path()
     write_documents(tmp_path / "texts", documents)
     fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10"
@@ -236,13 +223,10 @@ def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path
     assert sum(kept) / sum(has_one.values()) >= 0.97
 
 
-TRANSLATIONS = {"de": "deu-Latn", "zh": "cmn-Hans", "ar": "ara-Arab", "es": "spa-Latn", "ru": "rus-Cyrl"}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("code", TRANSLATIONS)
 def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, code):
-    documents, translations, texts = parallel_documents(
+    documents, translations, texts = human.parallel_documents(
         squad_data / "xquad.en.json", squad_data / f"xquad.{code}.json", ("en", code)
     )
     documents, translations = documents[:20], translations[:20]
@@ -256,12 +240,9 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
         "eng-Latn": len(results["balance"].questions),
         TRANSLATIONS[code]: len(translated.questions),
     }
-    truth = Truth(translations)
-    known = {document.id: document.text for document in translated.documents}
+    truth, known = Truth(translations), {document.id: document.text for document in translated.documents}
     right = [
-        truth.has_answer(
-            question.text, question.document, known[question.document][question.evidence.start : question.evidence.end]
-        )
+        truth.has_answer(question.text, question.document, question.evidence.of(known[question.document]))
         for question in translated.questions
     ]
     assert sum(right) / len(right) >= 0.97

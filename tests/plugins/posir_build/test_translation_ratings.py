@@ -22,7 +22,6 @@ from posir_build.translation_ratings import (
 )
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.read_part import estimate_tokens
 from tests.support.construction import ScriptedModel
 from tests.support.datasets import posir_tables, write_domain
@@ -47,12 +46,8 @@ def data(tmp_path_factory):
 
 
 def settings(data, **fields):
-    given = {"source": data / "a", "translations": {"a": data / "a", "b": data / "b"}, "edges": (0, 20, 40, 60)}
-    return RatingSettings.model_validate(
-        {key: value if key == "edges" else json.loads(json.dumps(value, default=str)) for key, value in given.items()}
-        | {"llm": LanguageModelSettings(model="m")}
-        | fields
-    )
+    given = {"source": f"{data}/a", "translations": {"a": f"{data}/a", "b": f"{data}/b"}, "edges": (0, 20, 40, 60)}
+    return RatingSettings.model_validate({**given, "llm": {"model": "m"}, **fields})
 
 
 def rated(ratings, *, system="a", language="deu-Latn", document="d"):
@@ -67,11 +62,7 @@ def test_the_sample_has_the_same_documents_of_each_bucket_for_every_system_and_l
         drawn.setdefault((translation.system, translation.language), set()).add((translation.domain, translation.document))
     assert set(drawn) == {("a", "deu-Latn"), ("b", "deu-Latn")}
     assert drawn["a", "deu-Latn"] == drawn["b", "deu-Latn"]
-    buckets = Counter(
-        (translation.domain, -(-estimate_tokens(translation.original) // 20))
-        for translation in sample
-        if translation.system == "a"
-    )
+    buckets = Counter((row.domain, -(-estimate_tokens(row.original) // 20)) for row in sample if row.system == "a")
     assert buckets == {(domain, bucket): 3 for domain in ("sports", "law") for bucket in (1, 2, 3)}
     assert ("sports", "d1") not in drawn["a", "deu-Latn"]
     assert {translation.text.split()[1] for translation in sample} == {"Boot", "Kahn"}
@@ -139,9 +130,8 @@ def test_agreement_is_that_of_the_pairs():
     assert by_scale["all"].within_one.value == pytest.approx((abs(differences) <= 1).mean())
     assert by_scale["all"].mean_absolute_error.value == pytest.approx(abs(differences).mean())
     assert by_scale["accuracy"].mean_difference == pytest.approx(differences[:, 1].mean())
-    assert by_scale["fluency"].confusion[3][4] == sum(
-        person[0] == 4 and judge[0] == 5 for person, judge in zip(people, judged, strict=True)
-    )
+    pairs = [(person[0], judge[0]) for person, judge in zip(people, judged, strict=True)]
+    assert by_scale["fluency"].confusion[3][4] == pairs.count((4, 5))
     agreed = int((abs(differences[:, 0]) <= 1).sum())
     interval = by_scale["fluency"].within_one.interval
     assert interval == pytest.approx(tuple(binomtest(agreed, 60).proportion_ci(0.95, "wilson")), abs=0.01)

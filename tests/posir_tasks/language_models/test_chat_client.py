@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 
 import openai
 import pytest
@@ -145,12 +146,7 @@ def test_what_is_sent_depends_on_the_settings():
     plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
     assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
     assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
-    keys = {
-        PROMPT.build_request(values, attempt, value).key
-        for values in ASKED[:2]
-        for attempt in (0, 1)
-        for value in (settings, plain)
-    }
+    keys = {PROMPT.build_request(*asked).key for asked in product(ASKED[:2], (0, 1), (settings, plain))}
     assert len(keys) == 8
 
 
