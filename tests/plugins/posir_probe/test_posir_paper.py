@@ -23,14 +23,14 @@ from posir_probe.probe import run_probe
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.text.spans import Span
-from tests.support.encoders import write_tiny_bert
+from tests.support.models import write_tiny_model
 
 TEXT = "the mill stood by the river and burned down in nineteen hundred and one"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_tiny_bert(tmp_path_factory.mktemp("bert"))
+    return write_tiny_model(tmp_path_factory.mktemp("bert"))
 
 
 def with_pooling(folder, mode):

@@ -24,7 +24,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.results import read_results
 from posir_tasks.sources.opening import open_data
 from tests.support.datasets import write_beir_folder
-from tests.support.encoders import write_tiny_bert
+from tests.support.models import write_tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_what_the_system_reads_is_stored(window: int | str | None, read: dict[st
 
 
 def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Path):
-    encoder = str(write_tiny_bert(tmp_path / "encoder"))
+    encoder = str(write_tiny_model(tmp_path / "encoder"))
     (run,) = score(RUN, embedder=encoder).runs
     read = read_entry(run)["read"]
     assert (read["tokens"], read["known_by"]) == (64, "class")
@@ -313,7 +313,7 @@ def test_chunks_in_sqlite_are_scored_as_documents(chunks: dict[str, str], tmp_pa
 @pytest.mark.slow
 def test_a_cross_encoder_in_the_loop_changes_the_order_alone(chunks: dict[str, str], tmp_path: Path):
     search = build_full_text_search(chunks)
-    model = CrossEncoder(str(write_tiny_bert(tmp_path / "model")), num_labels=1, max_length=64)
+    model = CrossEncoder(str(write_tiny_model(tmp_path / "model", "cross-encoder")), max_length=64)
 
     def rerank(query: str, k: int) -> list[str]:
         names = search(query, k)
