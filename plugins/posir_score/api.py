@@ -23,7 +23,7 @@ from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.sources.opening import Dataset, open_data
-from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
+from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
 if TYPE_CHECKING:
     from posir_report.api import Results
@@ -191,19 +191,7 @@ def score(
         splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
-        with track("Loading the model"):
-            # The models' libraries take seconds to import.
-            from posir_score.chunk_scoring import read_excerpts, score_splitters
-            from posir_tasks.embeddings.encoding import load_encoder
-            from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
-
-            excerpts = read_excerpts(opened(), repair=repair)
-            # A mistake in a chunker should not cost the time to load the model.
-            for splitter in splitters:
-                splitter.divide(next(iter(excerpts.documents.values())))
-            encoder = load_encoder(str(model), revision, batch_size=batch_size)
-            tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-        return score_splitters(encoder, tokenizer, excerpts, splitters, k or RETRIEVED)
+        return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, Path(output))
     rules = AlignmentRules(missing == "error", chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]
@@ -213,6 +201,31 @@ def score(
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else _parse_window(window)
     return _score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
+
+
+def _score_chunkers(
+    splitters: Sequence[TextSplitter],
+    open_scored: Callable[[], Dataset],
+    model: str,
+    revision: str | None,
+    batch_size: int,
+    retrieve: int,
+    *,
+    repair: bool,
+) -> ScoredChunkers:
+    with track("Loading the model"):
+        # The models' libraries take seconds to import.
+        from posir_score.chunk_scoring import read_excerpts, score_splitters
+        from posir_tasks.embeddings.encoding import load_encoder
+        from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
+
+        excerpts = read_excerpts(open_scored(), repair=repair)
+        # A mistake in a chunker should not cost the time to load the model.
+        for splitter in splitters:
+            splitter.divide(next(iter(excerpts.documents.values())))
+        encoder = load_encoder(model, revision, batch_size=batch_size)
+        tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
+    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
 
 
 def _score_runs(

@@ -113,30 +113,25 @@ def show(inspection: Inspection) -> str:
 
 
 @pytest.mark.slow
-def test_an_inspection_is_a_screen_and_plain_json(cut):
+def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_escapes_what_it_shows(cut):
     inspection, _ = cut
-    printed = show(inspection)
+    printed, decision = show(inspection), inspection.fading[-1].decision
     assert len(printed.splitlines()) < 48
     assert max(map(len, printed.splitlines())) <= 80
-    decision = inspection.fading[-1].decision
-    shown = " ".join(printed.split())
-    assert all(sentence in shown for sentence in (describe_state(decision), advise(decision)))
-    assert "PSI" not in printed
-    assert "PSI" in str(replace(inspection, full=True))
+    assert all(sentence in " ".join(printed.split()) for sentence in (describe_state(decision), advise(decision)))
+    assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
     parsed = json.loads(inspection.to_json())
-    assert parsed["fading"][-1]["groups"]["all"]["state"] == decision.state
-    assert parsed["rows"][0]["level"] == 0.95
+    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (decision.state, 0.95)
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
-
-
-@pytest.mark.slow
-def test_the_page_needs_no_network_and_escapes_what_it_shows(cut):
-    inspection, _ = cut
-    skipped = (SkippedText("<script>alert(1)</script>", "empty"),)
-    page = replace(inspection, skipped=skipped).to_html()
+    page = replace(inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert page.count('class="chart"') == 2
+
+
+def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:
+    """Return what was encoded after the reading length, which is measured first, with pairs of equal texts."""
+    return encoder.encoded[encoder.encoded.index(texts[0]) :]
 
 
 @pytest.mark.slow
@@ -144,15 +139,12 @@ def test_the_page_needs_no_network_and_escapes_what_it_shows(cut):
 def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     encoder, texts = FirstWords(), invent_texts(60, 15)
     inspection = run(encoder, texts, budget)
-    # The reading length is measured first, with pairs of equal texts.
-    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
+    searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched)) > 60
     total = sum(map(estimate_tokens, searched))
-    every = sum(map(estimate_tokens, texts))
     if budget:
-        assert total <= min(budget, 3 * every) * 1.05
+        assert total <= min(budget, 3 * sum(map(estimate_tokens, texts))) * 1.05
         assert inspection.fading_texts < 60
-    assert inspection.work is not None
     assert total <= inspection.work.tokens * 1.05
 
 
@@ -162,10 +154,8 @@ def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
         run(FirstWords(words=60), texts, 10)
     least = int(re.search(r"at least ([\d,]+) are", str(refused.value))[1].replace(",", ""))
     inspection = run(encoder := FirstWords(words=60), texts, least)
-    # The reading length is measured first, with pairs of equal texts.
-    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
     window = inspection.window.tokens.high
-    assert inspection.encoded_tokens == sum(min(estimate_tokens(text), window) for text in searched)
+    assert inspection.encoded_tokens == sum(min(estimate_tokens(text), window) for text in list_searched(encoder, texts))
     assert inspection.encoded_tokens <= inspection.work.tokens * 1.05
     assert (inspection.work.tokens, inspection.fading_texts) == (least, 2)
 

@@ -152,26 +152,14 @@ def test_the_id_of_pyterrier_is_docno_and_long_cells_are_read(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "a.trec",
-            "q Q0 d 1 2.0 t\nq Q0 e 2 nan t\nq Q0 f 3 inf t",
-            "field 'score' must be finite: 2 rows, first line 2 ('nan')",
-        ),
+        ("a.trec", "q Q0 d 1 2.0 t\nq Q0 e 2 nan t\nq Q0 f 3 inf t", "'score' must be finite: 2 rows, first line 2 ('nan')"),
         ("a.trec", "q Q0 d 1 high t", "field 'score' must be a number: 1 row, first line 1 ('high')"),
         ("a.trec", "q Q0 d 1 2.0", "line 1: has 5 columns; a TREC run has 6"),
-        (
-            "a.jsonl",
-            f'{{"qid": "q", "docid": "d", "score": 1{"0" * 400}}}',
-            "integer beyond 64 bits",
-        ),
+        ("a.jsonl", f'{{"qid": "q", "docid": "d", "score": 1{"0" * 400}}}', "integer beyond 64 bits"),
         ("a.trec", f"q Q0 d 1 1{'0' * 400} t", "field 'score' must be finite"),
         ("a.json", '{"q": {"d": 1, "d": 2}}', "the key 'd' occurs twice"),
         ("a.json", '{"q": [["d", "high"]]}', "field 'score' must be a number"),
-        (
-            "a.csv",
-            "query_id,doc_id,score\nq,,1\n",
-            "field 'document id' must be a text of Unicode characters that is not empty, or an integer: 1 row",
-        ),
+        ("a.csv", "query_id,doc_id,score\nq,,1\n", "field 'document id' must be a text"),
         ("a.csv", "query_id,text,score\nq,d,1\n", "no column of the document; the file has query_id, text, score"),
         ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a text"),
         ("a.json", r'{"q": {"\ud800": 1}}', "field 'document id' must be a text of Unicode"),

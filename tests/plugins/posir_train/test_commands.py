@@ -9,8 +9,6 @@ from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
-from posir_train.examples import read_examples
-from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
@@ -32,13 +30,6 @@ def data(tmp_path_factory, squad):
     folder = tmp_path_factory.mktemp("composed")
     assert compose(squad, folder, "--tokens", 40).startswith(f"{folder}/eng-Latn/facts_1: ")
     return folder
-
-
-def test_composed_data_is_read(data):
-    examples = read_examples(open_dataset(str(data)))
-    assert sorted({example.document.corpus for example in examples.examples}) == [
-        f"eng-Latn/facts_{number}" for number in (1, 2, 3)
-    ]
 
 
 @pytest.mark.slow
@@ -137,19 +128,15 @@ def compose(squad, folder, *options):
 
 def test_a_refused_run_leaves_an_empty_folder(model, squad, tmp_path):
     compose(squad, tmp_path / "begin", "--tokens", 40, "--positions", "begin")
+    tables = posir_tables()
+    tables["queries"] = tables["queries"].drop("pos_char_span")
+    write_domain(tmp_path / "data", tables)
     for data, message in [
         *[(tmp_path / "begin", r"middle or end .*middle 0, end 0")] * 2,
         (squad, r"\d+ of 60 questions .*window of 64 tokens"),
+        (tmp_path / "data", "pos_char_span"),
     ]:
         with pytest.raises(PosirError, match=message):
             invoke("train", model, "--data", data, "--output", tmp_path / "out")
     with pytest.raises(PosirError, match="composed"):
         compose(squad, tmp_path, "--tokens", 5000)
-
-
-def test_evidence_that_is_missing_is_named(model, tmp_path):
-    tables = posir_tables()
-    tables["queries"] = tables["queries"].drop("pos_char_span")
-    write_domain(tmp_path / "data", tables)
-    with pytest.raises(PosirError, match="pos_char_span"):
-        invoke("train", model, "--data", tmp_path / "data", "--output", tmp_path / "out")
