@@ -182,9 +182,9 @@ class EveryOther:
 
 
 def test_questions_in_other_words_stand_beside_the_others():
-    encoder, texts = FirstWords(), invent_texts(8, 12)
+    encoder, texts = FirstWords(words=300), invent_texts(8, 12)
     inspection = inspect_model(Setup(ModelEncoder(encoder), None, collect(*texts), 30_000, writer=EveryOther()))
-    searched = encoder.encoded[encoder.encoded.index(texts[0]) :]
+    searched = list_searched(encoder, texts)
     assert len(searched) == len(set(searched))
     other, (written, rarest) = inspection.other_words, inspection.fading
     assert (written.wording, rarest.wording) == (Wording.OTHER_WORDS, Wording.RAREST_WORDS)
@@ -203,7 +203,7 @@ def test_questions_in_other_words_stand_beside_the_others():
 
 def test_a_writer_without_a_question_is_said_so():
     silent = SimpleNamespace(name="silent", write=lambda requests: [None] * len(requests))
-    inspection = inspect_model(Setup(ModelEncoder(FirstWords()), None, collect(*invent_texts(3, 6)), 30_000, writer=silent))
+    inspection = inspect_model(Setup(ModelEncoder(FirstWords(60)), None, collect(*invent_texts(3, 6)), 30_000, writer=silent))
     assert (inspection.other_words.questions, len(inspection.fading)) == (0, 1)
     assert "0 questions that silent wrote" in show(inspection)
 
