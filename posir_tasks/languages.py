@@ -47,6 +47,7 @@ LANGUAGES = (
     Language("Spanish", "spa-Latn", cross_lingual_in_paper=True),
 )
 
+_PUBLISHED = {language.code: language for language in LANGUAGES}
 #: Language of the corpus of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
@@ -73,7 +74,7 @@ CLOSE = 0.85
 
 def check_code(code: str) -> None:
     """Raise PosirError if a code is not that of an individual language and a script; suggest what may be meant."""
-    if code in _published():
+    if code in _PUBLISHED:
         return
     problem = _find_problem(*code.partition("-")[::2])
     if problem:
@@ -89,10 +90,6 @@ def is_valid(code: str) -> bool:
     except PosirError:
         return False
     return True
-
-
-def _published() -> dict[str, Language]:
-    return {language.code: language for language in LANGUAGES}
 
 
 def _find_problem(language: str, script: str) -> str | None:
@@ -118,7 +115,7 @@ def suggest_codes(text: str) -> list[str]:
     code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
     code = code if code in ISO_TO_LANGUAGE else names.get(code, code)
     members = macrolanguages().get(code, (code,) if code in ISO_TO_LANGUAGE and code not in NOT_A_LANGUAGE else ())
-    published = [known for known in _published() if known[:3] == code and stated in (None, known[4:])]
+    published = [known for known in _PUBLISHED if known[:3] == code and stated in (None, known[4:])]
     suggested = published or [
         f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
     ]
@@ -126,7 +123,7 @@ def suggest_codes(text: str) -> list[str]:
         return suggested[:MAX_SUGGESTIONS]
     individual = ISO_TO_LANGUAGE.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
     usual = [f"{language}-{script}" for language in sorted(individual) if (script := default_script(language))]
-    return get_close_matches(text, [*_published(), *usual], MAX_SUGGESTIONS, CLOSE)
+    return get_close_matches(text, [*_PUBLISHED, *usual], MAX_SUGGESTIONS, CLOSE)
 
 
 @cache
@@ -214,8 +211,8 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
 
     Where a language is in several scripts, or not in its usual one, the script is part of the name: `Serbian-Latn`.
     """
-    valid = sorted(code for code in {*codes} - _published().keys() if is_valid(code))
-    scripts = Counter([code[:3] for code in (*valid, *_published())])
+    valid = sorted(code for code in {*codes} - _PUBLISHED.keys() if is_valid(code))
+    scripts = Counter([code[:3] for code in (*valid, *_PUBLISHED)])
     languages = []
     for code in valid:
         language, _, script = code.partition("-")
@@ -230,9 +227,8 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
 
     The codes in the data are listed if the name has no script and CLDR does not know the usual one.
     """
-    published = {language.name: language for language in LANGUAGES}
-    if name in published:
-        return published[name]
+    if published := next((language for language in LANGUAGES if language.name == name), None):
+        return published
     word, _, script = name.partition("-")
     language = {known: code for code, known in language_names().items()}.get(word)
     if language is None:
@@ -241,7 +237,7 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
     if scripts == [None]:
         scripts = [code[4:] for code in list_codes() if code[:3] == language]
     code = f"{language}-{scripts[0]}" if len(scripts) == 1 else ""
-    return Language(name, code) if code not in _published() and is_valid(code) else None
+    return Language(name, code) if code not in _PUBLISHED and is_valid(code) else None
 
 
 #: Languages that the detector takes for one another.

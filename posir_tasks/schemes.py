@@ -120,7 +120,7 @@ class RelativePositions:
             lengths=tuple(f"Q{k}" for k in range(1, len(self.token_bounds) + 2)),
             positions=tuple(f"{'[' if k == 0 else '('}{low:.2f}, {high:.2f}]" for k, (low, high) in enumerate(pairwise(edges))),
             position_title="Position of the evidence (0: start of the document, 1: end)",
-            length_titles=token_length_titles(self.token_bounds),
+            length_titles=_title_lengths(self.token_bounds),
             equal_bins=True,
         )
 
@@ -149,8 +149,7 @@ def find_scheme(name: str) -> PositionScheme | None:
     return next((scheme for scheme in schemes if scheme.axes.scheme == name), None)
 
 
-def token_length_titles(bounds: tuple[int, ...]) -> tuple[str, ...]:
-    """Return titles such as `Q2: 513 to 1,024 tokens`, given the last length of each bucket but the longest."""
+def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
     if not bounds:
         return (ALL_LENGTHS,)
     between = (f"{low + 1:,} to {high:,} tokens" for low, high in pairwise(bounds))

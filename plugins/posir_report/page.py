@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -> str:
     """Return the page as HTML; whatever comes from results is escaped."""
     # The charts' library is not needed for LaTeX.
-    from posir_tasks.display.page import render_page
+    from posir_tasks.display.figures import render_page
 
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import progress, track
@@ -76,9 +77,7 @@ class Diagnosis(Presentable):
     def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
         """Print a line for each finding, whatever the width of the terminal."""
         for finding in self.findings:
-            mark, style = MARKS[finding.passed]
-            console.print(f"[{style}]{mark}[/] ", end="", soft_wrap=True)
-            console.print(finding.text, markup=False, soft_wrap=True)
+            console.print(Text.assemble(MARKS[finding.passed], f" {finding.text}"), soft_wrap=True)
 
 
 @public()
@@ -96,20 +95,15 @@ def doctor() -> Diagnosis:
         >>> print(posir.doctor())  # doctest: +SKIP
         ✓ tasks: mteb knows 26 of 26
     """
-    findings: list[CheckResult] = []
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
     with track("Checking"):
-        for check in (check_versions, check_autoload, check_mteb, check_tasks, check_plugins, check_data):
+        for check in (check_autoload, check_mteb, check_tasks, check_plugins, check_data):
             try:
                 findings += check()
             except Exception as error:
                 findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
     return Diagnosis(tuple(findings))
-
-
-def check_versions() -> Iterator[CheckResult]:
-    """Report the versions."""
-    python = f"Python {platform.python_version()} ({sys.executable})"
-    yield CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")
 
 
 def check_autoload() -> Iterator[CheckResult]:

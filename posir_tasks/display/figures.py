@@ -1,14 +1,18 @@
-"""Figures, and the files that they are written to."""
+"""Figures, the files that they are written to, and pages of a single file that need no network, which each command fills."""
 
 import base64
 import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import typer
+import vl_convert
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
@@ -87,3 +91,17 @@ def deduplicate(names: Sequence[str]) -> list[str]:
     lower = [name.lower() for name in names]
     counts = [lower[: at + 1].count(name) for at, name in enumerate(lower)]
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(names, counts, strict=True)]
+
+
+def bundle_chart_library() -> str:
+    """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
+    # Without the patch version, as vl-convert names its Vega-Lite.
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2]))
+
+
+def render_page(package: str, template: str, **values: Any) -> str:
+    """Return HTML by a template in `templates` of a package, which may extend the shell, `page.html`; values are escaped."""
+    loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    functions = {"bundle": bundle_chart_library, "render_image": render_image}
+    return environment.get_template(template).render(values | functions, version=version("posir"))

@@ -127,7 +127,7 @@ class Presentable(ABC):
 
     def _render(self, template: str) -> str:
         # Altair takes a second to import.
-        from posir_tasks.display.page import render_page
+        from posir_tasks.display.figures import render_page
 
         legend = [*self.legend(), *self.explanation()]
         return render_page(__package__, template, title=self.title, sections=self.sections(), legend=legend)
