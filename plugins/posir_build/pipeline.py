@@ -94,7 +94,7 @@ class Tools:
         self._start_engine = start_engine
 
     def models(self, stage: str) -> list[LanguageModel]:
-        """Return the language models that a stage asks."""
+        """Open the language models that a stage asks."""
         return [LanguageModel(llm, self.log) for llm in self.settings.choose_llms(stage)]
 
     @cached_property

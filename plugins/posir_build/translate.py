@@ -199,7 +199,7 @@ class Translator:
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
     ) -> tuple[tuple[Question, ...], list[Discarded], int]:
         asked = [question for question in questions if question.document in documents]
-        lost = [question for question in questions if question.document not in documents]
+        lost = (question for question in questions if question.document not in documents)
         discarded = [Discarded("its document is discarded", question.id, question=question) for question in lost]
 
         def build(question: Question) -> dict[str, str]:
@@ -213,13 +213,15 @@ class Translator:
                 raise UnusableAnswerError(problem)
 
         replies = self.model.ask(TRANSLATE_QUESTION, asked, build, f"Translate questions into {self.target}", check)
-        answered = [(question, reply.answer) for question, reply in zip(asked, replies, strict=True) if reply.answer]
-        bare = {question.id: remove_prefix(answer.text, question.text) for question, answer in answered}
-        repaired = sum(bare[question.id] != answer.text for question, answer in answered)
-        texts = {name: " ".join(text.split()) for name, text in bare.items()}
-        failed = zip(asked, replies, strict=True)
-        problems = {question.id: _name_problem(reply) for question, reply in failed if reply.answer is None}
-        faults, kept = self._find_faults({question.id: question.text for question in asked}, texts, problems), list[Question]()
+        repaired, texts, problems, kept = 0, dict[str, str](), dict[str, str](), list[Question]()
+        for question, reply in zip(asked, replies, strict=True):
+            if reply.answer is None:
+                problems[question.id] = _name_problem(reply)
+                continue
+            bare = remove_prefix(reply.answer.text, question.text)
+            repaired += bare != reply.answer.text
+            texts[question.id] = " ".join(bare.split())
+        faults = self._find_faults({question.id: question.text for question in asked}, texts, problems)
         for question, reply in zip(asked, replies, strict=True):
             if faults[question.id]:
                 discarded.append(Discarded(faults[question.id], question.id, question=question))

@@ -31,7 +31,7 @@ from posir_tasks.models.folder import is_model_folder, name_folder
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.models.rerankers import BatchReranker, ModelReranker, compute_margin
+from posir_tasks.models.rerankers import ModelReranker, compute_margin
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
@@ -198,7 +198,7 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     return (parts[0], parts[1]) if all(count_words(part) >= FEWEST_WORDS for part in parts) else None
 
 
-def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[BatchReranker], margin: float) -> list[Example]:
+def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[ModelReranker], margin: float) -> list[Example]:
     """Return the examples whose evidence third answers the question better than both other thirds, by a margin.
 
     The margin is that of 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the smallest over rerankers of the score of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
@@ -20,7 +20,6 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 
 if TYPE_CHECKING:
-    from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
 Scores = NDArray[np.float64]
@@ -28,22 +27,6 @@ Scores = NDArray[np.float64]
 Pair = tuple[str, str]
 #: Decimals of a margin.
 DECIMALS = 12
-
-
-class BatchReranker(Protocol):
-    """Scores many batches of pairs."""
-
-    @property
-    def name(self) -> str:
-        """The model, with its revision if there is one."""
-
-    def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the index of each batch with its scores, shape (n,), in any order."""
-
-
-def format_model_name(meta: ModelMeta) -> str:
-    """Return a model's name with its revision, if there is one."""
-    return f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
 
 def build_context(language: str) -> EncodingContext:
@@ -61,10 +44,12 @@ class ModelReranker:
     logits: bool = False
     """Whether a model's scores are passed through the logistic function; otherwise they must be probabilities."""
     name: str = field(init=False)
+    """The model, with its revision if there is one."""
     _model: MTEBModels | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.name = format_model_name(find_model(self.reference))
+        meta = find_model(self.reference)
+        self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
         """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor encodes, or has others."""

@@ -223,11 +223,10 @@ class Answers:
             other = chosen.randrange(len(sentences))
             return [evidence, self._evidence(other + 1, sentences[other])]
         if digits and state.draw(call, "changed number"):
-            changed = str((int(digits[0]) + 1) % 10)
-            return [evidence | {"quote": quote[: digits.start()] + changed + quote[digits.end() :]}]
+            return [evidence | {"quote": quote.replace(digits[0], str((int(digits[0]) + 1) % 10), 1)}]
         if state.draw(call, "changed negation"):
-            middle = len(quote.split()) // 2
-            return [evidence | {"quote": " ".join([*quote.split()[:middle], "not", *quote.split()[middle:]])}]
+            words = quote.split()
+            return [evidence | {"quote": " ".join([*words[: len(words) // 2], "not", *words[len(words) // 2 :]])}]
         if state.draw(call, "answer from another part"):
             other = (evidence["first_sentence"] + len(sentences) // 2) % len(sentences)
             return [self._evidence(other + 1, sentences[other])]

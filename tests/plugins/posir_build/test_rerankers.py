@@ -77,33 +77,22 @@ def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
     assert split_batches({}) == []
 
 
-class Clock:
-    """Time that passes only when something is scored."""
-
-    now = 0.0
-
-    def perf_counter(self):
-        return self.now
-
-
 class SlowReranker:
     """A reranker that takes 50 seconds to load, and some for each pair."""
-
-    name = "slow"
 
     def __init__(self, clock, seconds):
         self.clock, self.seconds, self.batches = clock, seconds, []
 
     def score_batches(self, batches):
         for number, pairs in enumerate(batches):
-            self.clock.now += self.seconds * len(pairs) + (0 if self.batches else 50)
+            self.clock.append(self.clock[-1] + self.seconds * len(pairs) + (0 if self.batches else 50))
             self.batches.append(len(pairs))
             yield number, np.zeros(len(pairs))
 
 
 def test_the_time_of_a_stage_is_that_of_its_pairs_without_loading(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr("posir_build.estimate.time", clock)
+    clock = [0.0]
+    monkeypatch.setattr("posir_build.estimate.time.perf_counter", lambda: clock[-1])
     documents = [Document(f"d{row}", f"text {row} " * 30, 60 + row, "file") for row in range(5)]
     estimates = [StageEstimate("ask", 1, 1, 1, 0.0), StageEstimate("verify", 1, 1, 1, 0.0, reranker_pairs=200)]
     rerankers = [SlowReranker(clock, 0.5), SlowReranker(clock, 2)]

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
+from posir_build.api import rate_translations
 from posir_build.translation_ratings import (
     SCALES,
     RatingSettings,
@@ -194,7 +195,10 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
         people = ["--people", "sheets/fra-Latn.csv"]
         document = json.loads(call(*options, *people, "--format", "json"))
         assert sum(server.answered.values()) == 16
-        printed = call(*options, *people, "--png", "pictures")
+        printed = call(*options, *people)
+        nested = {"translations": {"mine": f"{data}/a"}, "llm": {"model": "human", "endpoints": [server.url]}}
+        chosen = {"source": f"{data}/a", "edges": (0, 20, 60), "per_bucket": 2, **nested}
+        figures = rate_translations(people="sheets/fra-Latn.csv", **chosen).figures()
         assert "fra-Latn" in call(*options, "--format", "csv")
         assert sum(server.answered.values()) == 16
     assert document["translations"] == 16
@@ -203,8 +207,7 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
     assert 1 <= judge["all", "overall"]["mean_interval"][0] < judge["all", "overall"]["mean"] <= 5
     assert [row["scale"] for row in document["agreement"] if row["language"] == "all"] == [*SCALES, "all"]
     assert sum(map(sum, document["agreement"][-1]["confusion"])) == 12
-    assert sorted(file.name for file in (tmp_path / "pictures").iterdir()) == [
-        "mine.ratings-pairs.png", "mine.ratings-scales.png", "ratings-overall.png",
-    ]  # fmt: skip
+    drawn = [(figure.kind, figure.model) for figure in figures if figure.chart.to_dict()]
+    assert drawn == [("ratings-overall", None), ("ratings-scales", "mine"), ("ratings-pairs", "mine")]
     for title in ("Ratings by the judge", "Ratings by people", "Agreement of the judge", "Pairs of ratings"):
         assert title in printed

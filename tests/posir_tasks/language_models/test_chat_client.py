@@ -95,13 +95,10 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "OPENAI_API_KEY"),
-        (404, r"no such model or address .* Its models: human\."),
-        (429, "limit is still exceeded"),
-        (500, "failed up to 2 times .*Answers so far are saved"),
-        (400, "refuses a request .*Check the settings of llm"),
+        (401, "OPENAI_API_KEY"), (404, r"no such model or address .* Its models: human\."), (429, "limit is still exceeded"),
+        (500, "failed up to 2 times .*Answers so far are saved"), (400, "refuses a request .*Check the settings of llm"),
     ],
-)
+)  # fmt: skip
 def test_a_failure_that_lasts_is_one_message(server, tmp_path, status, message):
     server.status = status
     with pytest.raises(PosirError, match=message):
