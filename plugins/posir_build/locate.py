@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
+from itertools import pairwise
 
 from rapidfuzz import fuzz
 
@@ -201,7 +202,9 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
 def fold(text: str) -> Folded:
     """Return a text as it is compared: in Unicode form NFKC, in lower case, with one space for each white space."""
     folded, origins = list[str](), list[Span]()
-    for start, end in _clusters(text):
+    # Each character with the marks, or Hangul vowels and finals, that follow it.
+    marks = {row for row, mark in enumerate(text) if unicodedata.combining(mark) or "\u1160" <= mark <= "\u11ff"}
+    for start, end in pairwise([0, *(row for row in range(1, len(text)) if row not in marks), len(text)] if text else ()):
         plain = unicodedata.normalize("NFKC", text[start:end].translate(SAME)).translate(SAME).casefold()
         for character in plain:
             if character.isspace():
@@ -214,15 +217,6 @@ def fold(text: str) -> Folded:
             folded.append(str(unicodedata.decimal(character, character)))
             origins.append(Span(start, end))
     return "".join(folded), origins
-
-
-def _clusters(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each character with the marks, or Hangul vowels and finals, that follow it."""
-    start = 0
-    for end in range(1, len(text) + 1):
-        if end == len(text) or not (unicodedata.combining(text[end]) or "\u1160" <= text[end] <= "\u11ff"):
-            yield start, end
-            start = end
 
 
 def _find_change(quote: str, text: str, span: Span) -> str:

@@ -21,12 +21,17 @@ INTERVALS = "Points: mean ratings from 1, poor, to 5, excellent. Lines: 95 % int
 
 def build_rating_figures(scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement]) -> list[Figure]:
     """Return the overall ratings by system and language, those of each system by scale, and the pairs of ratings of each."""
-    systems = dict.fromkeys(score.system for score in scores)
-    figures = [_frame("overall", None, _draw_overall(scores), "Colors: the judge's mean over the four scales.", scores)]
-    figures += [
-        _frame("scales", system, _draw_scales([score for score in scores if score.system == system]), INTERVALS, scores)
-        for system in systems
+    rows = [
+        {"system": score.system, "language": score.language, "value": score.mean.value}
+        for score in scores
+        if score.rater == "judge" and score.scale == OVERALL and score.language != ALL_LANGUAGES
     ]
+    color = alt.Color("value:Q", title="Mean rating", scale=alt.Scale(scheme="viridis"))
+    overall = _draw_cells(rows, alt.X("language:N", title=None), alt.Y("system:N", title=None), color, ".2f")
+    figures = [_frame("overall", None, overall, "Colors: the judge's mean over the four scales.", scores)]
+    for system in dict.fromkeys(score.system for score in scores):
+        own = [score for score in scores if score.system == system]
+        figures.append(_frame("scales", system, _draw_scales(own), INTERVALS, scores))
     text = "Pairs of ratings of a translation on a scale."
     return figures + [_frame("pairs", row.system, _draw_pairs(row), text, scores) for row in select_pooled(agreement)]
 
@@ -37,16 +42,6 @@ def _frame(kind: str, system: str | None, chart: Panels, explanation: str, score
     source = f"Source: up to {rated:,} ratings of a system; scales of arXiv 2601.08363."
     framed = add_frame(alt.vconcat(chart), titles[kind], system or "all systems", explanation, source)
     return Figure(f"ratings-{kind}", None, system, framed)
-
-
-def _draw_overall(scores: Sequence[ScaleScore]) -> Panels:
-    rows = [
-        {"system": score.system, "language": score.language, "value": score.mean.value}
-        for score in scores
-        if score.rater == "judge" and score.scale == OVERALL and score.language != ALL_LANGUAGES
-    ]
-    color = alt.Color("value:Q", title="Mean rating", scale=alt.Scale(scheme="viridis"))
-    return _draw_cells(rows, alt.X("language:N", title=None), alt.Y("system:N", title=None), color, ".2f")
 
 
 def _draw_cells(rows: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, color: alt.Color, form: str) -> Panels:

@@ -13,7 +13,7 @@ from posir_tasks.errors import PosirError
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
-MADE = mini_documents()[:6]
+MADE = mini_documents()[:4]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_plan_build_sample_and_agreement(app, tmp_path, monkeypatch):
         assert "false negatives" in printed
         assert "97.8" not in printed
         assert f"human, total: {sum(server.answered.values())} calls" in printed
-        assert "\nsample: 6 of 6 documents; 1,000 wanted\n" in printed
+        assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
         plan = call(app, config, "--plan")
         assert f"Answered before, and not paid again: human, total: {sum(server.answered.values())} calls" in plan
         assert "| verify: leave-span-out |" in (tmp_path / "harbour-build" / "report.md").read_text()

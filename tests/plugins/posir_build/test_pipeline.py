@@ -123,15 +123,15 @@ def test_the_judge_may_be_another_model_than_the_generator(tmp_path):
 
 
 def test_the_plan_of_the_documents_asked_about_is_exact_if_nothing_is_discarded(tmp_path):
-    write_documents(tmp_path / "texts", MADE)
+    write_documents(tmp_path / "texts", MADE[:6])
     with serve_language_model(Truth(MADE), rates=dict(NO_FAILURES)) as server:
-        tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "ask.documents=8", "verify.audit=true"))
+        tools = Tools(build_settings(tmp_path, server, "ask.questions=1", "ask.documents=4", "verify.audit=true"))
         estimates = estimate_stages(tools.settings, run_stages(tools, "sample"))
         assert not server.answered
         results = run_stages(tools, STAGE_NAMES[-1])
         assert 0.6 * sum(stage.input_tokens for stage in estimates) <= server.input_tokens
         assert server.input_tokens <= 1.1 * sum(stage.input_tokens for stage in estimates)
-    planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * 8
+    planned, number = {stage.stage: stage.calls for stage in estimates}, 3 * 4
     assert len(results["balance"].questions) == number
     used = {prompt.partition("@")[0]: usage.calls for (_, prompt), usage in tools.log.usage().items()}
     # The audit reads three thirds.

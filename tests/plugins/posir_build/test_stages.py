@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,20 +130,6 @@ def name_texts(folder, name="", **fields):
     return {document.id: document.text for document in result.documents}, result.notes
 
 
-def test_documents_are_read_from_folders_json_lines_and_parquet(tmp_path):
-    (tmp_path / "texts" / "deep").mkdir(parents=True)
-    (tmp_path / "texts" / "deep" / "one.txt").write_text("\ufeffOne.")
-    (tmp_path / "texts" / "two.md").write_text("Two.")
-    (tmp_path / "rows.jsonl").write_text('{"_id": 7, "body": "One."}\n\n{"body": "Two."}\n')
-    pl.DataFrame({"id": ["x", "y"], "text": ["One.", "Two."], "other": [1, 2]}).write_parquet(tmp_path / "rows.parquet")
-    for name, ids, fields in (
-        ("texts", "deep/one two", {}),
-        ("rows.jsonl", "7 1", {"text_field": "body"}),
-        ("rows.parquet", "x y", {}),
-    ):
-        assert name_texts(tmp_path, name, **fields)[0] == dict(zip(ids.split(), ("One.", "Two."), strict=True))
-
-
 def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypatch):
     asked = []
 
@@ -170,28 +155,10 @@ def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
         list(open_source(settings(tmp_path, documents="some/texts")).read_texts())
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", '{"text": "x"\n', r"1 not a JSON object \(a.jsonl:1\)"),
-        ("a.jsonl", '{"text": 3}\n', r"1 without a text column \(a.jsonl:1: it has text;"),
-        ("a/b.parquet", "no parquet", r"1 not Parquet \(b.parquet\)"),
-        ("a/b.csv", "text", "1 of another kind"),
-        ("a/b.txt", b"caf\xe9", r"1 not UTF-8 \(b.txt: byte 0xe9 at 3\)"),
-    ],
-)
-def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path, name, content, message):
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(DataError, match=f"has no text that can be read. Skipped: {message}"):
-        check_source(settings(tmp_path, documents=str(tmp_path / name.split("/")[0])))
-
-
-def test_what_cannot_be_read_is_yielded_with_its_byte_and_the_rest_is_read(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b'{"text": "x"}\n{"text": "caf\xe9"}\n{"text": "y"}\n')
-    first, second, third = read(tmp_path, "a.jsonl")
-    assert (first.text, second, third.text) == ("x", SkippedText("a.jsonl:2", "not UTF-8", "byte 0xe9 at 27"), "y")
+def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(DataError, match=r"has no text that can be read. Skipped: 1 without a text column \(a.jsonl:1: it has"):
+        check_source(settings(tmp_path, documents=str(tmp_path / "a.jsonl")))
 
 
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
@@ -203,6 +170,9 @@ def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
 def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
     for name, ids in (("a", "12"), ("b", "13"), ("c", "1")):
         (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name}{row}", "id": "{row}"}}\n' for row in ids))
+    (tmp_path / "rows.jsonl").write_text('{"_id": 7, "body": "One."}\n\n{"body": "Two."}\n')
+    assert name_texts(tmp_path, "rows.jsonl", text_field="body")[0] == {"7": "One.", "1": "Two."}
+    (tmp_path / "rows.jsonl").unlink()
     named, notes = name_texts(tmp_path)
     assert named == {"1": "a1", "2": "a2", "b.jsonl:1": "b1", "3": "b3", "c.jsonl:1": "c1"}
     assert any("b.jsonl:1" in note and note.startswith("2 ") for note in notes)
