@@ -17,12 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DIMENSIONS = 24
-#: Changes the rows of an answer.
-Damage = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 #: The number of the first words of a text that are read, or the function that selects them.
 Window = int | None | Callable[[list[str]], list[str]]
-#: Changes status, headers and body of an answer.
-Rewrite = Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]]
 
 
 class Pooling(StrEnum):
@@ -52,22 +48,20 @@ class EmbeddingServer:
     key: str | None = None
     """The only accepted key; None to accept requests without one."""
     window: Window = None
-    """Words of a text that are read, or a function that returns them; the others are ignored in silence."""
     pooling: Pooling = Pooling.COUNT
     noise: float = 0.0
     """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
     max_words: int | None = None
-    """Words of a text from which it is refused."""
     failures: deque[Failure] = field(default_factory=deque)
-    damage: Damage = list
-    rewrite: Rewrite | None = None
+    damage: Callable[[list[dict[str, Any]]], Any] = list
+    """Changes the rows of an answer."""
+    rewrite: Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]] | None = None
     seconds: float = 0.0
     batches: list[list[str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     most_in_flight: int = 0
     in_flight: int = 0
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0), repr=False)
-    """Source of the noise, the same at every run of a test."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
 
@@ -129,18 +123,15 @@ class Handler(BaseHTTPRequestHandler):
         # A client that has its answer may send the next request before this thread goes on.
         with state.lock:
             state.in_flight -= 1
-        self.respond(state, request, failure)
-
-    def respond(self, state: EmbeddingServer, request: dict[str, Any], failure: Failure | None) -> None:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if state.key is not None and given != state.key:
+            failure = failure or Failure(401, message=f"Incorrect API key provided: {given}")
+        elif request["model"] != state.model or self.path != "/v1/embeddings":
+            failure = failure or Failure(404, message=f"The model {request['model']} does not exist at {self.path}")
+        elif state.max_words and max(len(text.split()) for text in request["input"]) > state.max_words:
+            failure = failure or Failure(400, message=f"This model's maximum context length is {state.max_words} tokens")
         if failure:
             self.fail(failure)
-        elif state.key is not None and given != state.key:
-            self.fail(Failure(401, message=f"Incorrect API key provided: {given}"))
-        elif request["model"] != state.model or self.path != "/v1/embeddings":
-            self.fail(Failure(404, message=f"The model {request['model']} does not exist at {self.path}"))
-        elif state.max_words and max(len(text.split()) for text in request["input"]) > state.max_words:
-            self.fail(Failure(400, message=f"This model's maximum context length is {state.max_words} tokens"))
         else:
             with state.lock:
                 state.batches.append(request["input"])

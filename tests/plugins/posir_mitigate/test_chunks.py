@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
@@ -171,4 +170,3 @@ def test_a_prompt_needs_room_in_the_window_too():
 def test_every_method_says_its_cost():
     assert "every 32 tokens; encodes every token 4 times" in Chunks(128, 32).cost
     assert Chunks(combination=Combination.MEAN).cost.startswith("one vector; ")
-    assert torch.is_inference_mode_enabled() is False

@@ -23,9 +23,9 @@ LANGUAGES = {"eng-Latn": "", "deu-Latn": "DE ", "fra-Latn": "FR "}
 CROSS_LINGUAL = ("PosIR-English", "PosIR-German-English", "PosIR-French-English")
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return write_tiny_model(tmp_path / "tiny")
 
 
 @pytest.fixture
@@ -53,15 +53,11 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "embeddings"
 
 
-def evaluate(model: object, *tasks: str, **options: object) -> dict[str, dict]:
-    """Return the scores by task and subset, without NaN."""
+def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
+    """Return the scores by task and subset, as text, since NaN differs from itself."""
     ran = mteb.evaluate(model, mteb.get_tasks(list(tasks)), cache=None, show_progress_bar=False, **options)
     return {
-        f"{result.task_name} {scores['hf_subset']}": {
-            name: value for name, value in scores.items() if not (isinstance(value, float) and np.isnan(value))
-        }
-        for result in ran.task_results
-        for scores in result.scores["test"]
+        (result.task_name, scores["hf_subset"]): str(scores) for result in ran.task_results for scores in result.scores["test"]
     }
 
 
@@ -109,10 +105,7 @@ class SparseEncoder(RecordingEncoder):
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [
-        (RecordingEncoder("test/unknown", revision=None), "the model cannot be identified"),
-        (SparseEncoder("test/sparse"), "the model does not return one dense vector per text"),
-    ],
+    [(RecordingEncoder("a/b", revision=None), "the model cannot be identified"), (SparseEncoder("a/b"), "the model does not")],
     ids=["no revision", "sparse"],
 )
 def test_what_cannot_be_cached_is_passed_through_with_one_warning(cache_folder, model, reason, caplog, monkeypatch):

@@ -31,14 +31,9 @@ def build_key(
     return build_embedding_key(model, digest_weights(model), task | arguments, prompt_type)
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
 @pytest.fixture
-def transformer(tiny: Path) -> RecordingTransformer:
-    return RecordingTransformer(tiny)
+def transformer(tmp_path: Path) -> RecordingTransformer:
+    return RecordingTransformer(write_tiny_model(tmp_path / "tiny"))
 
 
 def wrapped(transformer: RecordingTransformer, **prompts: str) -> SentenceTransformerEncoderWrapper:

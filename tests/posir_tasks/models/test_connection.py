@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 
 import openai
@@ -32,20 +33,12 @@ def write(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **hea
     handler.wfile.write(body)
 
 
-def trickle(handler: BaseHTTPRequestHandler) -> None:
+def trickle(handler: BaseHTTPRequestHandler, *, headers: bool = False) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    for _ in range(50):
-        handler.wfile.write(b" ")
-        time.sleep(0.05)
-
-
-def trickle_headers(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
+    handler.flush_headers() if headers else handler.end_headers()
     for number in range(50):
-        handler.send_header(f"X-{number}", "1")
-        handler.flush_headers()
+        handler.wfile.write(b"X-%d: 1\r\n" % number if headers else b" ")
         time.sleep(0.05)
 
 
@@ -57,7 +50,7 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
     "damaged compression": (lambda to: write(to, b"{}", Content_Encoding="gzip"), "compressed"),
     "cut compression": (lambda to: write(to, gzip.compress(b"{}" * 99)[:-9], Content_Encoding="gzip"), "ends in the middle"),
     "trickle": (trickle, "not complete"),
-    "trickled headers": (trickle_headers, "not complete"),
+    "trickled headers": (partial(trickle, headers=True), "not complete"),
     "redirect": (lambda to: write(to, b"", 307, Location="http://127.0.0.2:9/v1"), "another server"),
     "other port": (lambda to: write(to, b"", 307, Location="http://127.0.0.1:9/v1"), "another server"),
     "loop": (lambda to: write(to, b"", 307, Location=to.path), "redirects more than"),

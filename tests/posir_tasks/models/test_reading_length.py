@@ -43,11 +43,8 @@ def test_tokens_are_found_exactly():
 
     class FirstTokens(FirstWords):
         def __call__(self, texts, prompt_type=None):
-            def cut(text: str) -> str:
-                tokens = [part for word in text.split() for part in (word[:6], word[6:]) if part]
-                return " ".join(tokens[:200])
-
-            return super().__call__([cut(text) for text in texts], prompt_type)
+            tokens = [[part for word in text.split() for part in (word[:6], word[6:]) if part] for text in texts]
+            return super().__call__([" ".join(parts[:200]) for parts in tokens], prompt_type)
 
     length = measure_reading_length(FirstTokens(), TEXTS, count)
     assert (length.unit, length.tokens) == ("tokens", Bounds(200, 200))
@@ -63,19 +60,15 @@ def test_servers_that_cut_are_found_exactly_in_few_requests(words: int, pooling:
     assert len(server.times) <= 25
 
 
-def test_what_noise_may_hide_is_between_bounds():
-    with serve_embeddings(window=1024, pooling=Pooling.MEAN, noise=1e-3) as server:
-        length = measure(server)
-    assert length.words.low < 1024 <= length.words.high < 1100
-    assert len(server.times) <= 40
-
-
-def test_a_server_that_refuses_long_texts_and_cuts_shorter_ones_has_the_length_that_it_reads():
-    with serve_embeddings(window=400, max_words=600) as server:
-        length = measure(server)
-    assert (length.words, length.complete) == (Bounds(400, 400), False)
-    assert "maximum context length is 600 tokens" in length.refusal
-    assert len(server.times) <= 40
+def test_noise_has_bounds_and_a_server_that_refuses_and_cuts_has_the_length_that_it_reads():
+    with (
+        serve_embeddings(window=1024, pooling=Pooling.MEAN, noise=1e-3) as noisy,
+        serve_embeddings(window=400, max_words=600) as refusing,
+    ):
+        lengths = measure(noisy), measure(refusing)
+    assert lengths[0].words.low < 1024 <= lengths[0].words.high < 1100
+    assert (lengths[1].words, "600 tokens" in lengths[1].refusal) == (Bounds(400, 400), True)
+    assert max(len(noisy.times), len(refusing.times)) <= 40
 
 
 def test_a_model_that_reads_everything_is_tried_up_to_its_claim():
@@ -92,16 +85,12 @@ def test_the_longest_text_that_is_not_refused_is_found_exactly(words: int):
     assert (length.unit, length.words, length.refusal) == ("words", Bounds(words, words), f"ValueError: at most {words} words")
 
 
-def count_words(text: str) -> int:
-    return len(text.split())
-
-
 @settings(max_examples=8, deadline=None)
 @given(st.integers(1, 900), st.integers(1, 900), st.booleans(), st.sampled_from([0.0, 1e-4]))
 def test_a_part_at_one_or_both_ends_is_found_exactly(first: int, last: int, claimed: bool, noise: float):
     for keep, part, words in ((keep_last(last), Part.LAST, last), (keep_ends(first, last), Part.ENDS, first + last)):
         encoder = KeepsPart(keep, noise)
-        claim = {"claimed_tokens": max(words, 20), "count_tokens": count_words} if claimed else {}
+        claim = {"claimed_tokens": max(words, 20), "count_tokens": lambda text: len(text.split())} if claimed else {}
         length = measure_reading_length(encoder, **claim)
         assert encoder.requests <= 38
         if part is Part.ENDS and words < 20 and claimed:
@@ -154,11 +143,11 @@ def test_words_without_tokens_have_bounds_in_order_and_a_model_that_refuses_ever
 @pytest.mark.parametrize(
     ("options", "words", "said"),
     [
-        ({"window": 512}, 512, ("It reads only the first 512 words of a text (about ", "ignores the rest without an error")),
-        pytest.param({"max_words": 400}, 400, ("", "refuses longer texts"), marks=pytest.mark.slow),
+        ({"window": 512}, 512, "ignores the rest"),
+        pytest.param({"max_words": 400}, 400, "refuses longer texts", marks=pytest.mark.slow),
     ],
 )
-def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_sentence(options, words: int, said):
+def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_sentence(options, words: int, said: str):
     with serve_embeddings(model="bge-m3", **options) as server:
         encoder = load_encoder(server.reference)
         claimed, claimant = find_claim(encoder.model)
@@ -166,9 +155,9 @@ def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_senten
         length = measure_reading_length(encoder, TEXTS, claimed_tokens=claimed)
     assert (length.unit, length.words) == ("words", Bounds(words, words))
     sentence = WindowReading("m", None, length, None, 0, claimed, claimant).sentence
-    assert sentence.startswith(said[0])
-    assert sentence.endswith(f"and {said[1]}, although BAAI/bge-m3 claims 8,192 tokens.")
-    assert ("maximum context length is 400 tokens" in length.refusal) == ("max_words" in options)
+    assert said in sentence
+    assert sentence.endswith("BAAI/bge-m3 claims 8,192 tokens.")
+    assert ("400 tokens" in length.refusal) == ("max_words" in options)
 
 
 @pytest.mark.slow
