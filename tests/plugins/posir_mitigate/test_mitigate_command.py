@@ -49,12 +49,10 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     names = ["plain", "chunks(8,4,max,tokens)", "chunks(4,2,mean,sentences)"]
     assert [outcome["method"] for outcome in (plain, chunks, mean)] == names
     assert (plain["time_ratio"], plain["vectors_per_document"], mean["vectors_per_document"]) == (1, 1, 1)
-    assert chunks["vectors_per_document"] > 1
-    assert chunks["seconds"] > 0
-    assert plain["ndcg_at_10_change"] is None
+    assert min(chunks["vectors_per_document"] - 1, chunks["seconds"]) > 0
     low, high = chunks["ndcg_at_10_interval"]
     assert low <= chunks["ndcg_at_10"] <= high
-    assert chunks["ndcg_at_10_change"] == "cannot_be_said"
+    assert (plain["ndcg_at_10_change"], chunks["ndcg_at_10_change"]) == (None, "cannot_be_said")
     # Times are those of encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
@@ -68,16 +66,12 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--method", "chnks"), "no such method. Did you mean chunks"),
-        (("--method", "chunks(8"), r"'chunks\(8': not a method. Write one like"),
-        (("--method", "chunks(1000)"), "no method works for this model. local/tiny"),
-    ],
+    ("method", "message"),
+    [("chnks", "mean chunks"), ("chunks(8", r"'chunks\(8': not a method"), ("chunks(1000)", "no method works .* local/tiny")],
 )
-def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, arguments, message):
+def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, method, message):
     with pytest.raises(PosirError, match=message):
-        invoke(model, data, *arguments, "--output", tmp_path / "results")
+        invoke(model, data, "--method", method, "--output", tmp_path / "results")
 
 
 def test_a_folder_of_several_languages_is_one_task(data):

@@ -65,48 +65,28 @@ def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
     assert known.total.duration == Duration(12.5, 16.5, 20.5)
     assert (known.with_cache.documents, known.with_cache.queries) == (english.documents, 12)
     assert known.with_cache.duration.mean == pytest.approx(1.5 + 4 + 6)
-
-
-def test_the_time_is_not_estimated_without_a_measurement():
+    # The time is not estimated without a measurement.
     unknown, known_size = plan(None, "the reason", None), plan(None, "the reason", 1_536)
     assert (unknown.total.duration, unknown.total.bytes, known_size.total.bytes) == (None, None, (27 + 12) * 1_536)
 
 
-@pytest.mark.parametrize(
-    ("model", "parts"),
-    [
-        (
-            (KNOWN, "", 16),
-            ("16.5 s (12.5 to 20.5)", "500 (333 to 1,000; 32 texts", "second: 2 (2 to 2;", "POSIR_EMBEDDINGS, 11 documents"),
-        ),
-        ((None, "the reason", None), ("(the reason).",)),
-    ],
-)
-def test_a_table_explains_its_estimates(model, parts):
-    estimated = plan(*model)
-    printed = " ".join([describe_plan(estimated), *explain_estimates(estimated)])
-    assert [part for part in parts if part not in printed] == []
-    # A model without embeddings has no cache.
-    assert any("cache" in row[0] for row in build_table(estimated).rows) is (model[0] is not None)
+def test_a_table_explains_its_estimates():
+    measured = "16.5 s (12.5 to 20.5)", "500 (333 to 1,000; 32 texts", "second: 2 (2 to 2;", "POSIR_EMBEDDINGS, 11 documents"
+    for model, parts in (((KNOWN, "", 16), measured), ((None, "the reason", None), ["(the reason)."])):
+        estimated = plan(*model)
+        printed = " ".join([describe_plan(estimated), *explain_estimates(estimated)])
+        assert [part for part in parts if part not in printed] == []
+        # A model without embeddings has no cache.
+        assert any("cache" in row[0] for row in build_table(estimated).rows) is (model[0] is not None)
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Let a batch take one second, and one more per eight characters."""
+def test_a_round_is_long_enough_to_be_timed_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
+    # A batch takes one second, and one more per eight characters.
     monkeypatch.setattr(plan_module, "time_encoding", lambda encode, texts: encode(texts) or 1 + sum(map(len, texts)) / 8)
-
-
-@pytest.mark.usefixtures("clock")
-def test_a_round_is_long_enough_to_be_timed(monkeypatch):
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 7)
     encoded = []
-    speed = measure_speed(encoded.append, ["x" * 8] * 100, len)
+    assert measure_speed(encoded.append, ["x" * 8] * 100, len) == Speed(8, (9 / 64,) * 3)
     assert [len(texts) for texts in encoded] == [1, 2, 4, 8, 8, 8, 8]
-    assert speed == Speed(8, (9 / 64,) * 3)
-
-
-@pytest.mark.usefixtures("clock")
-def test_few_texts_are_measured_together_and_slow_ones_only_once(monkeypatch):
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 1_000)
     assert measure_speed(lambda _: None, ["x" * 8] * 5, len) == Speed(5, (6 / 40,) * 3)
     monkeypatch.setattr(plan_module, "MAX_SECONDS", -1)
@@ -122,13 +102,16 @@ def data(tmp_path, monkeypatch):
     monkeypatch.setattr(plan_module, "ROUND_SECONDS", 0)
 
 
+def invoke(tasks, models, format_="json"):
+    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", format_])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout) if format_ == "json" else list(csv.DictReader(io.StringIO(done.stdout)))
+
+
 @pytest.mark.usefixtures("data")
 def test_the_command_plans_for_every_model_from_the_data():
     tasks = ("PosIR-English", "PosIR-German-English", "PosIR-German")
-    models = ("mteb/baseline-random-encoder", "baseline-bm25s")
-    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", *models, "--format", "json"])
-    assert done.exit_code == 0, done.output
-    dense, sparse = json.loads(done.stdout)
+    dense, sparse = invoke(tasks, (RANDOM, "baseline-bm25s"))
     texts, queries = len(TEXTS), len(ASKED)
     assert [estimate["name"] for estimate in dense["tasks"]] == [*tasks]
     assert sum(dense["total"]["documents"]["texts"]) == 3 * texts
@@ -145,10 +128,9 @@ def test_the_command_plans_for_every_model_from_the_data():
 def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
     monkeypatch.setattr(plan_module, "calibrate", lambda *_: KNOWN)
     tasks = ("PosIR-English", "PosIR-German-English")
-    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", *tasks, "-m", RANDOM, "--format", "csv"])
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    rows = invoke(tasks, [RANDOM], "csv")
     assert [row["task"] for row in rows] == [*tasks, "total", "with cache"]
-    assert {row["model"] for row in rows} == {"mteb/baseline-random-encoder"}
+    assert {row["model"] for row in rows} == {RANDOM}
     assert [int(row["documents"]) for row in rows] == [len(TEXTS), len(TEXTS), 2 * len(TEXTS), len(TEXTS)]
     assert all(float(row["seconds_low"]) <= float(row["seconds_mean"]) <= float(row["seconds_high"]) for row in rows)
 
@@ -156,7 +138,6 @@ def test_csv_has_a_row_of_numbers_for_each_model_and_task(monkeypatch):
 @pytest.mark.usefixtures("data")
 def test_a_model_that_cannot_be_loaded_is_planned_from_its_metadata(monkeypatch):
     monkeypatch.setattr(plan_module, "load_model", Mock(side_effect=OSError("no weights\nin a cache")))
-    done = CliRunner().invoke(build_app(), ["run", "--plan", "-t", "PosIR-English", "-m", QWEN, "--format", "json"])
-    (plan_,) = json.loads(done.stdout)
+    (plan_,) = invoke(["PosIR-English"], [QWEN])
     assert (plan_["model"]["calibration"], plan_["model"]["problem"]) == (None, "OSError: no weights")
     assert plan_["total"]["bytes"] == (len(TEXTS) + len(ASKED)) * 1024 * 4

@@ -76,10 +76,9 @@ def test_a_result_is_saved_before_it_is_reported(workload, tmp_path):
         assert job.subset in saved(cache)
         assert len(saved(cache)) == count
     assert list(saved(cache)) == list(workload.tasks[0].hf_subsets)
-    (meta,) = cache.cache_path.rglob("model_meta.json")
-    assert json.loads(meta.read_text())["max_tokens"] == 7
-    (settings,) = cache.cache_path.rglob("run_settings.jsonl")
-    assert json.loads(settings.read_text())["encode_kwargs"] == {"batch_size": 4}
+    for name, key, value in (("model_meta.json", "max_tokens", 7), ("run_settings.jsonl", "encode_kwargs", {"batch_size": 4})):
+        (file,) = cache.cache_path.rglob(name)
+        assert json.loads(file.read_text())[key] == value
 
 
 def test_only_failed_jobs_are_missing_afterward(workload, tmp_path):

@@ -56,9 +56,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
     """Return the scores by task and subset, as text, since NaN differs from itself."""
     ran = mteb.evaluate(model, mteb.get_tasks(list(tasks)), cache=None, show_progress_bar=False, **options)
-    return {
-        (result.task_name, scores["hf_subset"]): str(scores) for result in ran.task_results for scores in result.scores["test"]
-    }
+    return {f"{run.task_name} {row['hf_subset']}": str(row) for run in ran.task_results for row in run.scores["test"]}
 
 
 @pytest.mark.usefixtures("data")

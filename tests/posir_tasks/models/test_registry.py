@@ -10,7 +10,7 @@ from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models import registry as module
-from posir_tasks.models.references import ModelReference
+from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import ModelRegistry, find_model, load_model, split_models
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.tasks.base import PositionTask
@@ -59,10 +59,10 @@ def test_what_is_not_there_is_named_with_the_most_similar_names(reference, messa
         find_model(reference)
 
 
-@pytest.mark.parametrize("name", ["=cmd", "a/.", "\x1b[31m"])
-def test_a_name_that_the_hub_cannot_have_is_one_message_for_everything_that_loads_models(name):
-    for ask in (find_model, load_model):
-        with pytest.raises(PosirError, match=r"is registered with mteb, and the Hub has none that mteb can load"):
+@pytest.mark.parametrize("ask", [find_model, load_model])
+def test_a_name_that_the_hub_cannot_have_is_one_message_for_everything_that_loads_models(ask):
+    for name in ("=cmd", "a/.", "\x1b[31m"):
+        with pytest.raises(PosirError, match="the Hub has none"):
             ask(ModelReference(name))
 
 
@@ -74,20 +74,15 @@ def test_documents_score_the_sum_of_their_reciprocal_ranks(rankings: list[list[s
         assert np.isclose(score, sum(1 / (61 + ranking.index(document)) for ranking in rankings if document in ranking))
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [("a, b", ["a", "b"]), ("a,b+chunks(1,2)", ["a", "b+chunks(1,2)"]), ("hybrid(a,b),c", ["hybrid(a,b)", "c"]), ("a", ["a"])],
-)
-def test_models_are_divided_by_the_commas_outside_of_parentheses(text: str, parts: list[str]):
-    assert split_models(text) == parts
+def test_models_are_divided_by_the_commas_outside_of_parentheses():
+    for parts in (["a", "b"], ["a", "b+chunks(1,2)"], ["hybrid(a,b)", "c"], ["a"]):
+        assert split_models(", ".join(parts)) == parts
 
 
 def test_a_hybrid_is_named_by_the_full_names_of_its_models_in_order():
     metas = [mteb.get_model_meta(f"hybrid({a},{b})") for a, b in ((BM25, "all-MiniLM-L6-v2"), ("all-MiniLM-L6-v2", BM25))]
-    assert metas[0].name == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
-    assert metas[0].name != metas[1].name
-    assert metas[0].revision != metas[1].revision
-    assert metas[0].loader.reference == metas[0].name  # type: ignore[union-attr]
+    assert metas[0].name == portable_name(metas[0]) == f"hybrid({BM25},sentence-transformers/all-MiniLM-L6-v2)"
+    assert (metas[0].name == metas[1].name, metas[0].revision == metas[1].revision) == (False, False)
     with_method = mteb.get_model_meta(f"hybrid({BM25},all-MiniLM-L6-v2+chunks(64))")
     assert "+chunks(64" in str(with_method.name)
 

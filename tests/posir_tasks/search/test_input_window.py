@@ -67,7 +67,6 @@ def dense(folder, **options):
 
 
 def changed(model, part, name, value):
-    """Return a model in which an attribute of a part has another value."""
     setattr(part(model), name, value)
     return model
 
@@ -79,9 +78,7 @@ def instructed(folder, **options):
 
 LOADERS = {
     "without a prompt": dense,
-    "prompt of mteb": lambda folder: SentenceTransformerEncoderWrapper(
-        SentenceTransformer(folder["dense"]), model_prompts={"query": "find: ", "document": "a passage of a book: "}
-    ),
+    "prompt of mteb": lambda folder: changed(dense(folder), lambda model: model, "model_prompts", {"document": "a passage: "}),
     "prompt of the model": lambda folder: dense(folder, prompts={"query": "find: ", "passage": "a passage: "}),
     "default prompt": lambda folder: dense(folder, prompts={"any": "a text of some kind: "}, default_prompt_name="any"),
     "truncated at the start": lambda folder: changed(
@@ -114,13 +111,10 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
         return features
 
     monkeypatch.setattr(module, "preprocess", preprocess)
-    documents, queries = (
-        request.context.load(texts, kind)
-        for texts, kind in ((request.corpus, PromptType.document), (request.queries, PromptType.query))
-    )
+    documents = request.context.load(request.corpus, PromptType.document)
     arguments = request.context.task_arguments | request.context.encode_kwargs
     if isinstance(model, CrossEncoderWrapper):
-        model.predict(queries, documents, **arguments)
+        model.predict(request.context.load(request.queries, PromptType.query), documents, **arguments)
     else:
         encode = model.encode if hasattr(model, "encode") else model._encode
         encode(documents, prompt_type=PromptType.document, **arguments)
