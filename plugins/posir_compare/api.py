@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -208,10 +208,13 @@ def _compare(
     labels = ", ".join(run.label for run in chosen)
     if len(chosen) < 2:
         raise PosirError(f"A comparison needs two models; found: {labels}. Name another one or give another folder.")
-    chosen = comparison.select_tasks(chosen, tasks)
-    compared = comparison.compare_pairs(
-        comparison.build_pairs(chosen, comparison.choose_baseline(chosen, baseline)), lengths, margins
-    )
+    known = sorted({result.task for run in chosen for result in run.results})
+    if unknown := [task for task in tasks if task not in known]:
+        raise PosirError(f"--task {unknown[0]}: there are no results of such a task. Choose from {', '.join(known)}.")
+    if tasks:
+        chosen = [replace(run, results=tuple(result for result in run.results if result.task in tasks)) for run in chosen]
+    pairs = comparison.build_pairs(chosen, comparison.choose_baseline(chosen, baseline))
+    compared = comparison.compare_pairs(pairs, lengths, margins)
     if most and len(chosen) > most:
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
     hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."

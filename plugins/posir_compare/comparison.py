@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -117,15 +117,6 @@ def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
     if len(named) > 1:
         raise PosirError(f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give one of these.")
     return named[0]
-
-
-def select_tasks(runs: Sequence[ModelRun], tasks: Sequence[str]) -> list[ModelRun]:
-    """Return runs with their results of the named tasks alone; all results if no task is named."""
-    known = sorted({result.task for run in runs for result in run.results})
-    unknown = [task for task in tasks if task not in known]
-    if unknown:
-        raise PosirError(f"--task {unknown[0]}: there are no results of such a task. Choose from {', '.join(known)}.")
-    return [replace(run, results=tuple(result for result in run.results if not tasks or result.task in tasks)) for run in runs]
 
 
 def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:

@@ -270,22 +270,17 @@ def write_junit(gate: Gate, file: Path) -> None:
     suite = ElementTree.Element(
         "testsuite", name="posir compare", tests=str(len(gate.limits)), failures=failures, errors=errors
     )
-    suite.extend(map(_build_case, gate.limits))
+    for limit in gate.limits:
+        parts = ((limit.task, limit.model), (limit.limit, limit.length))
+        class_name, name = (escape_controls(", ".join(filter(None, part))) for part in parts)
+        case = ElementTree.SubElement(suite, "testcase", classname=class_name, name=name)
+        reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
+        explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
+        explanation.text = f"change {format_estimate(limit.change, FORMATS[limit.metric][1])}: {reason}"
+        if limit.answer:
+            explanation.text += f". {escape_controls(limit.answer)}"
     try:
         with atomic_write(file) as temporary:
             ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
     except OSError as error:
         raise PosirError(f"--junit {file}: cannot be written ({error.strerror}). Choose another file.") from error
-
-
-def _build_case(limit: TestedLimit) -> ElementTree.Element:
-    class_name, name = (
-        escape_controls(", ".join(filter(None, parts))) for parts in ((limit.task, limit.model), (limit.limit, limit.length))
-    )
-    case = ElementTree.Element("testcase", classname=class_name, name=name)
-    reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
-    explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
-    explanation.text = f"change {format_estimate(limit.change, FORMATS[limit.metric][1])}: {reason}"
-    if limit.answer:
-        explanation.text += f". {escape_controls(limit.answer)}"
-    return case

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.tables import DisplaySection, Table
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.results import SubsetResult
@@ -86,10 +86,8 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def sections(self) -> list[DisplaySection]:
         """Return the answers, an overview of the models that have several tasks, then every length."""
-        overview, lengths = (
-            tables.overview_table(self.rows, self._columns),
-            tables.length_table(self.rows, self._columns, curves=True),
-        )
+        overview = tables.overview_table(self.rows, self._columns)
+        lengths = tables.length_table(self.rows, self._columns, curves=True)
         shown = (overview, lengths) if overview.rows else (lengths,)
         return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
 
@@ -111,7 +109,9 @@ class Results(Presentable, Sequence[SubsetResult]):
     def explanation(self) -> Iterator[str]:
         """Yield notes on what is not read and on these documents, and what every column means."""
         if self.subset_results:
-            yield from tables.not_read_notes_by_task(self.summaries)
+            for task in dict.fromkeys(summary.task for summary in self.summaries):
+                of_task = [summary for summary in self.summaries if summary.task == task]
+                yield from (f"{task}: {note}" for note in tables.not_read_notes(model_labels(of_task), of_task))
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
             yield from (f"{NOTE} {tables.build_legend(self._columns)}", CURVE_NOTE)
 
@@ -127,29 +127,26 @@ class Results(Presentable, Sequence[SubsetResult]):
 
         return render_report(self.summaries, self.figures())
 
+    def tabulate(self, rows: Sequence[ReportRow], table: Table, columns: Iterable[ScoreInfo], **other: Any) -> TableResult:
+        """Return rows in a table, with the findings above it and what the columns mean; `other` are fields of the result."""
+        fields: dict[str, Any] = {"sentences": tuple(tables.describe_findings(self.rows)), "notes": [NOTE]}
+        fields |= {"further": [tables.build_legend(columns)], **other}
+        return TableResult(title=self.title, rows=[row.columns() for row in rows], tables=[table], **fields)
+
     def bins(self) -> TableResult:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""
-        rows = [row for summary in self.summaries for row in build_bin_rows(summary)]
-        return TableResult(
-            title=self.title,
-            rows=[row.columns() for row in rows],
-            tables=[tables.bin_table(rows, tables.bin_columns())],
-            values=self.document(),
-            sentences=tuple(tables.describe_findings(self.rows)),
-            notes=[NOTE],
-            further=[tables.build_legend(tables.bin_columns())],
-        )
+        rows, columns = [row for summary in self.summaries for row in build_bin_rows(summary)], tables.bin_columns()
+        return self.tabulate(rows, tables.bin_table(rows, columns), columns, values=self.document())
 
     def recall(self) -> TableResult:
         """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin of them."""
         rows = [row for summary in self.summaries for row in tables.build_recall_rows(summary)]
-        return TableResult(
-            title=self.title,
-            rows=[row.columns() for row in rows],
-            tables=[tables.bin_table(rows, tables.RECALL_COLUMNS)],
+        return self.tabulate(
+            rows,
+            tables.bin_table(rows, tables.RECALL_COLUMNS),
+            tables.RECALL_COLUMNS,
             sentences=tuple(tables.describe_recall(self.summaries)),
             notes=["Recall x 100, without intervals.", *tables.describe_cut_rankings(self.summaries)],
-            further=[tables.build_legend(tables.RECALL_COLUMNS)],
         )
 
     def plot(self, task: str | None = None) -> alt.VConcatChart:

@@ -12,7 +12,6 @@ import altair as alt
 from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
 from posir_report.summary import (
     MIN_QUERIES,
-    ReportRow,
     TaskSummary,
     build_rows,
     model_labels,
@@ -74,13 +73,6 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     width, height = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.facet_panels(layers, panels.values(), width, height)
     overall = build_rows(summary)[0]
-    explanation = _explain_curves(summary, cells, overall, charts.explain_window(values, window))
-    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
-    return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
-
-
-def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall: ReportRow, window: str) -> str:
-    """Return what is not read and the state within what is read, and what the marks of curves are."""
     explanation = "Line: mean nDCG@10 of the queries with evidence at that position."
     if overall.start_to_end:
         change = format_score(Unit.POINTS, overall.start_to_end)
@@ -94,7 +86,9 @@ def _explain_curves(summary: TaskSummary, cells: Sequence[ProfileCell], overall:
             "outside by chance."
         )
     bias = [describe_decision(overall.decision)] if overall.decision else []
-    return " ".join([*bias, explanation + window])
+    explanation = " ".join([*bias, explanation + charts.explain_window(values, window)])
+    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
+    return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
 
 
 def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None]:
@@ -119,17 +113,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
             axis=alt.Axis(labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False),
         ),
     )
-    chart = alt.layer(*_heat_layers(base)).properties(width=alt.Step(35 if narrow else 100), height=alt.Step(48))
-    explanation = (
-        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
-        f"{FEW} queries, so the score is uncertain. Dash: no queries."
-    )
-    seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
-    return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
-
-
-def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
-    """Return squares, smaller for few queries, with score and number of queries; a dash for no queries."""
+    # Squares, smaller for few queries, with score and number of queries; a dash for no queries.
     ink = alt.when(f"datum.ndcg_at_10 >= {DARK}").then(alt.value("white")).otherwise(alt.value(charts.INK))
     color, scored = charts.heat_color(alt.Scale(domain=[0, 1], scheme="blues")), base.transform_filter("datum.queries > 0")
     squares = [
@@ -138,7 +122,7 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
         .encode(color=color, tooltip=[charts.LENGTH, *charts.cell_tooltips()])
         for condition, band in (("!datum.few", 0.97), ("datum.few", 0.74))
     ]
-    return [
+    layers = [
         *squares,
         scored.mark_text(fontSize=12, fontWeight="bold", dy=-6)
         .encode(text="percent:N", color=ink)
@@ -146,6 +130,13 @@ def _heat_layers(base: alt.Chart) -> list[alt.Chart]:
         scored.mark_text(fontSize=11, dy=9).encode(text=alt.Text("queries:Q", format=","), color=ink),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
+    chart = alt.layer(*layers).properties(width=alt.Step(35 if narrow else 100), height=alt.Step(48))
+    explanation = (
+        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
+        f"{FEW} queries, so the score is uncertain. Dash: no queries."
+    )
+    seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
+    return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
 def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
@@ -170,9 +161,9 @@ def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tu
     color = alt.Color("label:N", scale=charts.cycle_scale(labels, charts.COLORS), legend=legend)
     fill = {"field": "label", "type": "nominal", "scale": charts.cycle_scale(labels, charts.COLORS), "legend": legend}
     positions = charts.build_positions(summaries[0].profile.axes)
-    windows = find_window_ends(summaries, curves) if positions.equal_bins else []
+    windows = _draw_window_ends(summaries, curves) if positions.equal_bins else []
     layers = [
-        *_draw_window_ends(windows),
+        *windows,
         *charts.curve(
             charts.with_percentages(charts.build_chart(values)),
             positions,
@@ -210,8 +201,8 @@ def _list_ends(names: Sequence[str], curves: Sequence[Sequence[ProfileCell]]) ->
     return ends
 
 
-def find_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence[ProfileCell]]) -> list[dict[str, Any]]:
-    """Return the windows of models, each with the position from which on most evidence is beyond it, if there is one."""
+def _draw_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence[ProfileCell]]) -> list[alt.Chart]:
+    """Return a dotted line where most evidence begins to be beyond a window, named below, each name at another height."""
     ends: dict[int, float] = {}
     for summary, cells in zip(summaries, curves, strict=True):
         shares = ((cell.start, find_beyond(summary.values, cell)) for cell in cells)
@@ -219,15 +210,10 @@ def find_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence
         window = summary.values.read.tokens
         if start is not None and window is not None:
             ends.setdefault(window, start)
-    return [{"x": start, "window": f"beyond {window:,} tokens"} for window, start in sorted(ends.items())]
-
-
-def _draw_window_ends(windows: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
-    """Return a dotted line where each window ends, named below; the names of several are at different heights."""
     layers = []
-    for place, window in enumerate(windows):
-        base = charts.build_chart([window]).encode(x=alt.X("x:Q"))
-        left = window["x"] <= HALF
+    for place, (window, start) in enumerate(sorted(ends.items())):
+        base = charts.build_chart([{"x": start, "window": f"beyond {window:,} tokens"}]).encode(x=alt.X("x:Q"))
+        left = start <= HALF
         layers += [
             base.mark_rule(strokeDash=[2, 3], color=charts.FAINT),
             base.mark_text(align="left" if left else "right", dx=4 if left else -4, fontSize=11, color=charts.INK).encode(

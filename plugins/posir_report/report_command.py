@@ -93,28 +93,15 @@ def tabulate_with_published(shown: Results, columns: Sequence[ScoreInfo], *, cur
     """Return a row per length, the published results among them, with curves over position if wanted."""
     merged = merge_published(shown.rows)
     scores = tables.with_published_scores(columns, merged)
-    return TableResult(
-        title=shown.title,
-        rows=[row.columns() for row in merged],
-        tables=[tables.length_table(merged, scores, curves=curves)],
-        sentences=tuple(tables.describe_findings(shown.rows)),
-        notes=[NOTE],
-        further=[tables.build_legend(scores), *([CURVE_NOTE] if curves else [])],
-    )
+    legend = [tables.build_legend(scores), *([CURVE_NOTE] if curves else [])]
+    return shown.tabulate(merged, tables.length_table(merged, scores, curves=curves), scores, further=legend)
 
 
 def tabulate_bins_with_published(shown: Results) -> TableResult:
     """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
     rows = merge_published_bins(shown.summaries)
     columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
-    return TableResult(
-        title=shown.title,
-        rows=[row.columns() for row in rows],
-        tables=[tables.bin_table(rows, columns)],
-        sentences=tuple(tables.describe_findings(shown.rows)),
-        notes=[NOTE],
-        further=[tables.build_legend(columns)],
-    )
+    return shown.tabulate(rows, tables.bin_table(rows, columns), columns)
 
 
 def column_table() -> Table:

@@ -123,11 +123,6 @@ class TaskSummary:
         """The decision over all lengths, then on each length bucket if there are several."""
         return tuple(replace(decision, margin=self.margins.start_to_end) for decision in decide_result(self.values))
 
-    def is_comparable(self, other: Self) -> bool:
-        """Return whether another result is on the same data, or on a part of it and marked as partial."""
-        whole = self.data.keys() == other.data.keys() or self.missing or other.missing
-        return bool(whole) and share_data(self.data, other.data)
-
     @property
     def profile(self) -> PositionProfile:
         """The pooled position profile."""
@@ -300,7 +295,7 @@ def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
     """
     named: dict[int, str] = {}
     for task in {summary.task for summary in summaries}:
-        groups = group_by_data([place for place, summary in enumerate(summaries) if summary.task == task], summaries)
+        groups = _group_by_data([place for place, summary in enumerate(summaries) if summary.task == task], summaries)
         revisions = [summaries[group[0]].data_revision for group in groups]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
         for number, (group, revision) in enumerate(zip(groups, revisions, strict=True), start=1):
@@ -310,15 +305,22 @@ def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
     return [replace(summary, task=named.get(place, summary.task)) for place, summary in enumerate(summaries)]
 
 
-def group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> list[list[int]]:
-    """Divide results on one task, given their places, by their data; the first of a group has the most of it."""
+def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> list[list[int]]:
+    """Divide results on one task, given their places, by their data; the first of a group has the most of it.
+
+    A result on a part of the data belongs to it if it is marked as partial.
+    """
     groups: list[list[int]] = []
     for place in sorted(places, key=lambda place: -len(summaries[place].data)):
-        comparable = (group for group in groups if summaries[place].is_comparable(summaries[group[0]]))
-        group = next(comparable, None)
-        if group is None:
-            groups.append(group := [])
-        group.append(place)
+        own = summaries[place]
+        for group in groups:
+            other = summaries[group[0]]
+            whole = own.data.keys() == other.data.keys() or own.missing or other.missing
+            if whole and share_data(own.data, other.data):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
     return groups
 
 

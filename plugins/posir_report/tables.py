@@ -16,7 +16,6 @@ from posir_report.summary import (
     TaskSummary,
     build_rows,
     full_labels,
-    model_labels,
     order_value,
     partial_suffix,
     shorten_middle,
@@ -116,12 +115,9 @@ def format_cell(row: ReportRow, column: ScoreInfo) -> str:
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:
     """Return what the columns mean, a sentence each."""
-    return " ".join(f"{column.title}: {_continue_sentence(column.description)}" for column in columns)
-
-
-def _continue_sentence(text: str) -> str:
-    """Return a sentence as it stands after a colon: with a small letter, unless its first word is an acronym."""
-    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+    described = [(column.title, column.description) for column in columns]
+    # After a colon a sentence begins with a small letter, unless its first word is an acronym.
+    return " ".join(f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}" for title, text in described)
 
 
 #: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20, 50, 100), and the number of
@@ -179,8 +175,6 @@ MOST_SENTENCES = 6
 MOST_NAMED, TITLE_WIDTH = 3, 32
 #: Depth of the recall that a sentence names.
 DEPTH = 10
-#: Titles of the parts of an answer that a paragraph has before their sentence; the others begin with what they are about.
-TITLED = ("What to do",)
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
@@ -203,7 +197,8 @@ def describe_answer(decision: Decision | None) -> str:
     """Return how well, what is lost from start to end, what is not read, the state and what to do, as one paragraph."""
     if decision is None:
         return "the effect of position is not known."
-    return " ".join(f"{part}: {text}" if part in TITLED else text for part, text in iterate_answer(decision))
+    # The other parts begin with what they are about.
+    return " ".join(f"{part}: {text}" if part == "What to do" else text for part, text in iterate_answer(decision))
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:
@@ -287,8 +282,6 @@ COUNTED = {
         "tokenizer may find several times as many."
     ),
 }
-#: Keys of the columns of the page's first table.
-SUMMARY_KEYS = ANSWER[1:]
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
@@ -338,7 +331,7 @@ def overview_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> T
 def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a task first."""
     overall = list_overall(rows)
-    chosen = [column for column in columns if column.key in SUMMARY_KEYS]
+    chosen = [column for column in columns if column.key in ANSWER[1:]]
     names = {"Task": list(map(_name_task, overall)), "Model": full_labels(overall)}
     return replace(_build_table(overall, chosen, names, curves=True), keys=2)
 
@@ -363,8 +356,10 @@ def _build_table(
     if curves:
         names = {**names, "Over position": [row.curve for row in rows]}
     lines = zip(*names.values(), strict=True)
+    # Numbers without an interval have as many decimals.
+    plain = {column for column in columns if column.unit in NUMBERS or (column.unit is Unit.PERCENT and not column.interval)}
     return Table(
-        (*build_columns(names), *(Column(column.title, "right" if _is_plain_number(column) else "left") for column in columns)),
+        (*build_columns(names), *(Column(column.title, "right" if column in plain else "left") for column in columns)),
         tuple((*line, *(format_cell(row, column) for column in columns)) for line, row in zip(lines, rows, strict=True)),
         split_by=split_by,
     )
@@ -384,11 +379,6 @@ def bin_columns() -> list[Score]:
     return [score for score in declared_scores() if score.by_position]
 
 
-def _is_plain_number(column: ScoreInfo) -> bool:
-    """Return whether numbers of a column have no interval and as many decimals, so that they are aligned to the right."""
-    return column.unit in NUMBERS or (column.unit is Unit.PERCENT and not column.interval)
-
-
 def not_read_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Yield what each model reads and how much evidence is not read, then the models of which it is unknown."""
     unknown = []
@@ -400,13 +390,6 @@ def not_read_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
             yield f"{label}: {sentence}{f' {counted}' if counted else ''}"
     if unknown:
         yield f"It is unknown what {', '.join(unknown)} reads; `posir window MODEL` tells it."
-
-
-def not_read_notes_by_task(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield the notes on what is not read of every task, after the task's name."""
-    for task in dict.fromkeys(summary.task for summary in summaries):
-        of_task = [summary for summary in summaries if summary.task == task]
-        yield from (f"{task}: {note}" for note in not_read_notes(model_labels(of_task), of_task))
 
 
 def level_note(rows: Iterable[ReportRow]) -> str:

@@ -23,24 +23,17 @@ WHOLE_NUMBERS = "datum.value % 1 ? '' : datum.label"
 
 
 def build_figures(dataset: DatasetStatistics) -> list[Figure]:
-    """Return a figure for each language, and one for all together if there are several."""
-    return [
-        Figure("positions", dataset.name, name, _frame(dataset, draw_histograms(total), f"{dataset.name}, {name}", total))
-        for name, total in pool_languages(dataset).items()
-    ]
-
-
-def pool_languages(dataset: DatasetStatistics) -> dict[str, Statistics]:
-    """Return the pooled domains of each language, and of all languages if there are several, by title."""
-    totals = [group[-1] for group in group_by_language(dataset.subsets)]
-    return {"all languages" if total.language == ALL else total.language: total for total in totals}
-
-
-def _frame(dataset: DatasetStatistics, chart: alt.VConcatChart, subject: str, total: Statistics) -> alt.VConcatChart:
-    explanation = SPREAD if total.positions.axes.equal_bins else BUCKETS
-    source = f"Source: {total.queries.texts:,} queries about {total.lengths.texts:,} documents; {dataset.source}."
-    counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
-    return add_frame(chart, describe_spread(total), subject, explanation, source, f"Queries from first to last bar: {counts}.")
+    """Return a figure of the pooled domains of each language, and one of all languages if there are several."""
+    figures = []
+    for total in (group[-1] for group in group_by_language(dataset.subsets)):
+        name = "all languages" if total.language == ALL else total.language
+        explanation = SPREAD if total.positions.axes.equal_bins else BUCKETS
+        source = f"Source: {total.queries.texts:,} queries about {total.lengths.texts:,} documents; {dataset.source}."
+        seen = f"Queries from first to last bar: {', '.join(f'{count:,}' for count in total.histogram()[ALL])}."
+        subject, chart = f"{dataset.name}, {name}", draw_histograms(total)
+        framed = add_frame(chart, describe_spread(total), subject, explanation, source, seen)
+        figures.append(Figure("positions", dataset.name, name, framed))
+    return figures
 
 
 def draw_histograms(total: Statistics) -> alt.VConcatChart:

@@ -20,7 +20,6 @@ from posir_tasks.sources.statistics import (
     LengthCounts,
     QueryType,
     Statistics,
-    TextTotals,
     group_by_language,
 )
 
@@ -69,20 +68,15 @@ def build_record(subset: Statistics) -> dict[str, Any]:
         "relevant_documents": subset.lengths.texts,
         "length_unit": subset.length_unit,
         **{f"length_{name}": lengths[name] for name in ("25", "50", "75", "max")},
-        **_length_columns("query", subset.queries),
-        **_length_columns("document", subset.documents),
+        **{
+            f"{name}_{unit}" + ("" if key == "mean" else f"_{key}"): value
+            for name, texts in (("query", subset.queries), ("document", subset.documents))
+            for unit, counts in texts.units.items()
+            for key, value in summarize_lengths(counts).items()
+        },
         **{f"queries_{name.lower()}": count for name, count in subset.queries_by_length().items()},
         **{str(kind): share for kind, share in zip(QueryType, _type_shares(subset), strict=True)},
     }
-
-
-def _length_columns(name: str, texts: TextTotals) -> dict[str, float | None]:
-    """Return the statistics of the texts' lengths in each unit, as `query_words` for the mean and `query_words_sd`."""
-    columns: dict[str, float | None] = {}
-    for unit, lengths in texts.units.items():
-        values = summarize_lengths(lengths)
-        columns |= {f"{name}_{unit}" + ("" if key == "mean" else f"_{key}"): value for key, value in values.items()}
-    return columns
 
 
 def summarize_lengths(lengths: LengthCounts | None) -> dict[str, float | None]:

@@ -98,6 +98,17 @@ def figures(summaries):
 
 
 @pytest.fixture(scope="module")
+def curves(summary):
+    """The rows of the curves of all cells."""
+    return data_of(draw_curves(summary, build_cells(summary)))
+
+
+def figure_of(figures, kind, task="PosIR-English", model=None):
+    (chart,) = (figure.chart for figure in figures if (figure.kind, figure.task, figure.model) == (kind, task, model))
+    return chart
+
+
+@pytest.fixture(scope="module")
 def page(summaries, figures):
     return render_report(summaries, figures)
 
@@ -119,62 +130,53 @@ def assert_same(values, expected):
     np.testing.assert_allclose(np.array(values, float), np.array(expected, float), rtol=0, atol=1e-12)
 
 
-def test_curves_show_the_mean_of_every_cell(raw, summary):
-    data = data_of(draw_curves(summary, build_cells(summary)))
+def test_curves_show_the_mean_of_every_cell(raw, curves):
     cells = raw.groupby(["length", "bin"]).ndcg.agg(["mean", "size"])
     cells = cells.reindex(pd.MultiIndex.from_product([range(4), range(20)]))
-    assert data.length.tolist() == np.repeat(LENGTHS, 20).tolist()
-    assert_same(data.ndcg_at_10, cells["mean"])
-    assert data.queries.tolist() == cells["size"].fillna(0).tolist()
-    assert data.few.tolist() == (data.queries < FEW).tolist()
-    assert {True, False} == set(data.few)
-    assert_same(data.middle, np.tile((np.arange(20) + 0.5) / 20, 4))
-
-
-def test_every_panel_says_its_length_and_distinct_queries(raw, summary):
-    panels = data_of(draw_curves(summary, build_cells(summary))).panel.unique().tolist()
+    assert curves.length.tolist() == np.repeat(LENGTHS, 20).tolist()
+    assert_same(curves.ndcg_at_10, cells["mean"])
+    assert curves.queries.tolist() == cells["size"].fillna(0).tolist()
+    assert curves.few.tolist() == (curves.queries < FEW).tolist()
+    assert {True, False} == set(curves.few)
+    assert_same(curves.middle, np.tile((np.arange(20) + 0.5) / 20, 4))
     queries = raw.length.value_counts().reindex(range(4), fill_value=0)
-    assert panels == [f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)]
+    assert [*curves.panel.unique()] == [f"{words} · {number:,} queries" for words, number in zip(LENGTHS, queries, strict=True)]
 
 
-def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(summary):
-    data = data_of(draw_curves(summary, build_cells(summary)))
+def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(curves):
     # A cell of one document has a mean, and no interval for new documents.
-    filled = data.ndcg_at_10_low.notna()
+    filled = curves.ndcg_at_10_low.notna()
     assert filled.sum() > 20
-    assert not filled[data.queries == 0].any()
-    assert ((data.ndcg_at_10_low <= data.ndcg_at_10) & (data.ndcg_at_10 <= data.ndcg_at_10_high))[filled].all()
+    assert not filled[curves.queries == 0].any()
+    assert ((curves.ndcg_at_10_low <= curves.ndcg_at_10) & (curves.ndcg_at_10 <= curves.ndcg_at_10_high))[filled].all()
     unknown = ["ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high"]
-    assert data.loc[data.queries == 0, unknown].isna().all(axis=None)
+    assert curves.loc[curves.queries == 0, unknown].isna().all(axis=None)
 
 
-def test_null_band_is_that_of_shuffled_queries(raw, summary):
-    data = data_of(draw_curves(summary, build_cells(summary)))
+def test_null_band_is_that_of_shuffled_queries(raw, curves):
     bucket = raw[raw.length == 0]
     rng = np.random.default_rng(11)
     order = np.argsort(bucket.bin.to_numpy(), kind="stable")
     starts = np.searchsorted(np.sort(bucket.bin), np.arange(20))
     sizes = np.bincount(bucket.bin, minlength=20)
-    drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (4000, 1)), axis=1)
+    drawn = rng.permuted(np.tile(bucket.ndcg.to_numpy()[order], (1000, 1)), axis=1)
     means = np.add.reduceat(drawn, starts, axis=1) / sizes
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     # The band takes the gains as they are, an effect of position included, which permuting removes: it may be wider.
     error = means.std(axis=0)
-    assert (np.abs(data.null_low[:20] - low) < error).all()
-    assert (np.abs(data.null_high[:20] - high) < error).all()
+    assert (np.abs(curves.null_low[:20] - low) < error).all()
+    assert (np.abs(curves.null_high[:20] - high) < error).all()
 
 
-def test_heat_map_shows_the_same_cells(summary):
-    cells = build_cells(summary)
-    lines, heat = data_of(draw_curves(summary, cells)), data_of(draw_heat_map(summary, cells))
+def test_heat_map_shows_the_same_cells(figures, curves):
+    heat = data_of(figure_of(figures, "heat-map", model="org/model"))
     shared = ["length", "position", "queries", "few", "ndcg_at_10"]
-    pd.testing.assert_frame_equal(lines[shared], heat[shared])
-    assert heat.row.unique().tolist() == lines.panel.unique().tolist()
+    pd.testing.assert_frame_equal(curves[shared], heat[shared])
+    assert heat.row.unique().tolist() == curves.panel.unique().tolist()
 
 
-def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
-    models = [summary for summary in summaries if summary.task == "PosIR-English"]
-    data = data_of(draw_models(models)).set_index("model")
+def test_models_are_compared_by_bins_over_all_lengths(raw, figures):
+    data = data_of(figure_of(figures, "models")).set_index("model")
     for model, frame in {"org/model": raw, HOSTILE: drawn_queries(4)}.items():
         bins = frame.groupby("bin").ndcg
         assert_same(data.loc[model].ndcg_at_10, bins.mean())
@@ -182,7 +184,7 @@ def test_models_are_compared_by_bins_over_all_lengths(raw, summaries):
     assert len(data.label.unique()) == 2
 
 
-def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
+def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures):
     cells = build_curve_cells(summary)
     lengths = [cell.length for cell in cells]
     assert lengths == [LENGTHS[0]] * 20 + [LENGTHS[1]] * 5 + [LENGTHS[3]] * 5
@@ -194,7 +196,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary):
     assert all(cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second)
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
-    chart = draw_curves(summary, cells)
+    chart = figure_of(figures, "curves", model="org/model")
     assert "Fifths of the document" in texts_of(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(summary, values=ResultValues(separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))))
@@ -209,9 +211,8 @@ def test_sparklines_are_on_one_axis_from_0_to_100(raw, summary):
     assert draw_curve(axes, counts[2]) == "·" * 5
 
 
-def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(summaries):
-    (figure,) = [figure for figure in build_figures(summaries) if figure.kind == "psi-against-ndcg"]
-    assert set(data_of(figure.chart).task) == {"PosIR-English"}
+def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(figures):
+    assert set(data_of(figure_of(figures, "psi-against-ndcg", None)).task) == {"PosIR-English"}
     best = cover_tenths([{"ndcg_at_10": 0.995, "ndcg_at_10_low": None, "ndcg_at_10_high": 0.999}], NDCG_FIELDS)
     assert best.to_dict()["domain"] == [0.9, 1.0]
 
@@ -230,19 +231,15 @@ def test_psi_figure_shows_every_model_and_task(raw, summaries):
 
 
 @pytest.mark.parametrize(("task", "bins", "title"), [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")])
-def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, task, bins, title):
+def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, figures, task, bins, title):
     (summary,) = (item for item in summaries if item.task == task)
-    means = raw.groupby(raw.bin % bins).ndcg.mean()
-    for chart in (
-        draw_curves(summary, build_cells(summary)),
-        draw_heat_map(summary, build_cells(summary)),
-        draw_models([summary]),
-    ):
-        data = data_of(chart)
+    means, names = raw.groupby(raw.bin % bins).ndcg.mean(), list(summary.profile.positions)
+    drawn = [figure.chart for figure in figures if figure.task == task]
+    for chart in (*drawn, draw_models([summary])):
+        data, specification = data_of(chart), json.dumps(chart.to_dict())
         assert_same(data.ndcg_at_10, means)
-        assert data.position.tolist() == list(summary.profile.positions)
-        specification = json.dumps(chart.to_dict())
-        assert f'"sort": {json.dumps(list(summary.profile.positions))}' in specification
+        assert data.position.tolist() == names
+        assert f'"sort": {json.dumps(names)}' in specification
         assert title in specification
 
 
@@ -252,16 +249,11 @@ def without_scores(summary):
     return replace(summary, scores=ResultScores((), groups, tuple({} for _ in summary.scores.bins)))
 
 
-def with_scores(summary, **changed):
-    """Return a summary with other scores of all lengths."""
-    groups = {**summary.scores.groups, "all": {**summary.scores["all"], **changed}}
-    return replace(summary, scores=replace(summary.scores, groups=groups))
-
-
 def test_without_any_plugin_the_curves_remain(summary):
     bare = without_scores(summary)
-    assert [figure.kind for figure in build_figures([bare])] == ["curves", "heat-map"]
-    assert render_report([bare], build_figures([bare])).count("<figure>") == 2
+    figures = build_figures([bare])
+    assert [figure.kind for figure in figures] == ["curves", "heat-map"]
+    assert render_report([bare], figures).count("<figure>") == 2
 
 
 def test_a_task_without_queries_has_no_figures(summary):
@@ -279,17 +271,9 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
         assert f"{len(raw):,} queries" in text + json.dumps(figure.chart.to_dict(), ensure_ascii=False)
 
 
-def test_length_buckets_are_titled_in_tokens(summary):
-    assert list(summary.profile.axes.length_titles) == LENGTHS
-
-
-def test_models_of_one_name_are_labeled_with_their_revision(summary):
-    other = replace(summary, revision="rev2")
-    assert model_labels([summary, other]) == ["org/model @ rev1", "org/model @ rev2"]
+def test_models_of_one_name_are_labeled_with_their_revision_and_long_names_shortened_unless_they_become_equal(summary):
+    assert model_labels([summary, replace(summary, revision="rev2")]) == ["org/model @ rev1", "org/model @ rev2"]
     assert model_labels([summary, summary]) == ["org/model"] * 2
-
-
-def test_long_names_are_not_shortened_if_they_would_become_equal(summary):
     names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
     assert model_labels([replace(summary, model=name) for name in names]) == names
 
@@ -350,13 +334,12 @@ def test_page_loads_nothing_from_elsewhere(page):
 
 
 def test_page_holds_every_figure_as_drawn(page, figures):
+    def order(figure):
+        """Figures that compare models first, all tasks last of them; then task by task."""
+        return (figure.model is not None, figure.task is None, figure.task or "", figure.model == "org/model")
+
     specifications = [json.loads(script) for script in Tags(page).scripts if script.startswith("{")]
-    assert specifications == [figure.chart.to_dict() for figure in sorted(figures, key=order_on_page)]
-
-
-def order_on_page(figure):
-    """Figures that compare models first, all tasks last of them; then task by task."""
-    return (figure.model is not None, figure.task is None, figure.task or "", figure.model == "org/model")
+    assert specifications == [figure.chart.to_dict() for figure in sorted(figures, key=order)]
 
 
 def test_page_opens_with_the_summary_and_the_models_compared(page):
@@ -419,13 +402,8 @@ def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
 def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(page, encoding="utf-8")
-    options = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--virtual-time-budget=30000",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
-    ]
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=30000"]
+    options.append("--host-resolver-rules=MAP * ~NOTFOUND")
     done = subprocess.run(
         [CHROMIUM, *options, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", file.as_uri()],
         capture_output=True,
@@ -476,7 +454,8 @@ def invoked(*arguments):
 
 
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
-    write_result(tmp_path / "output", {"sports": profile_of(raw, RelativePositions())})
+    three = raw.assign(length=0, bin=raw.bin % 3)
+    write_result(tmp_path / "output", {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ")
     done = invoked(tmp_path / "output", "--html", tmp_path / "page.html", "--png", tmp_path / "pictures", "--csv")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("model,revision,task,length,")
@@ -516,18 +495,14 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_subset_with_two_results_does_not_count_twice(raw, tmp_path):
-    for place in ("first", "second"):
-        write_result(tmp_path / place, {"sports": profile_of(raw, RelativePositions())})
-    with pytest.raises(PosirError, match=r"'sports' has several results.*first.*second"):
-        summarize(read_results(tmp_path))
-
-
-def test_subsets_in_several_files_are_pooled(raw, tmp_path):
-    for place in ("sports", "game"):
-        write_result(tmp_path / place, {place: profile_of(raw, RelativePositions())})
+def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_files_are_pooled(raw, tmp_path):
+    for place, subset in (("first", "sports"), ("second", "game")):
+        write_result(tmp_path / place, {subset: profile_of(raw, RelativePositions())})
     (item,) = summarize(read_results(tmp_path))
     assert (item.subsets, item.profile.queries) == (("game", "sports"), 2 * len(raw))
+    write_result(tmp_path / "third", {"sports": profile_of(raw, RelativePositions())})
+    with pytest.raises(PosirError, match=r"'sports' has several results.*first.*third"):
+        summarize(read_results(tmp_path))
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):

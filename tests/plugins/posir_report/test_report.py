@@ -153,15 +153,11 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
     assert "table of its own" in str(refused.exception)
 
 
-def test_scores_of_all_lengths_are_those_of_the_pooled_queries(raw, summary):
-    row = build_rows(summary)[0]
-    assert (row.length, row.queries, row.subsets) == ("all", sum(DOMAINS.values()), 3)
-    assert row.ndcg_at_10.value == pytest.approx(raw.ndcg.mean(), abs=1e-9)
-    assert row.psi_as_published == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
-
-
-def test_scores_of_a_length_are_means_of_its_queries_and_as_published_of_its_bins(raw, summary):
-    rows = build_rows(summary)[1:]
+def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_length(raw, summary):
+    overall, *rows = build_rows(summary)
+    assert (overall.length, overall.queries, overall.subsets) == ("all", sum(DOMAINS.values()), 3)
+    assert overall.ndcg_at_10.value == pytest.approx(raw.ndcg.mean(), abs=1e-9)
+    assert overall.psi_as_published == pytest.approx(psi(raw.groupby("bin").ndcg.mean()), abs=1e-9)
     assert [row.length for row in rows] == LENGTHS
     for row in rows:
         inside = raw[raw.bucket == row.length]
@@ -183,11 +179,6 @@ def test_scores_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
     assert [row.ndcg_at_10.value for row in rows] == pytest.approx(bins.mean().tolist(), abs=1e-9)
 
 
-def test_pooling_is_not_averaging_the_domains(raw, summary):
-    means = raw.groupby("domain").ndcg.mean()
-    assert abs(means.mean() - summary.profile.score()) > 1e-3
-
-
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
     (value,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
     assert (value["model"], value["task"], value["subsets"]) == ("org/model", "PosIR-English", sorted(DOMAINS))
@@ -204,7 +195,7 @@ def columns_of(text, *names):
     return [[float(row[name]) if row[name] else None for row in rows] for name in names]
 
 
-def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
+def test_csv_of_lengths_and_positions_parses_back_to_the_same_rows(summary):
     rows = build_rows(summary)
     numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_high", "psi_chance", "p_value"]
     records = [row.columns() for row in rows]
@@ -212,16 +203,11 @@ def test_csv_of_lengths_parses_back_to_the_same_rows(summary):
     assert [line.split(",")[3] for line in to_csv(records).splitlines()] == ["length", "all", *LENGTHS]
     assert records[0]["p_value"] is not None
     assert rows[3].psi_as_published is None
-
-
-def test_csv_of_positions_parses_back_to_the_same_rows(summary):
-    rows = build_bin_rows(summary)
-    text = to_csv([row.columns() for row in rows])
-    assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [row.position for row in rows]
-    assert columns_of(text, "queries", "ndcg_at_10") == [
-        [row.queries for row in rows],
-        [row.ndcg_at_10.value for row in rows],
-    ]
+    bins = build_bin_rows(summary)
+    text = to_csv([row.columns() for row in bins])
+    assert [row["position"] for row in csv.DictReader(io.StringIO(text))] == [row.position for row in bins]
+    expected = [[row.queries for row in bins], [row.ndcg_at_10.value for row in bins]]
+    assert columns_of(text, "queries", "ndcg_at_10") == expected
 
 
 def cells_of(markdown):
@@ -249,25 +235,20 @@ def test_markdown_keeps_its_columns_when_a_name_has_a_bar(raw, tmp_path):
     assert table[2][0] == "org/a|b"
 
 
-def test_models_and_tasks_are_not_pooled(raw, tmp_path):
+def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
     parts = dict(list(raw.groupby("domain")))
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
     write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
-    summaries = summarize(read_results(tmp_path))
-    assert {(summary.model, summary.task): summary.profile.queries for summary in summaries} == {
+    write_result(tmp_path, {"game": profile_of(parts["game"])}, model="org/other", experiment="batch_size_8")
+    rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
+    overall = {(row.model, row.task): row.queries for row in rows if row.length == "all"}
+    assert overall == {
         ("org/model", "PosIR-English"): 150,
         ("org/model", "PosIR-German"): 400,
         ("org/other", "PosIR-English"): 30,
+        ("org/other (batch_size_8)", "PosIR-English"): 150,
     }
-
-
-def test_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
-    parts = dict(list(raw.groupby("domain")))
-    write_result(tmp_path, {"game": profile_of(parts["game"])})
-    write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
-    write_result(tmp_path, {"game": profile_of(parts["news_media"])}, model="org/other")
-    rows = [row for item in summarize(read_results(tmp_path)) for row in build_rows(item)]
     overview = overview_table(rows, COLUMNS)
     assert [row[:4] for row in overview.rows] == [
         ("org/model", "2 tasks", row.task, row.curve) for row in rows if row.model == "org/model" and row.length == "all"
@@ -277,13 +258,6 @@ def test_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):
     assert shown.index("org/model, PosIR-English: nDCG@10 ") < shown.index("org/model · 2 tasks")
     expected = [row[3:] for row in length_table(rows, COLUMNS).rows if row[0] == "org/model" and row[2] == "all"]
     assert [row[4:] for row in overview.rows] == expected
-
-
-def test_a_run_with_other_settings_is_not_pooled_with_the_first(raw, tmp_path):
-    profile = profile_of(raw)
-    write_result(tmp_path, {"game": profile})
-    write_result(tmp_path, {"game": profile}, experiment="batch_size_8")
-    assert [item.profile.queries for item in summarize(read_results(tmp_path))] == [len(raw)] * 2
 
 
 def test_a_part_of_a_task_is_marked(raw, tmp_path):
@@ -352,6 +326,8 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
     assert "Length" in [column.heading for column in bin_table(rows, bin_columns()).columns]
     with pytest.raises(PosirError, match="No position bins are published on PosIR-Mini"):
         merge_published_bins([replace(summary, task="PosIR-Mini")])
+    with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
+        merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
 
 
 def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
@@ -360,15 +336,9 @@ def test_a_report_with_published_results_shows_their_curves_and_start_to_end(fol
     assert len(lines) > 9, "a curve of each model in the longest documents"
 
 
-def test_a_task_without_published_results_is_said():
-    with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
-        merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
-
-
-def test_revisions_of_a_model_have_a_heading_and_a_column(folder):
-    (only,) = summarize(read_results(folder))
-    both = [only, replace(only, revision="0123456789abcdef")]
-    rows, bins = ([row for summary in both for row in build(summary)] for build in (build_rows, build_bin_rows))
+def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
+    both = [summary, replace(summary, revision="0123456789abcdef")]
+    rows, bins = ([row for item in both for row in build(item)] for build in (build_rows, build_bin_rows))
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
         assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
