@@ -89,7 +89,7 @@ def probe(
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
-        chosen = select_probes([probe] if isinstance(probe, str) else list(probe or ()))
+        chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
         encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
@@ -213,8 +213,7 @@ def probe_groups(
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published.")
-    names = [probe] if isinstance(probe, str) else list(probe or ())
-    chosen = {selected.name for selected in select_probes(names)} if names else None
+    chosen = {selected.name for selected in select_probes(probe)} if probe else None
     measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
     if not measured:
         raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")

@@ -384,14 +384,16 @@ def correlate_architecture(
             stated = max(meta[field], default=None) if isinstance(meta.get(field), list | tuple) else meta.get(field)
             if isinstance(stated, int | float) and stated:
                 values[factor][name] = float(stated)
-    return [
-        row
-        for key, by_model in scores.items()
-        for row in (
-            *(correlate_values(key, factor, by_model, known) for factor, known in values.items()),
-            *(_compare_kinds(key, kind, by_model, architectures) for kind in Kind),
-        )
-    ]
+    rows = []
+    for key, by_model in scores.items():
+        rows += [correlate_values(key, factor, by_model, known) for factor, known in values.items()]
+        for kind in Kind:
+            groups: dict[str, list[float]] = {}
+            for model, value in by_model.items():
+                if name := getattr(architectures.get(model), kind, ""):
+                    groups.setdefault(name, []).append(value)
+            rows.append(_compare_kinds(key, kind, groups))
+    return rows
 
 
 def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByModel) -> ModelCorrelation:
@@ -401,11 +403,7 @@ def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByMode
     return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
 
 
-def _compare_kinds(key: ScoreKey, kind: Kind, scores: ByModel, architectures: Mapping[str, Architecture]) -> ModelCorrelation:
-    groups: dict[str, list[float]] = {}
-    for model, value in scores.items():
-        if name := getattr(architectures.get(model), kind, ""):
-            groups.setdefault(name, []).append(value)
+def _compare_kinds(key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]) -> ModelCorrelation:
     values = [value for group in groups.values() for value in group]
     share = p_value = None
     if len(groups) > 1 and len(values) > len(groups) and len(set(values)) > 1:

@@ -157,14 +157,9 @@ class ProbeData:
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
     """Return the documents that can be cut into parts, text by id, and how many were skipped, by reason."""
-    skipped: Counter[str] = Counter()
-    long_enough = {}
-    for name, text in data.documents.items():
-        if count_words(text) < FEWEST_WORDS:
-            skipped["empty text" if not text.strip() else f"fewer than {FEWEST_WORDS} words"] += 1
-        else:
-            long_enough[name] = text
-    return long_enough, skipped
+    long_enough = {name: text for name, text in data.documents.items() if count_words(text) >= FEWEST_WORDS}
+    short = [text for name, text in data.documents.items() if name not in long_enough]
+    return long_enough, Counter(f"fewer than {FEWEST_WORDS} words" if text.strip() else "empty text" for text in short)
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:

@@ -163,7 +163,6 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
 
 
 def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe) -> Row:
-    """Return the value at a position as a row of a chart."""
     panel, line, position = probe.split(name)
     return {
         "model": model, "line": line, "panel": panel, "position": position, "order": order,
@@ -232,7 +231,12 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
         layers.append(_only(lines, MODEL_ROW, f"datum.line !== '{first}'").mark_line(**style, strokeDash=[7, 3]))
     if _count(rows, CONTROL_ROW):
         layers.append(_only(lines, CONTROL_ROW).mark_line(**style, strokeDash=[3, 3]))
-    return [*layers, *_label_layers(base.encode(y=y), 3, outlined=True), *_window_layers(base, rows)]
+    layers += _label_layers(base.encode(y=y), 3, outlined=True)
+    if windows := [row["x"] for row in rows if row["kind"] == WINDOW_ROW]:
+        marks, (side, shift) = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT)), SIDES[max(windows) >= 0.5]
+        text = marks.mark_text(align=side, baseline="bottom", fontSize=11, dx=4 * shift)
+        layers += [marks.mark_rule(strokeDash=[2, 3]), text.encode(y=alt.value(HEIGHT - 4), text="text:N")]
+    return layers
 
 
 def _label_panel(rows: Sequence[Row], domain: tuple[float, float], names: Sequence[str]) -> list[Row]:
@@ -302,16 +306,6 @@ def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iter
             who, end = (label, "") if len(results) > 1 else ("the model", ", to here")
             shared = {"panel": "", "model": label, "line": "", "key": "", "order": 0}
             yield shared | {"kind": WINDOW_ROW, "x": result.share_read, "text": f"{who} reads {result.window:,} tokens{end}"}
-
-
-def _window_layers(base: alt.Chart, rows: Sequence[Row]) -> list[alt.Chart]:
-    windows = [row["x"] for row in rows if row["kind"] == WINDOW_ROW]
-    if not windows:
-        return []
-    marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
-    side, shift = SIDES[0] if max(windows) < 0.5 else SIDES[1]
-    text = marks.mark_text(align=side, baseline="bottom", fontSize=11, dx=4 * shift)
-    return [marks.mark_rule(strokeDash=[2, 3]), text.encode(y=alt.value(HEIGHT - 4), text="text:N")]
 
 
 def _draw_categories(

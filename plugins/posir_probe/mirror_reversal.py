@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -39,7 +38,6 @@ GROUPS = (0, 0, 1, 2, 2)
 GROUP_NAMES = ("front", "middle", "back")
 #: Ranks that count.
 CUTOFF = 10
-SUFFIX = "-Reversed"
 
 
 def reverse_data(data: PositionData) -> PositionData:
@@ -66,18 +64,21 @@ def reverse_task(task: type[PositionTask]) -> PositionTask:
 
     It runs like any other; in this process, mteb also finds it by its name.
     """
-    name = f"{task.metadata.name}{SUFFIX}"
+    name = f"{task.metadata.name}-Reversed"
 
     def read_subset(self: PositionTask, subset: str) -> PositionData:
         return reverse_data(task.read_subset(self, subset))
 
-    attributes: dict[str, Any] = {
-        "__doc__": f"{task.__doc__} Documents in five parts, in reversed order.",
-        "__module__": __name__,
-        "metadata": task.metadata.model_copy(update={"name": name}),
-        "read_subset": read_subset,
-    }
-    reversed_class: type[PositionTask] = type(name, (task,), attributes)
+    reversed_class: type[PositionTask] = type(
+        name,
+        (task,),
+        {
+            "__doc__": f"{task.__doc__} Documents in five parts, in reversed order.",
+            "__module__": __name__,
+            "metadata": task.metadata.model_copy(update={"name": name}),
+            "read_subset": read_subset,
+        },
+    )
     TASKS_REGISTRY.resolve()[name] = reversed_class
     return reversed_class()
 

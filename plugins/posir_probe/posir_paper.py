@@ -75,15 +75,13 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     model.eval()
     window = model.max_seq_length
     try:
-        if window and window > MAX_TOKENS:
-            model.max_seq_length = MAX_TOKENS
+        model.max_seq_length = window and min(window, MAX_TOKENS)
         features = {
             name: value.to(model.device) if isinstance(value, torch.Tensor) else value
             for name, value in preprocess(model, [document]).items()
         }
     finally:
-        if window and window > MAX_TOKENS:
-            model.max_seq_length = window
+        model.max_seq_length = window
     # The input embeddings become leaves of the graph.
     leaves: list[torch.Tensor] = []
 

@@ -123,7 +123,6 @@ class Probe:
     source: str = ""
     """Paper and section of the definition."""
     notes: tuple[str, ...] = ()
-    """Notes that a reader of the values needs."""
     is_variant: bool = False
     """Whether it runs only if it is named: another reading of a paper."""
 
@@ -152,10 +151,8 @@ class Probe:
     value_title: str = ""
     """Title of the axis of values; empty for the title of the probe."""
     place_title: str = ""
-    """Title of the axis of positions."""
     form: Form = Form.STEPS
     unit: Unit = Unit.INDEX
-    """Unit of the values at all positions."""
     series: Mapping[str, tuple[str, str]] = {}
     """Panel and line that each series is drawn in, by its name; the line of the model itself is empty."""
     place_names: Mapping[str, str] = {}
@@ -163,7 +160,7 @@ class Probe:
     place_shares: Mapping[str, float] = {}
     """Place of each position in the text, in [0, 1]."""
     same_scale: bool = True
-    """Whether all panels have the same axis of values."""
+    """Whether all panels have one axis of values."""
     in_window: bool = False
     """Whether the texts that are measured fit the model's window."""
     shows_window: bool = False
@@ -186,13 +183,6 @@ class Probe:
             PosirError: The model or the data does not have what the probe needs.
         """
         raise NotImplementedError
-
-    @classmethod
-    def unknown(cls, name: str) -> Probe:
-        """Return a probe of a result whose plugin is not installed: it has a name."""
-        probe = cls()
-        probe.name = probe.title = name
-        return probe
 
     @property
     def first_summary(self) -> Summary:

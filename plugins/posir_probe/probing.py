@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -73,13 +73,13 @@ def all_probes() -> dict[str, Probe]:
     return {name: probes[name] for name in dict.fromkeys([*builtin, *probes])}
 
 
-def select_probes(names: Sequence[str]) -> list[Probe]:
+def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
     """Return probes by name, or the beginning of names up to an underscore; without names all but variants."""
     probes = all_probes()
     if not names:
         return [probe for probe in probes.values() if not probe.is_variant]
     chosen: dict[str, Probe] = {}
-    for name in names:
+    for name in [names] if isinstance(names, str) else names:
         begun = {known: probe for known, probe in probes.items() if known.startswith(f"{name}_") and not probe.is_variant}
         matching = {name: probes[name]} if name in probes else begun
         if not matching:
@@ -170,7 +170,7 @@ def _measure_subset(
         together = [probe for probe in groups[key] if not probe.needs_all]
         for group in filter(None, (together, *([probe] for probe in groups[key] if probe.needs_all))):
             if group[0].name not in problems:
-                _measure(run, group, subset, replace(sample, encoder=encoder), encoder, results, problems)
+                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), results, problems)
 
 
 def _measure(
@@ -178,17 +178,13 @@ def _measure(
     probes: Sequence[Probe],
     subset: str,
     data: ProbeData,
-    encoder: ModelEncoder,
     results: dict[str, ProbeResult],
     problems: dict[str, str],
 ) -> None:
     """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
     sample = (data.revision, f"{run.selection}{', split at periods' if data.split_at_periods else ''}", len(data.documents))
-    known: dict[str, SubsetSums] = {}
-    for probe in probes:
-        stored = results[probe.name].subsets.get(subset)
-        if stored and (stored.data_revision, stored.selection, stored.sampled) == sample:
-            known[probe.name] = stored
+    stored = {probe.name: results[probe.name].subsets[subset] for probe in probes if subset in results[probe.name].subsets}
+    known = {name: sums for name, sums in stored.items() if (sums.data_revision, sums.selection, sums.sampled) == sample}
     end, tokens = 0, None
     for block in progress([data] if probes[0].needs_all else list(data.blocks(BLOCK)), f"Probing {subset}"):
         end += len(block.documents)
@@ -196,7 +192,7 @@ def _measure(
         if not pending:
             continue
         try:
-            measured = run_plans(encoder, [probe.plan(block) for probe in pending])
+            measured = run_plans(run.encoder, [probe.plan(block) for probe in pending])
         except PosirError as error:
             if not probes[0].needs_all:
                 raise

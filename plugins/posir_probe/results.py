@@ -176,7 +176,7 @@ class ProbeSums:
             dict(Counter(self.skipped) + Counter(other.skipped)),
         )
 
-    @property
+    @cached_property
     def values(self) -> Floats:
         """The statistic at each position, shape (P,); NaN where undefined."""
         return compute_statistic(self.statistic, self.sums)[0]
@@ -291,11 +291,6 @@ class ProbeResult:
     def sums(self) -> ProbeSums:
         """The pooled sums of all subsets."""
         return reduce(add, (subset.sums for subset in self.subsets.values()))
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all subsets in it are complete."""
-        return all(subset.done >= subset.sampled for subset in self.subsets.values())
 
     @property
     def share_read(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,6 @@ class IndexRow:
     kind: str
     """`summary` or `position`."""
     name: str
-    """Name of the summary or the position."""
     value: Estimate | None
     """Its 95 % interval is by bootstrap over documents; None where undefined."""
     sd: float | None
@@ -83,7 +82,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
                 p_value=known.get("p_value"),
                 documents=sums.documents,
                 left_out=max(0, sum(subset.done for subset in result.subsets.values()) - sums.documents),
-                complete=result.is_complete,
+                complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
                 source=probe.source if probe else "",
             )
             for kind, name, estimate, known in named
@@ -203,12 +202,15 @@ class ProbeMeasurements(Presentable):
         verdict = DisplaySection(
             sentences=(describe_model(self.results, probes),), tables=(build_overview(self.records(), probes),)
         )
-        known = [(result, probes.get(result.probe) or Probe.unknown(result.probe)) for result in self.results]
-        return (verdict, *(self._build_section(result, probe) for result, probe in known))
-
-    def _build_section(self, result: ProbeResult, probe: Probe) -> DisplaySection:
-        tables = build_probe_tables(build_index_rows([result], {probe.name: probe}), probe)
-        return DisplaySection(title=probe.title, tables=tuple(tables), draw=lambda: self._draw(result, probe))
+        sections = [verdict]
+        for result in self.results:
+            if (probe := probes.get(result.probe)) is None:
+                # Its plugin is not installed.
+                probe = Probe()
+                probe.name = probe.title = result.probe
+            tables = tuple(build_probe_tables(build_index_rows([result], {probe.name: probe}), probe))
+            sections.append(DisplaySection(title=probe.title, tables=tables, draw=partial(self._draw, result, probe)))
+        return tuple(sections)
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""

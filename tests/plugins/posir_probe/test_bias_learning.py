@@ -8,16 +8,7 @@ import pytest
 from scipy.linalg import lstsq
 from scipy.stats import linregress
 
-from posir_probe.bias_learning import (
-    BUCKET_NAMES,
-    SERIES,
-    SentenceRegression,
-    SentenceRegressionFit,
-    SentenceRegressionScatter,
-    TextRemoval,
-    fit_sentences,
-    locate_sentences,
-)
+from posir_probe import bias_learning
 from posir_probe.controls import first_words, order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_plans, run_probe
@@ -50,7 +41,7 @@ def test_the_splitter_is_that_of_the_code():
 def test_a_fit_is_that_of_scipy_without_an_intercept():
     rng = np.random.default_rng(1)
     text, sentences = rng.standard_normal(40), rng.standard_normal((7, 40))
-    fit = fit_sentences(text, sentences)
+    fit = bias_learning.fit_sentences(text, sentences)
     expected = lstsq(sentences.T, text)[0]
     np.testing.assert_allclose(fit.weights, expected / np.linalg.norm(expected))
     residual = text - sentences.T @ expected
@@ -60,14 +51,14 @@ def test_a_fit_is_that_of_scipy_without_an_intercept():
 
 def test_as_many_sentences_as_dimensions_fit_exactly_and_repeated_ones_share_the_weight():
     rng = np.random.default_rng(2)
-    assert fit_sentences(rng.standard_normal(6), rng.standard_normal((6, 6))).r_squared == pytest.approx(1)
+    assert bias_learning.fit_sentences(rng.standard_normal(6), rng.standard_normal((6, 6))).r_squared == pytest.approx(1)
     item = rng.standard_normal(20)
-    np.testing.assert_allclose(fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5)))
-    assert fit_sentences(np.zeros(20), np.stack([item])) is None
+    np.testing.assert_allclose(bias_learning.fit_sentences(item, np.stack([item, item])).weights, np.full(2, np.sqrt(0.5)))
+    assert bias_learning.fit_sentences(np.zeros(20), np.stack([item])) is None
 
 
 def test_pooled_r_is_that_of_linregress(data):
-    sums = run_probe(SentenceRegression(), first_words, data)
+    sums = run_probe(bias_learning.SentenceRegression(), first_words, data)
     starts, midpoints, weights = [], [], []
     for text in data.documents.values():
         sentences = split_at_periods(text)
@@ -78,8 +69,8 @@ def test_pooled_r_is_that_of_linregress(data):
         starts.extend(lengths.cumsum() - lengths)
         midpoints.extend(lengths.cumsum() - lengths / 2)
     for series, places in enumerate((starts, midpoints)):
-        line, at = linregress(places, weights), series * len(BUCKET_NAMES)
-        assert sums.positions[at] == f"{SERIES[series]} · all"
+        line, at = linregress(places, weights), series * len(bias_learning.BUCKET_NAMES)
+        assert sums.positions[at] == f"{bias_learning.SERIES[series]} · all"
         # All texts have 5 to 14 sentences.
         assert sums.values[at : at + 2] == pytest.approx([line.rvalue] * 2, abs=1e-9)
         assert sums.details["slope"][at] == pytest.approx(line.slope)
@@ -87,9 +78,11 @@ def test_pooled_r_is_that_of_linregress(data):
 
 
 def test_an_order_blind_model_is_explained_completely_and_start_positions_make_r_negative_and_midpoints_do_not(data):
-    sums, fit = run_plans(order_blind, [SentenceRegression().plan(data), SentenceRegressionFit().plan(data)])
+    sums, fit = run_plans(
+        order_blind, [bias_learning.SentenceRegression().plan(data), bias_learning.SentenceRegressionFit().plan(data)]
+    )
     assert fit.values[0] == pytest.approx(1, abs=1e-6)
-    summaries = {name: sums.estimate(index) for name, index in SentenceRegression.summaries.items()}
+    summaries = {name: sums.estimate(index) for name, index in bias_learning.SentenceRegression.summaries.items()}
     assert next(iter(summaries)) == "r_midpoint"
     assert summaries["r_start"].high < 0
     assert abs(summaries["r_midpoint"].value) < 0.05
@@ -98,14 +91,14 @@ def test_an_order_blind_model_is_explained_completely_and_start_positions_make_r
 
 def test_a_model_that_reads_the_beginning_has_a_negative_r_that_shuffling_hardly_changes():
     long = at_periods(random_text(random.Random(seed), 14, (20, 40)) for seed in range(40))
-    sums = run_probe(SentenceRegression(), first_words, long)
+    sums = run_probe(bias_learning.SentenceRegression(), first_words, long)
     values = dict(zip(sums.positions, sums.values, strict=True))
     assert values["text, midpoint · all"] < -0.5
     assert values["shuffled, midpoint · all"] == pytest.approx(values["text, midpoint · all"], abs=0.1)
 
 
 def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
-    probe = SentenceRegressionScatter()
+    probe = bias_learning.SentenceRegressionScatter()
     (sums,) = run_plans(first_words, [probe.plan(data)])
     texts = [split_at_periods(text) for text in data.documents.values()]
     counts = sums.sums[:, 0]
@@ -122,14 +115,14 @@ def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
 
 
 def test_positions_are_in_the_sentences_joined_without_a_separator():
-    starts, midpoints = locate_sentences(["aa", "bbbb", "cc"])
+    starts, midpoints = bias_learning.locate_sentences(["aa", "bbbb", "cc"])
     np.testing.assert_allclose(starts, [0, 0.25, 0.75])
     np.testing.assert_allclose(midpoints, [0.125, 0.5, 0.875])
 
 
 def test_texts_with_too_few_or_too_many_sentences_are_counted():
     texts = ["", "One.", "One. Two.", ". ".join(["x"] * 70)]
-    sums = run_probe(SentenceRegression(), order_blind, at_periods(texts))
+    sums = run_probe(bias_learning.SentenceRegression(), order_blind, at_periods(texts))
     assert sums.skipped == {"empty text": 1, "one sentence": 1, "fewer than 5 sentences": 1, "more than 64 sentences": 1}
     assert np.isnan(sums.values).all()
 
@@ -149,9 +142,9 @@ SCRIPTS = {
 def test_texts_of_every_script_have_their_sentences(language):
     text = SCRIPTS[language]
     data = ProbeData.from_texts([text], language)
-    sums = run_probe(SentenceRegression(), order_blind, data)
+    sums = run_probe(bias_learning.SentenceRegression(), order_blind, data)
     assert (sums.documents, dict(sums.skipped)) == (1, {})
     assert len(data.split_sentences(text)) == 7
-    removed = run_probe(TextRemoval(), order_blind, data)
+    removed = run_probe(bias_learning.TextRemoval(), order_blind, data)
     assert removed.documents == 1
     assert len(set(removed.values.reshape(3, 3)[:, 0].round(6))) == (3 if len(set(data.split_sentences(text))) > 1 else 1)

@@ -10,33 +10,8 @@ import pandas as pd
 import pytest
 from scipy.stats import kruskal, rankdata, spearmanr
 
+from posir_probe import correlation
 from posir_probe.bias_learning import SentenceRegression, SentenceRegressionFit
-from posir_probe.correlation import (
-    MMTEB,
-    NDCG,
-    OPPOSITE,
-    PREDICTS,
-    PSI,
-    START_TO_END,
-    build_table,
-    correlate_architecture,
-    correlate_probes,
-    correlate_values,
-    count_needed,
-    describe_findings,
-    describe_needed,
-    estimate_rho,
-    find_family,
-    find_interval,
-    jackknife_interval,
-    judge,
-    orient,
-    permutation_p_value,
-    permute_families,
-    read_benchmark,
-    read_families,
-    read_scores,
-)
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
@@ -68,7 +43,7 @@ def result_of(model, slope, data="PosIR-Mini", probe="evidence_moving"):
 def correlate_made(slopes, drops, families=None, names="m{}"):
     results = [result_of(names.format(number), slope) for number, slope in enumerate(slopes)]
     summaries = [summary_of(names.format(number), drop) for number, drop in enumerate(drops)]
-    return {row.score: row for row in correlate_probes(results, summaries, PROBES, families)}
+    return {row.score: row for row in correlation.correlate_probes(results, summaries, PROBES, families)}
 
 
 def test_rho_is_that_of_scipy_over_the_models_that_have_both():
@@ -76,22 +51,31 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
     slopes = rng.normal(size=12)
     drops = 0.2 * slopes + 0.1 * rng.normal(size=12)
     rows = correlate_made(slopes, drops[:10])
-    assert rows[START_TO_END].rho.value == pytest.approx(spearmanr(slopes[:10], drops[:10]).statistic)
+    assert rows[correlation.START_TO_END].rho.value == pytest.approx(spearmanr(slopes[:10], drops[:10]).statistic)
     # PSI has no sign, so the size of the preference is correlated with it.
-    assert rows[PSI].rho.value == pytest.approx(spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic)
-    assert (rows[PSI].models, rows[PSI].families, rows[PSI].summary) == (10, 10, "start_to_end")
-    assert rows[START_TO_END].verdict == PREDICTS
-    assert rows[START_TO_END].rho.low > 0
-    assert correlate_made(-slopes, drops)[START_TO_END].verdict == OPPOSITE
-    table = build_table(list(rows.values()))
+    assert rows[correlation.PSI].rho.value == pytest.approx(spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic)
+    assert (rows[correlation.PSI].models, rows[correlation.PSI].families, rows[correlation.PSI].summary) == (
+        10,
+        10,
+        "start_to_end",
+    )
+    assert rows[correlation.START_TO_END].verdict == correlation.PREDICTS
+    assert rows[correlation.START_TO_END].rho.low > 0
+    assert correlate_made(-slopes, drops)[correlation.START_TO_END].verdict == correlation.OPPOSITE
+    table = correlation.build_table(list(rows.values()))
     assert [row[-1] for row in table.rows] == [row.verdict for row in rows.values()]
 
 
 def test_signs_of_preferences():
     regression = SentenceRegression()
-    assert orient(-0.3, regression, START_TO_END) == orient(-0.3, regression, PSI) == orient(0.3, regression, PSI) == 0.3
-    assert orient(0.3, regression, START_TO_END) == -0.3
-    assert orient(-0.3, SentenceRegressionFit(), PSI) == -0.3
+    assert (
+        correlation.orient(-0.3, regression, correlation.START_TO_END)
+        == correlation.orient(-0.3, regression, correlation.PSI)
+        == correlation.orient(0.3, regression, correlation.PSI)
+        == 0.3
+    )
+    assert correlation.orient(0.3, regression, correlation.START_TO_END) == -0.3
+    assert correlation.orient(-0.3, SentenceRegressionFit(), correlation.PSI) == -0.3
     undirected = {probe.name for probe in builtin_probes() if not probe.preference_sign}
     assert undirected == {
         *("sentence_regression_fit", "sentence_regression_scatter"),
@@ -100,14 +84,16 @@ def test_signs_of_preferences():
 
 
 def test_what_cannot_be_said_names_how_many_models_would_do():
-    assert correlate_made([1, 2, 3], [0.1, 0.3, 0.2])[PSI].verdict == "cannot be said: 3 models, at least 5 are needed"
-    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[START_TO_END]
+    assert (
+        correlate_made([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI].verdict == "cannot be said: 3 models, at least 5 are needed"
+    )
+    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[correlation.START_TO_END]
     assert row.verdict == f"cannot be said: 6 models, about {row.needed} are needed"
-    assert correlate_made([1], [0.1])[PSI].rho is None
+    assert correlate_made([1], [0.1])[correlation.PSI].rho is None
     # The interval decides where no p-value is given, as with properties of models.
-    assert judge(Estimate(0.8, (0.1, 0.95)), 9) == PREDICTS
-    assert judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith("cannot be said")
-    assert judge(None, 9) == "all models have the same value"
+    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9) == correlation.PREDICTS
+    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith("cannot be said")
+    assert correlation.judge(None, 9) == "all models have the same value"
 
 
 def test_variants_of_a_model_are_one_family(tmp_path):
@@ -115,19 +101,19 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     drops = np.repeat([0.1, 0.3, 0.2, 0.5, 0.4, 0.6], 2)
     file = tmp_path / "families.csv"
     file.write_text("model,family\n" + "".join(f"m{number},{number // 2}\n" for number in range(12)))
-    independent = correlate_made(slopes, drops)[START_TO_END]
-    clustered = correlate_made(slopes, drops, read_families(file))[START_TO_END]
+    independent = correlate_made(slopes, drops)[correlation.START_TO_END]
+    clustered = correlate_made(slopes, drops, correlation.read_families(file))[correlation.START_TO_END]
     assert (independent.families, clustered.families, clustered.rho.value) == (12, 6, independent.rho.value)
     assert clustered.p_value > independent.p_value
     assert clustered.rho.low < independent.rho.low
-    assert find_family("local/m3", read_families(file)) == "1"
-    assert find_family("local/m3+calibrated(1.0,32,0.5)", read_families(file)) == "1"
-    assert find_family("other/a+chunks(64,64,max)", {}) == "other/a"
+    assert correlation.find_family("local/m3", correlation.read_families(file)) == "1"
+    assert correlation.find_family("local/m3+calibrated(1.0,32,0.5)", correlation.read_families(file)) == "1"
+    assert correlation.find_family("other/a+chunks(64,64,max)", {}) == "other/a"
     # Mitigated models are variants without a file.
-    assert correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[PSI].families == 1
+    assert correlate_made([1, 2, 3], [0.1, 0.2, 0.3], names="m+chunks({},mean)")[correlation.PSI].families == 1
     file.write_text("model\nm\n")
     with pytest.raises(PosirError, match="no column family"):
-        read_families(file)
+        correlation.read_families(file)
 
 
 def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_the_probes():
@@ -139,25 +125,27 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
         for (probe, shift), data in product((("evidence_moving", 0.1), ("segment_similarity_10", 90.0)), ("A", "B"))
     ]
     summaries = [summary_of(f"m{number}", value / 9, task) for number, value in enumerate(values) for task in "AB"]
-    rows = correlate_probes(results, summaries, PROBES)
+    rows = correlation.correlate_probes(results, summaries, PROBES)
     assert {(row.data, row.task) for row in rows} == {("A", "A"), ("B", "B")}
-    alone = correlate_probes([result for result in results if result.probe == "evidence_moving"], summaries, PROBES)
+    alone = correlation.correlate_probes([result for result in results if result.probe == "evidence_moving"], summaries, PROBES)
     first = {(row.task, row.score): row for row in rows if row.probe == "evidence_moving"}
     for row in alone:
         assert row.p_value <= first[row.task, row.score].p_value
-        if row.score == START_TO_END:
+        if row.score == correlation.START_TO_END:
             assert first[row.task, row.score].p_value == pytest.approx(2 * row.p_value)
-    findings = describe_findings(rows)
+    findings = correlation.describe_findings(rows)
     assert len(findings) == 2
-    sentence = next(finding for finding in findings if START_TO_END in finding)
-    assert sentence.startswith(f"Of 2 probes, 1 is shown to predict {START_TO_END} on all 2 tasks: evidence_moving.")
+    sentence = next(finding for finding in findings if correlation.START_TO_END in finding)
+    assert sentence.startswith(
+        f"Of 2 probes, 1 is shown to predict {correlation.START_TO_END} on all 2 tasks: evidence_moving."
+    )
     assert sentence.endswith("Cannot be said: segment_similarity_10.")
-    flipped = [replace(row, verdict=OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
-    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in describe_findings(flipped)[0]
+    flipped = [replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
+    assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_findings(flipped)[0]
     # Data of no task is correlated with every task; what is equal for all models says nothing.
     other = [result_of(f"m{number}", value, "C") for number, value in enumerate(values)]
-    assert {(row.data, row.task) for row in correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
-    assert correlate_probes([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []
+    assert {(row.data, row.task) for row in correlation.correlate_probes(other, summaries, PROBES)} == {("C", "A"), ("C", "B")}
+    assert correlation.correlate_probes([result_of(f"m{number}", 1.0, "A") for number in range(9)], summaries, PROBES) == []
 
 
 def draw_models(rng, families, variants, rho, within):
@@ -171,13 +159,13 @@ def draw_models(rng, families, variants, rho, within):
 def test_rho_and_p_value_of_independent_models_are_those_of_scipy():
     rng = np.random.default_rng(1)
     x, y = draw_models(rng, 14, 1, 0.5, 0)
-    rho, p_value = estimate_rho(x, y, list("abcdefghijklmn"))
+    rho, p_value = correlation.estimate_rho(x, y, list("abcdefghijklmn"))
     assert rho.value == pytest.approx(pd.Series(x).corr(pd.Series(y), method="spearman"))
     assert p_value == pytest.approx(spearmanr(x, y).pvalue, abs=0.02)
-    assert estimate_rho(x, y)[1] == spearmanr(x, y).pvalue
-    assert rho.interval == find_interval(rho.value, 14)
-    assert estimate_rho(x[:2], y[:2], ["a", "b"]) == (None, None)
-    assert estimate_rho(np.ones(9), y[:9], list("abcdefghi")) == (None, None)
+    assert correlation.estimate_rho(x, y)[1] == spearmanr(x, y).pvalue
+    assert rho.interval == correlation.find_interval(rho.value, 14)
+    assert correlation.estimate_rho(x[:2], y[:2], ["a", "b"]) == (None, None)
+    assert correlation.estimate_rho(np.ones(9), y[:9], list("abcdefghi")) == (None, None)
 
 
 def test_p_value_of_a_few_models_is_that_of_all_their_orders():
@@ -185,11 +173,11 @@ def test_p_value_of_a_few_models_is_that_of_all_their_orders():
     orders = np.array(list(permutations(rankdata(y) - 4)))
     statistics = np.abs(orders @ (rankdata(x) - 4))
     exact = np.mean(statistics >= statistics[0] - 1e-9)
-    assert permutation_p_value(x, y, np.arange(7)) == pytest.approx(exact, abs=0.02)
+    assert correlation.permutation_p_value(x, y, np.arange(7)) == pytest.approx(exact, abs=0.02)
 
 
 def test_permutations_keep_families_together():
-    orders = permute_families((0, 0, 1, 1, 1, 2))
+    orders = correlation.permute_families((0, 0, 1, 1, 1, 2))
     assert np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(6), (len(orders), 1)))
     labels = np.array([0, 0, 1, 1, 1, 2])[orders]
     assert (np.diff(labels, axis=1) != 0).sum(axis=1).max() == 2
@@ -207,9 +195,9 @@ def test_jackknife_by_hand():
         z_values.append(np.arctanh(np.corrcoef(rankdata(x[kept]), rankdata(y[kept]))[0, 1]))
     half = 2.570582 * np.sqrt(5 / 6 * np.sum((np.array(z_values) - np.mean(z_values)) ** 2))
     z = np.arctanh(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
-    assert jackknife_interval(x, y, families) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
-    assert jackknife_interval(x, y, families // 2) is None
-    assert jackknife_interval(x, x, families) is None
+    assert correlation.jackknife_interval(x, y, families) == pytest.approx((np.tanh(z - half), np.tanh(z + half)))
+    assert correlation.jackknife_interval(x, y, families // 2) is None
+    assert correlation.jackknife_interval(x, x, families) is None
 
 
 def test_families_are_tested_at_their_level_and_their_interval_holds():
@@ -218,9 +206,9 @@ def test_families_are_tested_at_their_level_and_their_interval_holds():
     rejected, naive, held = [], [], []
     for _ in range(100):
         x, y = draw_models(rng, 12, 3, 0, 0.8)
-        rejected.append(permutation_p_value(x, y, families) < 0.05)
+        rejected.append(correlation.permutation_p_value(x, y, families) < 0.05)
         naive.append(spearmanr(x, y).pvalue < 0.05)
-        low, high = jackknife_interval(x, y, families)
+        low, high = correlation.jackknife_interval(x, y, families)
         held.append(low <= 0 <= high)
     assert np.mean(rejected) <= 0.10
     assert np.mean(naive) > 0.12
@@ -229,34 +217,37 @@ def test_families_are_tested_at_their_level_and_their_interval_holds():
 
 @pytest.mark.parametrize("rho", [0.4, 0.7])
 def test_as_many_models_as_are_said_to_be_needed_have_the_power(rho):
-    needed = count_needed(rho)
+    needed = correlation.count_needed(rho)
     rng = np.random.default_rng(5)
     excludes = []
     for _ in range(400):
         # Pearson's correlation of normal values whose rank correlation is rho.
         x, y = draw_models(rng, needed, 1, 2 * np.sin(pi * rho / 6), 0)
-        low, high = find_interval(estimate_rho(x, y)[0].value, needed)
+        low, high = correlation.find_interval(correlation.estimate_rho(x, y)[0].value, needed)
         excludes.append(not low <= 0 <= high)
     assert 6 / pi * asin(np.sin(pi * rho / 6)) == pytest.approx(rho)
     assert np.mean(excludes) == pytest.approx(0.80, abs=0.07)
 
 
 def test_numbers_of_models_in_words():
-    assert count_needed(0.0) is None
-    assert describe_needed(None) == "over 10,000"
-    assert describe_needed(count_needed(0.5)) == "about 33"
-    assert count_needed(1.0) == count_needed(-1.0) == 5
+    assert correlation.count_needed(0.0) is None
+    assert correlation.describe_needed(None) == "over 10,000"
+    assert correlation.describe_needed(correlation.count_needed(0.5)) == "about 33"
+    assert correlation.count_needed(1.0) == correlation.count_needed(-1.0) == 5
 
 
-PUBLISHED_PSI = read_scores((), (PSI,), published=True)
+PUBLISHED_PSI = correlation.read_scores((), (correlation.PSI,), published=True)
 
 
 def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
     file = tmp_path / "scores.csv"
     file.write_text("model,score\n" + "".join(f"org/{name},{score}\n" for name, score in read_mmteb_scores().items()))
-    assert read_benchmark(file) == read_benchmark(MMTEB)
-    scores, known = read_scores((), (NDCG,), published=True), read_benchmark(MMTEB)
-    rows = [correlate_values(key, "MMTEB", by_model, known) for key, by_model in scores.items()]
+    assert correlation.read_benchmark(file) == correlation.read_benchmark(correlation.MMTEB)
+    scores, known = (
+        correlation.read_scores((), (correlation.NDCG,), published=True),
+        correlation.read_benchmark(correlation.MMTEB),
+    )
+    rows = [correlation.correlate_values(key, "MMTEB", by_model, known) for key, by_model in scores.items()]
     rho = {row.length: round(row.value.value, 2) for row in rows if row.task == "PosIR"}
     assert rho == {"all": 0.62, "Q1": 0.73, "Q2": 0.71, "Q3": 0.44, "Q4": 0.39}
     assert {row.models for row in rows if row.task == "PosIR"} == {10}
@@ -264,9 +255,9 @@ def test_spearman_with_mmteb_is_that_of_the_paper(tmp_path):
 
 def test_psi_and_architecture_agree_with_scipy_over_the_published_models():
     architectures = read_architectures()
-    key = ("PosIR", "Q4", PSI)
+    key = ("PosIR", "Q4", correlation.PSI)
     metas = {name: {"n_parameters": 1_000 + place, "embed_dim": [8, 16]} for place, name in enumerate(PUBLISHED_PSI[key])}
-    rows = {row.factor: row for row in correlate_architecture({key: PUBLISHED_PSI[key]}, metas, architectures)}
+    rows = {row.factor: row for row in correlation.correlate_architecture({key: PUBLISHED_PSI[key]}, metas, architectures)}
     psi = PUBLISHED_PSI[key]
     assert rows["parameters"].value.value == pytest.approx(spearmanr(range(10), list(psi.values())).statistic)
     assert (rows["dimension"].models, rows["dimension"].value) == (10, None)
@@ -291,15 +282,15 @@ def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(t
             entry = {"hf_subset": "default", "languages": ["eng-Latn"], "main_score": score}
             content = {"task_name": task, "dataset_revision": "1", "mteb_version": "2.0.0", "scores": {"test": [entry]}}
             (folder / f"{task}.json").write_text(json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None}))
-    assert read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
+    assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     (tmp_path / "empty").mkdir()
     with pytest.raises(PosirError, match="no scores of a benchmark"):
-        read_benchmark(tmp_path / "empty")
+        correlation.read_benchmark(tmp_path / "empty")
 
 
 def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):
     own = summary_of("org/bge-m3 (batch_size=8)", 0.5, "PosIR-English")
-    joined = read_scores([own], (PSI,), published=True)["PosIR-English", "all", PSI]
+    joined = correlation.read_scores([own], (correlation.PSI,), published=True)["PosIR-English", "all", correlation.PSI]
     assert joined["bge-m3"] == pytest.approx(0.5)
     assert len(joined) == 10
     file = tmp_path / "architectures.csv"
@@ -309,7 +300,7 @@ def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path
     with pytest.raises(PosirError, match="no column positional_encoding, attention"):
         read_architectures(file)
     with pytest.raises(PosirError, match=r"no column score\. Expected a CSV file with the columns model,score"):
-        read_benchmark(file)
+        correlation.read_benchmark(file)
     file.write_text("model;score\nmine;0.5\nother;n/a\n")
     with pytest.raises(PosirError, match="row 3: field 'score': 'n/a' is not a number"):
-        read_benchmark(file)
+        correlation.read_benchmark(file)

@@ -7,18 +7,9 @@ from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderW
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+from posir_probe import posir_paper
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
-from posir_probe.posir_paper import (
-    EvidenceLocation,
-    EvidenceLocationStart,
-    GradientSaliency,
-    QueryTypes,
-    compute_saliency,
-    find_input_embeddings,
-    find_query_type,
-    interpolate,
-)
 from posir_probe.probe import run_probe
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
@@ -46,7 +37,7 @@ def similarity(model, query, text, token, dimension, step):
         changed[0, token, dimension] += step
         return changed
 
-    handle = find_input_embeddings(model).register_forward_hook(change)
+    handle = posir_paper.find_input_embeddings(model).register_forward_hook(change)
     with torch.no_grad():
         vector = model(model.preprocess([text]))["sentence_embedding"][0]
     handle.remove()
@@ -57,7 +48,7 @@ def similarity(model, query, text, token, dimension, step):
 def test_norms_are_those_of_finite_differences(folder, mode):
     model = with_pooling(folder, mode).double()
     query = torch.as_tensor(np.random.default_rng(3).standard_normal(16))
-    norms = compute_saliency(model, query.numpy(), TEXT)
+    norms = posir_paper.compute_saliency(model, query.numpy(), TEXT)
     ids = model.preprocess([TEXT])["input_ids"][0]
     assert len(norms) == len(ids) - 2, "without [CLS] and [SEP]"
     step = 1e-5
@@ -107,8 +98,8 @@ class WeightedTokens(torch.nn.Module):
 def test_control_curves(folder, weights, expected):
     model = WeightedTokens(Transformer(str(folder)), weights)
     text = " ".join(["mill", "river", "stone", "bridge"] * 100)
-    norms = compute_saliency(model, np.random.default_rng(5).standard_normal(16), text)
-    curve = interpolate(norms, float(np.percentile(norms, 99)))
+    norms = posir_paper.compute_saliency(model, np.random.default_rng(5).standard_normal(16), text)
+    curve = posir_paper.interpolate(norms, float(np.percentile(norms, 99)))
     points = np.linspace(0, 1, 100)
     if expected is None:
         assert len(norms) == 400
@@ -126,8 +117,8 @@ def test_control_curves(folder, weights, expected):
 def test_with_too_few_live_tokens_norms_stay_as_they_are():
     norms = np.zeros(400)
     norms[0] = 7.0
-    assert interpolate(norms, float(np.percentile(norms, 99)))[0] == 7.0
-    assert interpolate(norms, 7.0)[0] == 1.0
+    assert posir_paper.interpolate(norms, float(np.percentile(norms, 99)))[0] == 7.0
+    assert posir_paper.interpolate(norms, 7.0)[0] == 1.0
 
 
 def test_only_evidence_in_the_middle_fifth_counts(folder):
@@ -139,24 +130,24 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
         ProbeQuestion("What stood?", "d", Span(0, 8)),
         ProbeQuestion("?", "d", Span(9, 9)),
     )
-    sums = run_probe(GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
+    sums = run_probe(posir_paper.GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
     assert sums.sums[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}
     assert 0.9 < sums.values.max() <= 1
-    assert GradientSaliency().summaries["start_to_end"](sums.values) == pytest.approx(
+    assert posir_paper.GradientSaliency().summaries["start_to_end"](sums.values) == pytest.approx(
         sums.values[:10].mean() - sums.values[90:].mean()
     )
 
 
 def test_a_model_without_gradients_is_refused_in_a_sentence():
     with pytest.raises(PosirError, match="gradient_saliency needs the gradients of a sentence-transformers model"):
-        run_probe(GradientSaliency(), order_blind, ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", Span(0, 3)),)))
+        run_probe(posir_paper.GradientSaliency(), order_blind, ProbeData({"d": TEXT}, (ProbeQuestion("?", "d", Span(0, 3)),)))
 
 
 def test_evidence_always_first_is_one_bar():
     data = ProbeData({"d": "x" * 100}, (ProbeQuestion("?", "d", Span(0, 4)), ProbeQuestion("?", "d", Span(2, 4))))
-    assert run_probe(EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
-    assert run_probe(EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+    assert run_probe(posir_paper.EvidenceLocation(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
+    assert run_probe(posir_paper.EvidenceLocationStart(), order_blind, data).values.tolist() == [1.0] + [0.0] * 19
 
 
 @pytest.mark.parametrize(
@@ -173,12 +164,12 @@ def test_evidence_always_first_is_one_bar():
     ],
 )
 def test_query_types(query, kind):
-    assert find_query_type(query) == kind
+    assert posir_paper.find_query_type(query) == kind
 
 
 def test_shares_of_query_types():
     queries = ["What is a mill?", "Why?", "the mill burned", "What else?"]
     data = ProbeData({"d": "x"}, tuple(ProbeQuestion(query, "d", Span(0, 1)) for query in queries))
-    sums = run_probe(QueryTypes(), order_blind, data)
+    sums = run_probe(posir_paper.QueryTypes(), order_blind, data)
     shares = dict(zip(sums.positions, sums.values.tolist(), strict=True))
     assert (shares["what"], shares["claim"], sum(shares.values())) == (0.5, 0.25, 1.0)

@@ -48,18 +48,24 @@ def model():
     return WordEncoder()
 
 
+@pytest.fixture(scope="module")
+def data(mini):
+    return next(ProbeData.from_position_data(mini).blocks(60))
+
+
 @pytest.fixture
-def run(model, mini, tmp_path):
-    source = ProbeSource("PosIR-Mini", {"eng-Latn/default": lambda: ProbeData.from_position_data(mini)})
+def run(model, data, tmp_path):
+    source = ProbeSource("PosIR-Mini", {"eng-Latn/default": lambda: data})
     return ProbeRun(ModelEncoder(model), source, tmp_path, 20)
 
 
 PROBES = [SegmentSimilarity(3), SegmentSimilarity(10), EvidenceLocation()]
 
 
-def test_each_distinct_text_is_encoded_once(run, model):
+def test_each_distinct_text_is_encoded_once(run, model, data):
+    run = replace(run, documents=5)
     run_probes(run, [*PROBES, EvidenceMoving(), MirrorReversal()])
-    questions = {question.text for question in ProbeData.from_position_data(read_mini()).sample(20).questions}
+    questions = {question.text for question in data.sample(5).questions}
     documents = [text for text in model.encoded if text not in questions]
     assert len(documents) == len(set(documents))
 
@@ -85,7 +91,7 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
         run_probes(run, PROBES)
 
 
-def test_a_killed_run_resumes_after_its_last_block(run, model, monkeypatch):
+def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch):
     monkeypatch.setattr(probing, "BLOCK", 8)
     calls = 0
 
@@ -104,9 +110,9 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, monkeypatch):
     encoded = set(model.encoded)
     resumed = run_probes(run, PROBES)[0]
     assert not encoded & set(model.encoded[len(encoded) :])
-    expected = run_probe(SegmentSimilarity(3), order_blind, ProbeData.from_position_data(read_mini()).sample(20))
+    expected = run_probe(SegmentSimilarity(3), order_blind, data.sample(20))
     np.testing.assert_allclose(resumed.sums.sums, expected.sums, rtol=1e-5)
-    assert resumed.is_complete
+    assert [subset.done for subset in resumed.subsets.values()] == [20]
 
 
 def test_a_probe_that_cannot_measure_the_model_does_not_stop_the_others(run, caplog):
@@ -132,9 +138,9 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
 
 
 def test_sums_of_blocks_add_to_those_of_all():
-    data = invent_questions(30)
+    data = invent_questions(20)
     probes = [probe for probe in builtin_probes() if not probe.needs_all]
-    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(15)]
+    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(10)]
     complete = run_plans(decaying, [probe.plan(data) for probe in probes])
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second

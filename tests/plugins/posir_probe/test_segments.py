@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from posir_probe.controls import decaying, first_words, order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_probe
-from posir_probe.segments import (
-    Permutation,
-    PermutationParts,
-    cut_to_tokens,
-    gini,
-    relative_drop,
-)
+from posir_probe.segments import Permutation, PermutationParts, cut_to_tokens, gini, relative_drop
 from posir_published.probes import read_published_curves
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.probed_encoders import FirstWords, invent_texts

@@ -6,26 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from posir_probe import studies
 from posir_probe.bias_learning import NeedleInsertion
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeSource
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.studies import (
-    DomainSum,
-    build_group_tables,
-    build_validity_tables,
-    check_shared_domains,
-    compare_domains,
-    compare_tiny,
-    describe_validity,
-    draw_domains,
-    draw_samples,
-    group_results,
-    list_pairs,
-    load_sums,
-    measure_domains,
-    published_groups,
-)
 from posir_published.probes import Kind, read_architectures
 from posir_report.summary import TaskSummary
 from posir_tasks.display.tables import to_markdown
@@ -59,13 +44,13 @@ SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
 
 def compare(sample, complete):
     """Return the row of the largest difference, and those of the buckets."""
-    largest, *buckets = compare_tiny([sample, complete])
+    largest, *buckets = studies.compare_tiny([sample, complete])
     return largest, buckets
 
 
 def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_differs_by_0():
     summaries = [summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")]
-    row, *buckets = compare_tiny(summaries)
+    row, *buckets = studies.compare_tiny(summaries)
     assert (row.sample, row.complete, row.queries, row.verdict) == (
         *("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400, "as a random sample"),
     )
@@ -73,9 +58,9 @@ def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_
     assert all(bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high for bucket in buckets)
     assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
-    assert len(draw_samples([row, *buckets])) == 1
-    assert "SQuAD-PosQ-Tiny" in to_markdown(build_validity_tables([row, *buckets])[1])
-    (sentence,) = describe_validity([row, *buckets])
+    assert len(studies.draw_samples([row, *buckets])) == 1
+    assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
+    (sentence,) = studies.describe_validity([row, *buckets])
     assert sentence.startswith("m, SQuAD-PosQ-Tiny: ")
     assert sentence.endswith(f"{row.verdict}.")
 
@@ -108,7 +93,9 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
     models = ["BAAI/bge-m3", "intfloat/e5-large-v2", "nomic-ai/nomic-embed-text-v1.5", "me/other"]
     pairs = {(m, d): perturbed(m, d, 7 * place + (d == "b")) for place, m in enumerate(models) for d in ("a", "b")}
     results = [result for result, _ in pairs.values()]
-    rows = group_results(results, {"needle_insertion": NeedleInsertion()}, read_architectures(), Kind.POSITIONAL_ENCODING)
+    rows = studies.group_results(
+        results, {"needle_insertion": NeedleInsertion()}, read_architectures(), Kind.POSITIONAL_ENCODING
+    )
     outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
     frame = pd.DataFrame(
         {"model": m, "data": d, "place": ("0 %", "50 %", "100 %")[at % 3], "cosine": values[:, at].mean()}
@@ -126,23 +113,23 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
         assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(alone.cosine.mean())
     assert ("a", "unknown", "me/other", "mean over sizes · 0 %") in outcome
     assert ("a", "unknown", "", "mean over sizes · 0 %") not in outcome
-    published = {(row.group, row.position): row.value.value for row in published_groups(["needle_insertion"])}
+    published = {(row.group, row.position): row.value.value for row in studies.published_groups(["needle_insertion"])}
     assert published["RoPE", "mean over sizes · 0 %"] == 0.8189
-    tables = build_group_tables(rows)
+    tables = studies.build_group_tables(rows)
     assert [table.title for table in tables] == [f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")]
     assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
 
 
 def test_domains_are_compared_by_their_mean_embeddings():
     domains = {"one": ["a b", "a c"], "two": ["a b c"], "three": ["x y z"]}
-    sums = {name: DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()}
+    sums = {name: studies.DomainSum.from_texts(order_blind, texts) for name, texts in domains.items()}
     centroids = []
     for texts in domains.values():
         vectors = order_blind(texts).astype(float)
         centroids.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).mean(axis=0))
     expected = [[a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a in centroids] for b in centroids]
-    np.testing.assert_allclose(compare_domains(sums), expected, atol=1e-6)
-    pairs = list_pairs(sums, "words")
+    np.testing.assert_allclose(studies.compare_domains(sums), expected, atol=1e-6)
+    pairs = studies.list_pairs(sums, "words")
     assert (pairs[0]["first"], pairs[0]["second"], len(pairs)) == ("two", "one", 3)
 
 
@@ -161,19 +148,19 @@ def test_sums_of_domains_are_saved_and_measured_once(tmp_path):
         return order_blind(texts, prompt_type)
 
     domains = {"one": ["a b", "a c"], "two": ["a b c"]}
-    first = measure_domains(encoder, source_of(**domains), file)
+    first = studies.measure_domains(encoder, source_of(**domains), file)
     assert len(encoded) == 3
-    again = measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
+    again = studies.measure_domains(encoder, source_of(**domains, three=["x y z"]), file)
     assert encoded[3:] == ["x y z"]
-    np.testing.assert_allclose(compare_domains(again)[:2, :2], compare_domains(first), atol=1e-6)
-    assert sorted(load_sums(file)) == ["one", "three", "two"]
-    measure_domains(encoder, source_of("2", **domains), file)
+    np.testing.assert_allclose(studies.compare_domains(again)[:2, :2], studies.compare_domains(first), atol=1e-6)
+    assert sorted(studies.load_sums(file)) == ["one", "three", "two"]
+    studies.measure_domains(encoder, source_of("2", **domains), file)
     assert len(encoded) == 7
-    assert "similarity" in draw_domains({"words": first}, "m").chart.to_json()
+    assert "similarity" in studies.draw_domains({"words": first}, "m").chart.to_json()
 
 
 def sums_of(language, **texts):
-    return {f"{language}/{name}": DomainSum.from_texts(order_blind, [text]) for name, text in texts.items()}
+    return {f"{language}/{name}": studies.DomainSum.from_texts(order_blind, [text]) for name, text in texts.items()}
 
 
 def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
@@ -181,26 +168,30 @@ def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
         "English": sums_of("eng-Latn", a="x y", b="x z", c="u v w"),
         "Chinese": sums_of("cmn", c="x", b="x p q", d="x", a="p q"),
     }
-    figure = draw_domains(data, "m")
+    figure = studies.draw_domains(data, "m")
     (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
     cells = {(row["first"], row["second"]): row["similarity"] for row in rows}
     assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
     expected = {
-        (pair["first"], pair["second"]): pair["similarity"] for name, sums in data.items() for pair in list_pairs(sums, name)
+        (pair["first"], pair["second"]): pair["similarity"]
+        for name, sums in data.items()
+        for pair in studies.list_pairs(sums, name)
     }
     assert cells["b", "a"] == pytest.approx(expected["eng-Latn/b", "eng-Latn/a"])
     assert cells["a", "b"] == pytest.approx(expected["cmn/a", "cmn/b"])
     assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])
     with pytest.raises(PosirError, match="fewer than two domains in common"):
-        check_shared_domains([source_of(one=["a"], two=["b"]), ProbeSource("other", source_of(one=["a"], three=["b"]).subsets)])
+        studies.check_shared_domains(
+            [source_of(one=["a"], two=["b"]), ProbeSource("other", source_of(one=["a"], three=["b"]).subsets)]
+        )
     with pytest.raises(PosirError, match="same dataset twice"):
-        check_shared_domains([source_of(one=["a"]), source_of(one=["a"])])
+        studies.check_shared_domains([source_of(one=["a"]), source_of(one=["a"])])
 
 
 def test_what_cannot_be_compared_is_one_message(tmp_path):
     with pytest.raises(PosirError, match="only one domain"):
-        measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
+        studies.measure_domains(order_blind, source_of(one=["a"]), tmp_path / "one.json")
     file = tmp_path / "damaged.json"
     file.write_text('{"schema": 1}')
     with pytest.raises(PosirError, match=r"damaged\.json: not sums of domains"):
-        measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)
+        studies.measure_domains(order_blind, source_of(one=["a"], two=["b"]), file)
