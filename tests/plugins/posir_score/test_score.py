@@ -2,9 +2,6 @@
 
 import json
 import math
-import re
-import sqlite3
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.cache import ResultCache
-from sentence_transformers import CrossEncoder
 
 import posir
 from posir_score.api import describe_retriever
 from posir_score.evaluation import score_rankings
 from posir_tasks.errors import PosirError
 from posir_tasks.results import read_results
-from posir_tasks.sources.opening import open_data
 from tests.support.datasets import write_beir_folder
 from tests.support.models import write_tiny_model
 
@@ -51,17 +46,19 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     assert posir.score(bm25 / "run", data="PosIR-Mini", window="none", output=tmp_path).records() == scored.records()
 
 
-def test_a_retriever_has_the_profile_of_its_run_and_leaves_no_journal(bm25: Path, tmp_path: Path):
+def test_a_retriever_of_chunks_has_the_profile_of_its_run_and_leaves_no_journal(bm25: Path, tmp_path: Path):
     content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
     queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
     texts = dict(zip(queries["text"][:], queries["id"][:], strict=True))
 
     async def search(query: str, k: int) -> list[tuple[str, float]]:
-        return list(content["default"]["test"][texts[query]].items())[:k]
+        hits = content["default"]["test"][texts[query]].items()
+        chunks = [(f"{name}#{chunk}", score - chunk) for chunk in (0, 1) for name, score in hits]
+        return sorted(chunks, key=lambda hit: -hit[1])[:k]
 
-    scored = posir.score(search, data="PosIR-Mini", name="mine", window="none", output=tmp_path)
-    (theirs,) = read_results(bm25 / "results")
-    assert scored.results[0].ranks == theirs.ranks
+    scored = posir.score(search, data="PosIR-Mini", name="mine", window="none", k=200, output=tmp_path)
+    (run,), (ours,), (theirs,) = scored.runs, scored.results, read_results(bm25 / "results")
+    assert (ours.ranks, run.counts.chunks, run.counts.unknown_documents) == (theirs.ranks, 720 * 2 * 72, 0)
     assert not list(tmp_path.glob("*.jsonl"))
 
 
@@ -197,26 +194,19 @@ def test_scores_that_differ_beyond_single_precision_are_no_ties(score: Any):
 def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
     text = "The mill burned down in 1901. A heron nested on the crane."
     asked = [
-        {"id": 7, "question": "When?", "answers": [{"text": "1901", "answer_start": text.index("1901")}]},
-        {"id": 9, "question": "What nested?", "answers": [{"text": "heron", "answer_start": text.index("heron") - 1}]},
+        {"id": number, "question": question, "answers": [{"text": answer, "answer_start": text.index(answer) - off}]}
+        for number, question, answer, off in ((7, "When?", "1901", 0), (9, "What nested?", "heron", 1))
     ]
-    file = tmp_path / "mills.json"
+    file, given = tmp_path / "mills.json", {"language": "eng-Latn"}
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": text, "qas": asked}]}]}))
-    data = posir.open_data(file, language="eng-Latn")
-    (document,) = (item.id for item in data.read_texts())  # type: ignore[union-attr]
+    (document,) = (item.id for item in posir.open_data(file, **given).read_texts())  # type: ignore[arg-type, union-attr]
     (tmp_path / "a.trec").write_text("".join(f"{query} Q0 {document} 1 1.0 t\n" for query in (7, 9)))
     for repair, queries in ((True, 2), (False, 1)):
-        opened = posir.open_data(file, language="eng-Latn", repair=repair)
-        scored = posir.score(
-            tmp_path / "a.trec",
-            data=file,
-            language="eng-Latn",
-            repair=repair,
-            revision=f"r{queries}",
-            output=tmp_path / "results",
-        )
-        assert len(opened.rows) == scored.runs[0].counts.queries == queries
-        assert scored.runs[0].mrr_at_10 == 1
+        opened = posir.open_data(file, repair=repair, **given)  # type: ignore[arg-type]
+        (run,) = posir.score(
+            tmp_path / "a.trec", data=file, repair=repair, revision=f"r{queries}", output=tmp_path / "results", **given
+        ).runs  # type: ignore[arg-type]
+        assert (len(opened.rows), run.counts.queries, run.mrr_at_10) == (queries, queries, 1)
 
 
 def test_a_function_within_another_has_its_own_name():
@@ -271,60 +261,3 @@ def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dic
         for k in K_VALUES:
             expected = sum(define(*query, k) for query in queries) / len(queries)
             assert scores[f"{name}_at_{k}"] == pytest.approx(expected, abs=1e-6)
-
-
-CHUNK_WORDS, STEP, RERANKED = 120, 100, 5
-
-
-@pytest.fixture(scope="module")
-def chunks() -> dict[str, str]:
-    """The chunks of PosIR-Mini by id."""
-    chunks = {}
-    for document in open_data("PosIR-Mini").read_texts():
-        words = document.text.split()  # type: ignore[union-attr]
-        for start in range(0, len(words), STEP):
-            chunks[f"{document.id}#{start}"] = " ".join(words[start : start + CHUNK_WORDS])  # type: ignore[union-attr]
-    return chunks
-
-
-def build_full_text_search(chunks: dict[str, str]) -> Callable[[str, int], list[str]]:
-    """Return a search in SQLite's full-text index."""
-    database = sqlite3.connect(":memory:", check_same_thread=False)
-    database.execute("CREATE VIRTUAL TABLE chunks USING fts5(id UNINDEXED, text, tokenize='porter')")
-    database.executemany("INSERT INTO chunks VALUES (?, ?)", chunks.items())
-
-    def search(query: str, k: int) -> list[str]:
-        terms = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
-        statement = "SELECT id FROM chunks WHERE chunks MATCH ? ORDER BY rank LIMIT ?"
-        return [name for (name,) in database.execute(statement, (terms, k))]
-
-    return search
-
-
-def test_chunks_in_sqlite_are_scored_as_documents(chunks: dict[str, str], tmp_path: Path):
-    scored = posir.score(build_full_text_search(chunks), data="PosIR-Mini", k=120, name="fts5", output=tmp_path)
-    (run,) = scored.runs
-    # That of BM25 on whole documents is 0.689.
-    assert 0.6 < run.ndcg_at_10 < 0.9
-    assert run.counts.chunks > 720 * 100
-    assert run.counts.unknown_documents == 0
-
-
-@pytest.mark.slow
-def test_a_cross_encoder_in_the_loop_changes_the_order_alone(chunks: dict[str, str], tmp_path: Path):
-    search = build_full_text_search(chunks)
-    model = CrossEncoder(str(write_tiny_model(tmp_path / "model", "cross-encoder")), max_length=64)
-
-    def rerank(query: str, k: int) -> list[str]:
-        names = search(query, k)
-        scores = model.predict([(query, chunks[name]) for name in names[:RERANKED]], show_progress_bar=False)
-        ranked = sorted(zip(scores.tolist(), names, strict=False), reverse=True)
-        return [*(name for _, name in ranked), *names[RERANKED:]]
-
-    plain, reranked = (
-        posir.score(retriever, data="PosIR-Mini", k=300, name=name, output=tmp_path / "results").runs[0]
-        for name, retriever in (("plain", search), ("reranked", rerank))
-    )
-    assert reranked.recall_at_100 == plain.recall_at_100
-    # The weights of the reranker are random.
-    assert reranked.ndcg_at_10 < plain.ndcg_at_10

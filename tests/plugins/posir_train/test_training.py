@@ -192,14 +192,18 @@ def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, 
     assert all(torch.isfinite(values).all() for values in saved.values())
 
 
+def check_resumed(settings, output, data, expected):
+    """Assert that a run which is continued gives the expected weights."""
+    train(settings, output, data, resume=True)
+    assert same(weights(output), expected)
+
+
 def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
-    output = tmp_path / "model"
     stop_at(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(PosirError, match=r"GPU .*memory.*--resume.*checkpoint-2"):
-        train(settings, output, data)
+        train(settings, tmp_path / "model", data)
     monkeypatch.undo()
-    train(settings, output, data, resume=True)
-    assert same(weights(output), unbroken)
+    check_resumed(settings, tmp_path / "model", data, unbroken)
 
 
 def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
@@ -215,8 +219,7 @@ def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatc
         train(settings, output, data)
     monkeypatch.undo()
     assert not (output / "training" / "checkpoints" / "checkpoint-4").exists()
-    train(settings, output, data, resume=True)
-    assert same(weights(output), unbroken)
+    check_resumed(settings, output, data, unbroken)
 
 
 def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path):
@@ -228,8 +231,7 @@ def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path
             train(settings, tmp_path / "model", data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    train(settings, tmp_path / "model", data, resume=True)
-    assert same(weights(tmp_path / "model"), unbroken)
+    check_resumed(settings, tmp_path / "model", data, unbroken)
 
 
 def test_an_incomplete_checkpoint_is_removed(tmp_path):
