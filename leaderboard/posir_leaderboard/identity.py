@@ -61,8 +61,7 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
         file = cache / f"{digest(name, revision).hex()}.json"
         identity = identity or _read_answer(file)
         if identity is None:
-            hub_problem = find_problem()
-            identity = Identity(unchecked=hub_problem) if hub_problem else _ask_hub(name, revision)
+            identity = Identity(unchecked=problem) if (problem := find_problem()) else _ask_hub(name, revision)
             if identity.meta:
                 with atomic_write(file) as part:
                     part.write_text(json.dumps(identity.meta), encoding="utf-8")

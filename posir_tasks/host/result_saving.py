@@ -126,18 +126,17 @@ class ResultSaver:
                 return
             file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
             with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
-                keep = {DataState.ABSENT, *([DataState.SAME] if self._was_changed_by_others(file) else [])}
+                ours = self._saved.get(file.absolute())
+                changed = file.exists() and (
+                    file.stat().st_mtime >= self.started if ours is None else _file_state(file) != ours
+                )
+                keep = {DataState.ABSENT, *([DataState.SAME] if changed else [])}
                 merged = _merge_into_file(file, task_result, keep)
                 save(redirected, task_result, model_name, model_revision, **settings)
                 # mteb has added up the times, which the file may have from an earlier saving of this result.
                 merged.model_copy(update={name: getattr(task_result, name) for name in TOTALS}).to_disk(saved)
 
         return save_to_cache
-
-    def _was_changed_by_others(self, file: Path) -> bool:
-        if not file.exists() or file.absolute() not in self._saved:
-            return file.exists() and file.stat().st_mtime >= self.started
-        return self._saved[file.absolute()] != _file_state(file)
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:

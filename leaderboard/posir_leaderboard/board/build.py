@@ -90,14 +90,9 @@ def build_site(
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
     changed_files = write_site(site, output)
     models = {record.model.id for record in everything}
-    unranked = (
-        f"{record.model.name}, {record.task}: {record.mark or record.partial}"
-        for record in records
-        if record.mark or record.partial
-    )
-    return BuildSummary(
-        len(models), len(records), scored, changed_files, tuple(problems), tuple(sorted(unranked)), tuple(unchecked)
-    )
+    reasons = ((record, record.mark or record.partial) for record in records)
+    unranked = sorted(f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason)
+    return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems), tuple(unranked), tuple(unchecked))
 
 
 def _describe_submitted(
@@ -144,8 +139,7 @@ def score_results(
             problems.append(outcome)
             continue
         outcomes[file] = outcome
-        path = paths[file]
-        if path and outcome:
+        if (path := paths[file]) and outcome:
             cache.save(path, outcome)
     records = {file: record for file in files if (record := outcomes.get(file))}
     scored = sum(file in records for file in uncached)

@@ -216,18 +216,15 @@ def add_query_counts(published: Iterable[BoardRecord], counts: Mapping[str, Quer
     unweighted mean m of the bins has a variance of at most m (1 - m) / (P n).
     """
     return [
-        replace(record, rows=tuple(_count_row(row, counts[record.task]) for row in record.rows))
-        if record.task in counts
-        else record
-        for record in published
+        replace(record, rows=tuple(_count_row(row, counts.get(record.task)) for row in record.rows)) for record in published
     ]
 
 
-def _count_row(row: BoardRow, counts: QueryCounts) -> BoardRow:
-    filled = [count for count in counts.bins.get(row.length, ()) if count]
+def _count_row(row: BoardRow, counts: QueryCounts | None) -> BoardRow:
+    filled = [count for count in counts.bins.get(row.length, ()) if count] if counts else []
     key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
     score = row.estimate(key)
-    if score is None or not filled:
+    if counts is None or score is None or not filled:
         return row
     queries = counts.queries[row.length]
     interval = wilson_interval(score.value, queries if row.length == ALL else len(filled) * min(filled))
