@@ -182,8 +182,6 @@ def describe_plan(
 
 #: Pairs of the benchmark.
 PAIRS = 16
-#: Characters of a document that stand for a question.
-QUESTION_CHARACTERS = 80
 
 
 def add_reranker_seconds(
@@ -192,7 +190,8 @@ def add_reranker_seconds(
     """Return estimates with the seconds that the rerankers of a stage take at most: if every pair has a text of its own."""
     ordered = sorted(documents, key=lambda document: document.tokens)
     texts = [ordered[len(ordered) * place // PAIRS].text for place in range(PAIRS)]
-    pairs = [(text[:QUESTION_CHARACTERS], text) for text in texts]
+    # The beginning of a document stands for a question.
+    pairs = [(text[:80], text) for text in texts]
     timed = []
     for estimate in estimates:
         seconds = [0.0] * (not rerankers.get(estimate.stage))

@@ -60,8 +60,6 @@ COMMAND = "posir study rate-translations --sheets"
 #: What a sample is drawn with, beside the seed.
 PURPOSE = "rate translations"
 OVERALL, ALL_SCALES, ALL_LANGUAGES = "overall", "all", "all"
-#: Difference of two ratings up to which they agree (PosIR, table 9).
-TOLERANCE = 1
 LOWEST, HIGHEST = RATINGS[0], RATINGS[-1]
 
 
@@ -324,7 +322,8 @@ def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[Sca
         counts = Counter((person, judge) for _, person, judge in pairs[key])
         confusion = tuple(tuple(counts[person, judge] for judge in RATINGS) for person in RATINGS)
         distances = [(translation, abs(judge - person)) for translation, person, judge in pairs[key]]
-        within = _estimate([(translation, distance <= TOLERANCE) for translation, distance in distances], 0, 1)
+        # PosIR, table 9: a difference of 1 is agreement.
+        within = _estimate([(translation, distance <= 1) for translation, distance in distances], 0, 1)
         error = _estimate(distances, 0, HIGHEST - LOWEST)
         difference = fmean(judge - person for _, person, judge in pairs[key])
         rows.append(ScaleAgreement(*key, confusion, within, error, difference))

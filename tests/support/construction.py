@@ -1,12 +1,15 @@
 """Doubles for the stages of `posir build`: a language model that is a function, and rerankers with given scores."""
 
-from collections.abc import Callable, Mapping
+import csv
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from posir_build.records import Document, Question, question_id
+from posir_build.settings import BuildSettings
 from posir_tasks.language_models.asking import Reply
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.chat_client import UnusableAnswerError, parse_answer
@@ -50,6 +53,33 @@ class TableReranker:
     def score(self, pairs: Any) -> Any:
         self.scored += len(pairs)
         return np.array([self.function(*pair) for pair in pairs], np.float64)
+
+
+class FullRecall:
+    """Finds every document, in the order of the corpus."""
+
+    name = "everything"
+
+    def find(self, documents: Any, questions: Any, top_k: int) -> list[list[str]]:
+        return [[document.id for document in documents][:top_k] for _ in questions]
+
+
+def settings(**fields: Any) -> BuildSettings:
+    needed = {"documents": "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
+    return BuildSettings.model_validate(needed | fields)
+
+
+def fill_sheet(file: Path, columns: Iterable[str], *rows: Iterable[str], delimiter: str = ",") -> Path:
+    """Fill in these columns of the first rows of a sheet, as a spreadsheet saves it."""
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        filled = list(csv.DictReader(opened))
+    for row, cells in zip(filled, rows, strict=False):
+        row.update(zip(columns, cells, strict=True))
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.DictWriter(opened, list(filled[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(filled)
+    return file
 
 
 def document(name: str, text: str, tokens: int = 100) -> Document:

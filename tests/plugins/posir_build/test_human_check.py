@@ -10,23 +10,11 @@ from posir_build.balance import CELLS
 from posir_build.dataset_files import JUDGMENTS, choose_questions, count_agreement, read_judgments, write_sheet
 from posir_build.records import StageResult
 from posir_tasks.errors import DataError
-from tests.support.construction import document, question
+from tests.support.construction import document, fill_sheet, question
 
 TEXT = document("d", "First the bell. Then, in the middle, the boat. At last the barn is sold to Ada.")
 SHORT = [question(TEXT, f"=What {row}?", "the bell" if row < 18 else "the barn") for row in range(20)]
 RESULT = StageResult((TEXT,), tuple(SHORT))
-
-
-def judge(file, *rows, delimiter=","):
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        reader = list(csv.DictReader(opened))
-    for row, (ok, answered, needed) in zip(reader, rows, strict=False):
-        row.update(question_ok=ok, answered=answered, needed=needed)
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(reader[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(reader)
-    return file
 
 
 def test_the_sample_has_every_cell(tmp_path):
@@ -46,7 +34,7 @@ def test_judgments_are_read_back_with_an_interval(tmp_path):
         ("b.csv", [("yes", "yes", "ja"), ("no", "no", "nein")], ";"),
     ):
         write_sheet(tmp_path / name, RESULT, choose_questions(RESULT, 3, seed=1, scheme=CELLS["posir"]))
-        judge(tmp_path / name, *rows, delimiter=delimiter)
+        fill_sheet(tmp_path / name, JUDGMENTS, *rows, delimiter=delimiter)
     counted = count_agreement([read_judgments(tmp_path / name) for name in ("a.csv", "b.csv")])
     assert [(row["yes"], row["judged"]) for row in counted] == [(3, 4), (2, 4), (2, 3), (2, 3), (4, 5)]
     # Wilson's interval of 3 in 4, of two questions, from the formula.
@@ -67,7 +55,7 @@ def test_a_second_person_who_judges_alike_makes_no_interval_narrower():
 def test_what_is_no_sheet_is_refused(tmp_path):
     sheet = tmp_path / "a.csv"
     write_sheet(sheet, RESULT, SHORT[:1])
-    judge(sheet, ("maybe", "", ""))
+    fill_sheet(sheet, JUDGMENTS, ("maybe", "", ""))
     with pytest.raises(DataError, match="row 2: field 'question_ok': 'maybe'"):
         read_judgments(sheet)
     sheet.write_text("a,b\n1,2\n")

@@ -13,11 +13,11 @@ from posir_build.ask import ask_questions
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import StageResult
-from posir_build.settings import BuildSettings, FalseNegativeSettings, LocateSettings, TranslateSettings, VerifySettings
+from posir_build.settings import FalseNegativeSettings, LocateSettings, TranslateSettings, VerifySettings
 from posir_build.translate import Translator
 from posir_build.verify import Verifier
 from posir_tasks.read_part import estimate_tokens
-from tests.support.construction import ScriptedModel, TableReranker, document, question
+from tests.support.construction import FullRecall, ScriptedModel, TableReranker, document, question, settings
 
 TEXT = (
     "The mill stood by the river for many years. It burned down in 1901, not in 1902. Ada never kept bees in the village. "
@@ -95,9 +95,7 @@ class MutatedModel(ScriptedModel):
 
 def run_ask(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for method in ("positional", "chunk", "persona"):
-        wanted = {"documents": "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
-        asked = {"method": method, "chunk_words": 20, "draws": 3}
-        result = ask_questions([MILL], BuildSettings.model_validate(wanted | {"ask": asked}), model)
+        result = ask_questions([MILL], settings(ask={"method": method, "chunk_words": 20, "draws": 3}), model)
         # Nothing vanishes: every question that the answers have is kept or discarded.
         questions = [discard for discard in result.discarded if discard.question is not None]
         yield result, len(result.questions) + len(questions) - result.counts["questions"]
@@ -116,13 +114,6 @@ def run_verify(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:
     for rule in ("span", "segments"):
         result = Verifier([MILL], VerifySettings(relevance=rule, audit=True), "eng-Latn", model, (), 1).verify([FIRE])
         yield result, len(result.questions) + len(result.discarded) - 1
-
-
-class FullRecall:
-    name = "everything"
-
-    def find(self, documents: Any, questions: Any, _: int) -> list[list[str]]:
-        return [[document.id for document in documents] for _ in questions]
 
 
 def run_false_negatives(model: MutatedModel) -> Iterator[tuple[StageResult, int]]:

@@ -22,6 +22,7 @@ from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import resolve_folder
 from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
+from tests.support.construction import settings
 from tests.support.human_answers import Truth, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
@@ -33,9 +34,6 @@ def _short_waits(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
-
-
-REQUIRED = ("documents=d", "language=eng-Latn", "domain=d", "output=o", "llm.model=m")
 
 
 def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):
@@ -146,11 +144,11 @@ def test_a_report_has_published_rates_of_what_was_done():
         "verify": StageResult((), (), counts={"relevance: checked": 0, "relevance: passed": 0}),
         "false-negatives": StageResult((), ()),
     }
-    skipped = load_settings(BuildSettings, None, [*REQUIRED, "verify.relevance=segments"])
+    skipped = settings(verify={"relevance": "segments"})
     assert {row.stage: row.published_in for row in build_stage_rows(results, skipped)} == {
         "sample": "", "verify: relevance": "FineWeb-PosQ", "verify": "", "false-negatives": "",
     }  # fmt: skip
-    searched = load_settings(BuildSettings, None, [*REQUIRED, "false_negatives={embedder: e, rerankers: [r]}"])
+    searched = settings(false_negatives={"embedder": "e", "rerankers": ["r"]})
     assert build_stage_rows(results, searched)[-1].published_in == "FineWeb-PosQ"
 
 

@@ -20,7 +20,6 @@ from posir_build.records import Discarded, QuestionVerdict, StageResult
 from posir_build.sample import check_source, open_source, sample_documents, share_out
 from posir_build.settings import (
     BalanceSettings,
-    BuildSettings,
     FalseNegativeSettings,
     LocateSettings,
     SampleSettings,
@@ -34,7 +33,7 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.text.spans import Span
-from tests.support.construction import ScriptedModel, TableReranker, document, question
+from tests.support.construction import FullRecall, ScriptedModel, TableReranker, document, question, settings
 
 MILL = document(
     "mill",
@@ -42,11 +41,6 @@ MILL = document(
     "In 1901 the mill burned down within one night. The miller moved to Harrow and kept bees there.",
 )
 ADA = document("ada", "Ada kept bees on the roof of the school. Her brother kept the books of the harbour office.")
-
-
-def settings(tmp_path, **fields):
-    needed = {"documents": str(tmp_path) or "d", "language": "eng-Latn", "domain": "d", "output": "o", "llm": {"model": "m"}}
-    return BuildSettings.model_validate(needed | fields)
 
 
 # Sample
@@ -120,7 +114,7 @@ def test_shares_that_are_equal_as_written_are_ties():
 
 
 def read(folder, name="", **fields):
-    return list(open_source(settings(folder, documents=str(folder / name), **fields)).read_texts())
+    return list(open_source(settings(documents=str(folder / name), **fields)).read_texts())
 
 
 def name_texts(folder, name="", **fields):
@@ -130,7 +124,7 @@ def name_texts(folder, name="", **fields):
     return {document.id: document.text for document in result.documents}, result.notes
 
 
-def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypatch):
+def test_documents_of_the_hub_have_the_commit_in_their_source(monkeypatch):
     asked = []
 
     def load(name, configuration, *, split, revision):
@@ -142,23 +136,23 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(tmp_path, monkeypa
         "huggingface_hub.HfApi.dataset_info",
         lambda *_, revision, **__: SimpleNamespace(sha=f"commit-of-{revision}", siblings=()),
     )
-    (first,) = open_source(settings(tmp_path, documents="some/texts:part", revision="v1")).read_texts()
+    (first,) = open_source(settings(documents="some/texts:part", revision="v1")).read_texts()
     assert first.where == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
-    (second,) = open_source(settings(tmp_path, documents="some/texts", revision=commit)).read_texts()
+    (second,) = open_source(settings(documents="some/texts", revision=commit)).read_texts()
     assert second.where == f"some/texts@{commit}: row 0"
     assert asked == [("some/texts", "part", "train", "commit-of-v1"), ("some/texts", None, "train", commit)]
 
 
-def test_a_dataset_that_cannot_be_loaded_is_one_message(tmp_path):
+def test_a_dataset_that_cannot_be_loaded_is_one_message():
     with pytest.raises(DataError, match=r"some/texts: .* no dataset on the Hub .*revision"):
-        list(open_source(settings(tmp_path, documents="some/texts")).read_texts())
+        list(open_source(settings(documents="some/texts")).read_texts())
 
 
 def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(DataError, match=r"has no text that can be read. Skipped: 1 without a text column \(a.jsonl:1: it has"):
-        check_source(settings(tmp_path, documents=str(tmp_path / "a.jsonl")))
+        check_source(settings(documents=str(tmp_path / "a.jsonl")))
 
 
 def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
@@ -183,7 +177,7 @@ def test_ids_that_repeat_across_files_are_made_unique_and_said(tmp_path):
 
 def ask(write, documents=(MILL,), **fields):
     model = ScriptedModel(write)
-    return ask_questions(documents, settings("", seed=3, ask={"draws": 1} | fields), model), model
+    return ask_questions(documents, settings(seed=3, ask={"draws": 1} | fields), model), model
 
 
 def test_ask_discards_faulty_questions_with_a_reason():
@@ -262,7 +256,7 @@ def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
     assert len(load_personas(None)) >= 20
     model = ScriptedModel(lambda *_: json.dumps({"persona": 1, "difficulty": "phd", "query_length": "short"}))
     options = {"method": "persona", "personas": tmp_path / "hub.jsonl", "personas_offered": 2, "persona_embedder": "e"}
-    wanted = settings(tmp_path, ask=options)
+    wanted = settings(ask=options)
     ask_questions((ADA, MILL), wanted, model, WordRecall())
     offers = [values["personas"] for name, values in model.asked if name == "choose_persona"]
     assert offers == [
@@ -455,13 +449,6 @@ def test_pools_are_cumulative_and_the_audit_is_by_disjoint_ranges_of_margins():
 # False negatives
 
 
-class FullRecall:
-    name = "everything"
-
-    def find(self, documents, questions, top_k):
-        return [[document.id for document in documents][:top_k] for _ in questions]
-
-
 BURNT = document("burnt", "In 1901 the mill burned down, and so did the barn beside it.")
 BEES = question(ADA, "Who kept bees on the roof?", "Ada kept bees")
 
@@ -601,10 +588,10 @@ def test_a_span_is_carried_over_by_sentences():
     assert result.documents[0].tokens == MILL.tokens != estimate_tokens(result.documents[0].text)
 
 
-def test_the_plan_counts_sentences_of_translations(tmp_path):
+def test_the_plan_counts_sentences_of_translations():
     # Short sentences have fewer tokens than is usual; 23 sentences take 8 calls of 3.
     chat = document("chat", " ".join(f"Who sat by window {row}?" for row in range(23)), 150)
-    wanted = settings(tmp_path, translate={"languages": ["deu-Latn", "fra-Latn"], "sentences": 3}, ask={"documents": 1})
+    wanted = settings(translate={"languages": ["deu-Latn", "fra-Latn"], "sentences": 3}, ask={"documents": 1})
     *_, planned = estimate_stages(wanted, {"sample": StageResult((chat,), ()), "balance": StageResult((chat,), (FIRE,))})
     assert planned.calls == 2 * (8 + 1)
 

@@ -1,6 +1,5 @@
 """Rated translations: which are drawn, what a judge and people say about them, and how well they agree."""
 
-import csv
 import json
 from collections import Counter
 
@@ -24,7 +23,7 @@ from posir_build.translation_ratings import (
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.read_part import estimate_tokens
-from tests.support.construction import ScriptedModel
+from tests.support.construction import ScriptedModel, fill_sheet
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.human_answers import Truth
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
@@ -144,18 +143,6 @@ def test_agreement_is_that_of_the_pairs():
     assert twice[0].within_one.interval == pytest.approx(interval, abs=0.002)
 
 
-def fill(file, *ratings):
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        rows = list(csv.DictReader(opened))
-    for row, given in zip(rows, ratings, strict=False):
-        row.update(zip(SCALES, given, strict=True))
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return file
-
-
 def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
     sample, _ = sample_translations(settings(data, domains=("law",)), estimate_tokens)
     (sheet,) = write_rating_sheets(tmp_path, sample, seed=1)
@@ -165,12 +152,12 @@ def test_sheets_name_no_system_and_are_read_back(data, tmp_path):
         write_rating_sheets(tmp_path, sample, seed=1)
     with pytest.raises(DataError, match="no rating"):
         read_rating_sheet(sheet, sample)
-    read = read_rating_sheet(fill(sheet, "5435", ["", "2", "", ""]), sample)
+    read = read_rating_sheet(fill_sheet(sheet, SCALES, "5435", ["", "2", "", ""]), sample)
     assert [dict(ratings) for _, ratings in read[0]] == [dict(zip(SCALES, (5, 4, 3, 5), strict=True)), {"accuracy": 2}]
     other, _ = sample_translations(settings(data, domains=("sports", "law"), per_bucket=1), estimate_tokens)
-    assert read_rating_sheet(fill(sheet, *["5555"] * 18), other)[1] == 12
+    assert read_rating_sheet(fill_sheet(sheet, SCALES, *["5555"] * 18), other)[1] == 12
     with pytest.raises(DataError, match="row 2: field 'fluency': '6'"):
-        read_rating_sheet(fill(sheet, "6435"), sample)
+        read_rating_sheet(fill_sheet(sheet, SCALES, "6435"), sample)
 
 
 def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
@@ -191,7 +178,7 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
         assert plan["calls"] == 16
         assert call(*options, "--sheets", "sheets").split() == ["sheets/deu-Latn.csv", "sheets/fra-Latn.csv"]
         assert not server.answered
-        fill(tmp_path / "sheets" / "fra-Latn.csv", "5555", "4444", "3333")
+        fill_sheet(tmp_path / "sheets" / "fra-Latn.csv", SCALES, "5555", "4444", "3333")
         people = ["--people", "sheets/fra-Latn.csv"]
         document = json.loads(call(*options, *people, "--format", "json"))
         assert sum(server.answered.values()) == 16
