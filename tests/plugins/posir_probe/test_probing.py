@@ -138,9 +138,9 @@ def test_a_probe_without_questions_is_named_and_does_not_stop_the_others(model, 
 
 
 def test_sums_of_blocks_add_to_those_of_all():
-    data = invent_questions(20)
+    data = invent_questions(24)
     probes = [probe for probe in builtin_probes() if not probe.needs_all]
-    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(10)]
+    blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(12)]
     complete = run_plans(decaying, [probe.plan(data) for probe in probes])
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second
