@@ -136,9 +136,7 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     findings = correlation.describe_findings(rows)
     assert len(findings) == 2
     sentence = next(finding for finding in findings if correlation.START_TO_END in finding)
-    assert sentence.startswith(
-        f"Of 2 probes, 1 is shown to predict {correlation.START_TO_END} on all 2 tasks: evidence_moving."
-    )
+    assert "on all 2 tasks: evidence_moving." in sentence
     assert sentence.endswith("Cannot be said: segment_similarity_10.")
     flipped = [replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
     assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_findings(flipped)[0]
