@@ -49,7 +49,6 @@ class TextCollection:
     language: str
     """The most frequent language, by its ISO 639-1 code, or 639-3 if it has none."""
     languages: Mapping[str, int]
-    """Texts of each language."""
     total: int
     """Texts and other files that were found; more than those used and skipped if a sample was drawn."""
 
@@ -71,11 +70,11 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
         PosirError: There is none.
     """
     number, candidates = draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
-    texts, skipped, check = list[CollectedText](), list[SkippedText](), _build_check()
+    texts, skipped, known = list[CollectedText](), list[SkippedText](), set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
             break
-        checked = candidate if isinstance(candidate, SkippedText) else check(candidate)
+        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate.text, candidate.name, known)
         if isinstance(checked, SkippedText):
             skipped.append(checked)
         else:
@@ -99,29 +98,23 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     return count, sample
 
 
-def _build_check() -> Callable[[Passage], str | SkippedText]:
-    """Return a function that returns the language of a text, or why the text cannot be used."""
-    known: set[bytes] = set()
-
-    def check(candidate: Passage) -> str | SkippedText:
-        text, name = candidate.text, candidate.name
-        if not text.strip():
-            return SkippedText(name, "empty")
-        if len(find_terms(text)) < MIN_WORDS:
-            return SkippedText(name, "of fewer than ten words")
-        middle, language = len(text) // 2, detect_language(text)[0]
-        first, second = detect_language(text[:middle]), detect_language(text[middle:])
-        if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
-            return SkippedText(name, "in mixed languages", f"{first[0]}, then {second[0]}")
-        if len(find_sentences(text, language)) < 2:
-            return SkippedText(name, "of one sentence")
-        content = digest(*text.split())
-        if content in known:
-            return SkippedText(name, "duplicate")
-        known.add(content)
-        return language
-
-    return check
+def _check_text(text: str, name: str, known: set[bytes]) -> str | SkippedText:
+    """Return the language of a text, or why it cannot be used; `known` has the content of the texts before it."""
+    if not text.strip():
+        return SkippedText(name, "empty")
+    if len(find_terms(text)) < MIN_WORDS:
+        return SkippedText(name, "of fewer than ten words")
+    middle, language = len(text) // 2, detect_language(text)[0]
+    first, second = detect_language(text[:middle]), detect_language(text[middle:])
+    if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
+        return SkippedText(name, "in mixed languages", f"{first[0]}, then {second[0]}")
+    if len(find_sentences(text, language)) < 2:
+        return SkippedText(name, "of one sentence")
+    content = digest(*text.split())
+    if content in known:
+        return SkippedText(name, "duplicate")
+    known.add(content)
+    return language
 
 
 def are_distinct(left: str, right: str) -> bool:

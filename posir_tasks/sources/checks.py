@@ -45,7 +45,6 @@ class DataProblem:
     rows: tuple[int, ...] = ()
     """The first affected rows, counted from 0."""
     examples: tuple[str, ...] = ()
-    """The values of these rows."""
 
     def __str__(self) -> str:
         field = f" field '{self.field}':" if self.field else ""
@@ -81,7 +80,6 @@ class ToleratedRows:
     """Key of their number in a result, such as `documents_without_text`."""
     count: int
     sentence: str
-    """The sentence of a warning."""
 
 
 def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:

@@ -47,7 +47,6 @@ class PositionData:
     """One subset of a task: corpus, queries, and the evidence of each query."""
 
     corpus: Dataset
-    """Columns `id` and `text`."""
     queries: Dataset
     """Columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence

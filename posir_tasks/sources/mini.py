@@ -25,7 +25,6 @@ class MarkedDocument:
     text: str
     questions: tuple[str, ...]
     spans: tuple[Span, ...]
-    """Place of each question's evidence in `text`."""
 
 
 def parse_document(document_id: str, marked: str) -> MarkedDocument:

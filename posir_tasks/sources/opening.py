@@ -6,6 +6,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property, partial
@@ -118,7 +119,6 @@ class Dataset(Presentable):
     name: str
     """A task, or a name that is derived from that of the file, folder or dataset."""
     kind: str
-    """Its format, for messages."""
     location: str
     """Id of a dataset on the Hub, or a file or folder."""
     scheme: PositionScheme
@@ -313,7 +313,6 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 
 
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
-    """Yield documents with their questions as a reader of a format does."""
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
         answer = None if span is None else StatedAnswer(None, *span)
@@ -371,23 +370,16 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
                 f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
                 f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, or give a file or folder."
             ) from error
-    repository = HubRepository(name, commit)
-    keys = [] if configuration else _list_hub_domains(repository)
-    if keys:
-        return _open_layout(name, repository, keys)
+    repository, domains = HubRepository(name, commit), set[tuple[str, ...]]()
+    if not configuration:
+        with suppress(DataError):
+            found = [path.split("/") for path in repository.paths() if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")]
+            domains = {(language, language, domain) for language, domain, _ in found}
+    if domains:
+        return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
     read = partial(read_hub, reference, commit, options)
     kind, location = "a dataset on the Hub", f"{reference}@{commit}"
     return _open_items(name, kind, location, read, lambda: commit, options, has_questions=True)
-
-
-def _list_hub_domains(repository: Repository) -> list[SubsetKey]:
-    """Return all data in the PosIR layout in a repository, ordered by language; none if it cannot be listed."""
-    try:
-        paths = repository.paths()
-    except DataError:
-        return []
-    domains = sorted({tuple(path.split("/")[:2]) for path in paths if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")})
-    return [SubsetKey(language, language, domain) for language, domain in domains]
 
 
 def _open_items(

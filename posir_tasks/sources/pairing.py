@@ -46,7 +46,6 @@ class PairAgreement:
     length_correlation: float | None
     """Correlation of the logarithms of lengths in characters; None if too few or too similar."""
     lengths: int
-    """Number of documents in the correlation."""
     same_question_counts: float | None
     """Share of the documents with as many questions in both languages; None if the questions of one are unknown."""
 

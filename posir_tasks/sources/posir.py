@@ -83,7 +83,6 @@ class DomainInspection:
 
     problems: Sequence[DataProblem]
     warnings: Sequence[str] = ()
-    """Possible mistakes in data that is valid."""
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
@@ -94,7 +93,6 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
-    """Return the valid columns of a domain's tables, and the problems with files and columns."""
     corpus, qrels, queries = (
         _read_table(repository, file, columns, {TITLE: pl.String} if columns is QUERIES else NO_COLUMNS)
         for file, columns in zip(key.files, (CORPUS, QRELS, QUERIES), strict=True)
@@ -118,7 +116,17 @@ def _inspect_pairing(tables: PosirTables, repository: Repository, key: SubsetKey
     """Check that documents of two languages with one id are translations; texts that are on the Hub are not downloaded."""
     own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
-    agreement = compare_documents(_pair_documents(tables, own, judged))
+    queries = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id", maintain_order="left")
+    first, questions = pl.col("pos_char_length").first(), pl.len()
+    documents = queries.group_by("corpus-id", maintain_order=True).agg(first.alias("characters"), questions.alias("questions"))
+    asked = pl.col("query-id").n_unique().alias("other_questions")
+    others = judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(asked)
+    agreement = compare_documents(
+        documents.rename({"corpus-id": "id"})
+        .join(tables.corpus.frame.rename({"_id": "id", "text": "other_text"}), on="id", maintain_order="left")
+        .join(own.unique("_id", keep="first").rename({"_id": "id"}), on="id", how="left", maintain_order="left")
+        .join(others.rename({"corpus-id": "id"}), on="id", how="left", maintain_order="left")
+    )
     height, warnings = tables.corpus.frame.height, list[str]()
     if not own.is_empty() and own.height != height:
         warnings.append(f"{key}: {own.height:,} documents in {key.language}, {height:,} in {key.corpus_language}")
@@ -141,21 +149,6 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
         if not problems:
             return frame
     return pl.DataFrame(schema=columns)
-
-
-def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Return the relevant documents as `compare_documents` takes them."""
-    queries = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id", maintain_order="left")
-    first, questions = pl.col("pos_char_length").first(), pl.len()
-    documents = queries.group_by("corpus-id", maintain_order=True).agg(first.alias("characters"), questions.alias("questions"))
-    asked = pl.col("query-id").n_unique().alias("other_questions")
-    others = judged.filter(pl.col("score") > 0).group_by("corpus-id").agg(asked)
-    return (
-        documents.rename({"corpus-id": "id"})
-        .join(tables.corpus.frame.rename({"_id": "id", "text": "other_text"}), on="id", maintain_order="left")
-        .join(own.unique("_id", keep="first").rename({"_id": "id"}), on="id", how="left", maintain_order="left")
-        .join(others.rename({"corpus-id": "id"}), on="id", how="left", maintain_order="left")
-    )
 
 
 def read_corpus(repository: Repository, language: str, domain: str) -> pl.DataFrame:
@@ -302,10 +295,8 @@ class Target:
     """The domain to write."""
 
     language: str
-    """Code such as `jpn-Jpan`."""
     domain: str
     output: Path
-    """Folder in the PosIR layout."""
 
     @property
     def folder(self) -> Path:

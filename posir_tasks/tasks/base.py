@@ -333,7 +333,6 @@ class PositionTask(RetrievalTask):
         return scores.compute_declared()
 
     def _search(self, model: MTEBModels, request: SearchRequest, folder: Path | None) -> tuple[Results, RankedQueries]:
-        """Search, and save mteb's predictions if a folder is given."""
         if not folder:
             return search_and_rank(model, request)
         results, context = search_results(model, request), request.context
@@ -353,7 +352,6 @@ class PositionTask(RetrievalTask):
         }
 
     def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
-        """Return the tokens of the corpus that are read, estimated from bytes."""
         frame = data["corpus"].to_polars()
         tokens = -(-frame["text"].str.len_bytes().fill_null(0).cast(pl.Int64).to_numpy() // BYTES_PER_TOKEN)
         lengths = self.scheme.length_buckets(Evidence(frame["id"].to_list(), [], tokens=tokens))

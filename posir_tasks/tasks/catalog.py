@@ -159,7 +159,6 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks,
 
 
 def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
-    """Return why a task cannot be used, or None if it can."""
     from mteb.abstasks.task_metadata import TaskMetadata
 
     from posir_tasks.tasks.base import PositionTask

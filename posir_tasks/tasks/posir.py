@@ -59,7 +59,6 @@ class PosirTask(PositionTask):
         return open_repository(REPO_ID, REVISION)
 
     def _present(self, repository: Repository) -> list[str]:
-        """Return the domains in the data: PosIR's in their order, then others."""
         corpora = list_domains(repository, self.corpus_language.code)
         present = [domain for domain in list_domains(repository, self.language.code) if domain in corpora]
         return sorted(present, key=lambda domain: (DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS), domain))
@@ -96,7 +95,6 @@ class PosirTask(PositionTask):
         super().load_data(num_proc, **kwargs)
 
     def _follow_listing(self, repository: Repository, present: list[str]) -> None:
-        """Restrict the task to the domains in the data."""
         if unexpected := [domain for domain in present if domain not in self.metadata.hf_subsets]:
             listed = ", ".join(unexpected)
             logger.warning("%s has domains unknown to posir: %s; they are evaluated too", repository.location, listed)

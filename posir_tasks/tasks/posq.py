@@ -105,7 +105,6 @@ class PosqTask(PositionTask):
 
 
 def _rename(task: type[PosqTask], name: str, description: str, **changes: object) -> PositionTaskMetadata:
-    """Return the metadata of a task with another name and description."""
     return task.metadata.model_copy(update={"name": name, "description": description, **changes})
 
 

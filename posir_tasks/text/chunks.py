@@ -36,7 +36,6 @@ class Chunking:
     """Size and overlap of chunks."""
 
     size: int
-    """Units of a chunk."""
     stride: int = 0
     """Units from the start of a chunk to that of the next; 0 for half the size."""
     unit: ChunkUnit = ChunkUnit.TOKENS
@@ -130,16 +129,13 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
     for split in splitters if isinstance(splitters, Iterable) else [] if splitters is None else [splitters]:
         if not callable(split):
             raise PosirError(f"chunkers: {type(split).__name__} cannot be called; give functions that divide a text.")
-        base = name = split.name if isinstance(split, TextSplitter) else _name(split)
+        # A method or an instance has the name of its class.
+        own = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
+        base = name = split.name if isinstance(split, TextSplitter) else getattr(own, "__name__", "")
         while name in named:
             name = f"{base}#{int(name.partition('#')[2] or 1) + 1}"
         named[name] = TextSplitter(name, split.split if isinstance(split, TextSplitter) else split)
     return [*named.values()]
-
-
-def _name(split: Callable[[str], Any]) -> str:
-    """Return the name of a function, or of the class whose method or instance it is."""
-    return getattr(split, "__name__", "") if inspect.isfunction(split) else type(getattr(split, "__self__", split)).__name__
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:

@@ -57,17 +57,16 @@ class EstimatedTokenizer(Tokenizer):
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Return the tokens of each text; together they have all of its words, and no word is divided."""
-        return [_group_words(text) for text in texts]
-
-
-def _group_words(text: str) -> TokenSpans:
-    words = np.array(find_words(text), np.int64).reshape(-1, 2)
-    if not len(words):
-        return words
-    sizes = [len(piece.encode()) for piece in split_words(text)]
-    word_of_token = np.searchsorted(np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right")
-    last_of_token = np.maximum(word_of_token, np.append(word_of_token[1:], len(words)) - 1)
-    return np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
+        grouped = list[TokenSpans]()
+        for text in texts:
+            words = np.array(find_words(text), np.int64).reshape(-1, 2)
+            if len(words):
+                sizes = [len(piece.encode()) for piece in split_words(text)]
+                word_of_token = np.searchsorted(np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right")
+                last_of_token = np.maximum(word_of_token, np.append(word_of_token[1:], len(words)) - 1)
+                words = np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
+            grouped.append(words)
+        return grouped
 
 
 @dataclass(frozen=True)

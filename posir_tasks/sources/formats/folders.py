@@ -112,7 +112,10 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     that it is ambiguous.
     """
     qrels = _find_qrels(folder, options)
-    relevant, file = _read_relevant_pairs(qrels), str(find_compressed(folder / QUERIES))
+    file, relevant = str(find_compressed(folder / QUERIES)), defaultdict[str, dict[str, Spans]](lambda: defaultdict(list))
+    pairs = _read_qrels(qrels).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN).unique(maintain_order=True)
+    for name, document, start, end in pairs.iter_rows():
+        relevant[name][document] += [] if start is None and end is None else [(start, end)]
     queries, skipped = _read_queries(folder)
     yield from skipped
     asked: dict[str, list[tuple[Query, Spans, str]]] = defaultdict(list)
@@ -188,14 +191,6 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
     for query, document, score in _read_qrels(_find_qrels(folder, options)).select(*COLUMNS).iter_rows():
         grades[query][document] = int(score)
     return Judgments({name: queries[name].text for name in grades if name in queries}, dict(grades))
-
-
-def _read_relevant_pairs(qrels: Path) -> dict[str, dict[str, Spans]]:
-    relevant = _read_qrels(qrels).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN)
-    pairs: dict[str, dict[str, Spans]] = defaultdict(lambda: defaultdict(list))
-    for query, document, start, end in relevant.unique(maintain_order=True).iter_rows():
-        pairs[query][document] += [] if start is None and end is None else [(start, end)]
-    return pairs
 
 
 def _read_qrels(file: Path) -> pl.DataFrame:
