@@ -34,15 +34,9 @@ def document_ids(folder):
 def test_ids_are_preserved_and_missing_ones_derived(tmp_path):
     derived = passage("Time flies.", asked("What flies?", StatedAnswer("Time")))
     result = imported([passage(TEXT, asked(id="mine"), id="d7"), derived], tmp_path)
-    folder = tmp_path / "eng-Latn" / "sports"
-    given, derived = document_ids(tmp_path)
-    assert given == "d7"
-    assert re.fullmatch("sports_[0-9a-f]{16}", derived)
-    assert list(result.documents) == [given, derived]
-    first, second = pl.read_parquet(folder / "queries.parquet")["_id"]
-    assert first == "mine"
-    assert re.fullmatch("[0-9a-f]{32}", second)
-    assert pl.read_parquet(folder / "qrels/test.parquet").rows() == [("mine", "d7", 1), (second, derived, 1)]
+    rows = pl.read_parquet(tmp_path / "eng-Latn/sports/qrels/test.parquet").rows()
+    assert re.fullmatch("mine d7 1 [0-9a-f]{32} sports_[0-9a-f]{16} 1", " ".join(str(value) for row in rows for value in row))
+    assert list(result.documents) == document_ids(tmp_path) == [document for _, document, _ in rows]
 
 
 def test_a_document_is_known_by_the_ids_of_its_questions(tmp_path):

@@ -93,12 +93,8 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     write_domain(posir_folder, german, language="deu-Latn")
     write_domain(posir_folder, german, language="deu-Latn", domain="game")
     report = validated(posir_folder)
-    assert [tuple(subset.values()) for subset in report["checked"]] == [
-        ("deu-Latn", "deu-Latn", "game"),
-        ("deu-Latn", "deu-Latn", "sports"),
-        ("eng-Latn", "eng-Latn", "sports"),
-        ("deu-Latn", "eng-Latn", "sports"),
-    ]
+    checked = [" ".join(subset.values()).replace("-Latn", "") for subset in report["checked"]]
+    assert checked == ["deu deu game", "deu deu sports", "eng eng sports", "deu eng sports"]
     assert not report["problems"]
     english = posir_folder / "eng-Latn/sports/corpus.parquet"
     blank = pl.col("text").str.replace("^Nothing.*$", "")
@@ -121,8 +117,7 @@ def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")
     report = validated(root)
     language, domain = report["warnings"]
-    assert language.startswith("language eng-latn: ISO 15924 has no script 'latn'; did you mean eng-Latn?")
-    assert language.endswith("No task reads the folder.")
+    assert re.match("language eng-latn: .* 'latn'; did you mean eng-Latn\\?.* No task reads the folder", language)
     assert domain.startswith("domain sprots: not one of PosIR's 31 (did you mean sports?)")
     done = validate(root)
     assert done.exit_code == 0
