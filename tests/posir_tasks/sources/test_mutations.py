@@ -27,7 +27,7 @@ from tests.support.datasets import FILES, posir_tables, write_domain
 from tests.support.mutations import MUTATIONS
 
 TEXTS = {
-    "d0": "The mill stood by the river. It burned down in 1901.",
+    "d0": "The mill by the river went tick tick tick. It burned down in 1901.",
     "d1": "👩‍🚀 Zoë landed on the moon. She took 🇫🇮 along.",
     "d2": "كُتِبَ هذا النصّ باللغة العربية.",
     "d3": "Cafe\u0301 Nai\u0308f 開店は十時です。",
@@ -155,25 +155,6 @@ def expected(folder, corpus_folder, *, same_language):
     return right_rows(**tables, same_language=same_language) is not None, cells
 
 
-def compare(data, right):
-    evidence, scheme = data.evidence, RelativePositions()
-    assert data.queries["id"][:] == evidence.query_ids == right["query"].tolist()
-    assert data.queries["text"][:] == right["text"].tolist()
-    assert evidence.document_ids == right["document"].tolist()
-    assert (evidence.starts.tolist(), evidence.ends.tolist()) == (right["start"].tolist(), right["end"].tolist())
-    cells = scheme.cells(evidence)
-    assert cells.position.tolist() == right["position"].tolist()
-    assert cells.length.tolist() == right["length"].tolist()
-
-
-def read_or_refused(read, *where):
-    """Data, or the error that refuses it; every other error is a failure."""
-    try:
-        return read(*where), None
-    except DataError as error:
-        return None, error
-
-
 def check(root, corpus_language):
     """The loader, the validator and the expectation agree on a folder."""
     same_language = corpus_language == LANGUAGE
@@ -182,10 +163,17 @@ def check(root, corpus_language):
     ((_, subset),) = inspect_subsets(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
     assert (not subset.problems) == is_valid, subset.problems
     assert all(problem.file.startswith(str(root)) for problem in subset.problems)
-    data, refusal = read_or_refused(read_domain, LocalRepository(root), LANGUAGE, corpus_language, "sports")
+    try:
+        data, refusal = read_domain(LocalRepository(root), LANGUAGE, corpus_language, "sports"), None
+    except DataError as error:
+        data, refusal = None, error
     assert (data is None) == (right is None), refusal
     if data is not None:
-        compare(data, right)
+        evidence, cells = data.evidence, RelativePositions().cells(data.evidence)
+        assert data.queries["id"][:] == evidence.query_ids
+        read = (evidence.query_ids, data.queries["text"][:], evidence.document_ids, evidence.starts, evidence.ends)
+        columns = dict(zip(right.columns, map(list, (*read, cells.position, cells.length)), strict=True))
+        assert columns == right.to_dict("list")
         but_for_titles = all(problem.field == "pos_title" for problem in subset.problems)
         assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), subset.problems
 

@@ -18,18 +18,11 @@ from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.files import read_json_lines, read_squad_json
 from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions
+from tests.posir_tasks.sources.test_mutations import ASKED as PLACED
+from tests.posir_tasks.sources.test_mutations import TEXTS
 from tests.support.datasets import imported, read_back
 
-DOCUMENTS = {
-    "d0": "The mill by the river went tick tick tick, and then it burned.",
-    "d1": "👩‍🚀 Zoë landed on the moon. She took 🇫🇮 along.",
-    "d2": "كُتِبَ هذا النصّ باللغة العربية.",
-    "d3": "Cafe\u0301 Nai\u0308f 開店は十時です。",
-}
-ASKED = [
-    *(("d0", "Where?", "by the river"), ("d0", "How?", "tick"), ("d1", "Where to?", "the moon"), ("d1", "What?", "🇫🇮")),
-    *(("d2", "بأي لغة؟", "العربية"), ("d3", "いつ", "十時")),
-]
+ASKED = [("d0", "How?", "tick"), *((document, question, answer) for question, document, answer in PLACED.values())]
 #: Values that may replace a field.
 VALUES = [
     *(None, True, 0, -1, 3, 1.5, 2**60, [], [3, 7], ["a"], {}),
@@ -41,7 +34,7 @@ BROKEN = (AssertionError, KeyError, ValueError, RecursionError)
 
 
 def place(document, answer):
-    start = DOCUMENTS[document].index(answer)
+    start = TEXTS[document].index(answer)
     return {"answer": answer, "start": start, "end": start + len(answer)}
 
 
@@ -53,15 +46,15 @@ def squad():
             for row, (document, question, answer) in enumerate(ASKED)
             if document == name
         ]
-        for name in DOCUMENTS
+        for name in TEXTS
     }
-    return {"data": [{"paragraphs": [{"context": text, "qas": asked[name]}]} for name, text in DOCUMENTS.items()]}
+    return {"data": [{"paragraphs": [{"context": text, "qas": asked[name]}]} for name, text in TEXTS.items()]}
 
 
 def lines():
     """The questions as records of JSON Lines."""
     return [
-        {"id": f"q{row}", "document": document, "context": DOCUMENTS[document], "question": question, **place(document, answer)}
+        {"id": f"q{row}", "document": document, "context": TEXTS[document], "question": question, **place(document, answer)}
         for row, (document, question, answer) in enumerate(ASKED)
     ]
 
@@ -73,7 +66,7 @@ def beir():
     for query, span in zip(queries[:2], spans[:2], strict=True):
         query["metadata"] = {"pos_char_span": [span["start"], span["end"]], "answer": span["answer"]}
     return {
-        "corpus": [{"_id": name, "text": text} for name, text in DOCUMENTS.items()],
+        "corpus": [{"_id": name, "text": text} for name, text in TEXTS.items()],
         "queries": queries,
         "qrels": [["query-id", "corpus-id", "score", "start", "end"]]
         + [[f"q{row}", document, "1", "", ""] for row, (document, _, _) in enumerate(ASKED[:2])]
