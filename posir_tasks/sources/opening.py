@@ -373,8 +373,8 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     repository, domains = HubRepository(name, commit), set[tuple[str, ...]]()
     if not configuration:
         with suppress(DataError):
-            found = [path.split("/") for path in repository.paths() if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")]
-            domains = {(language, language, domain) for language, domain, _ in found}
+            parts = [path.split("/") for path in repository.paths() if path.count("/") == 2 and path.endswith(f"/{FILES[-1]}")]
+            domains = {(language, language, domain) for language, domain, _ in parts}
     if domains:
         return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
     read = partial(read_hub, reference, commit, options)
