@@ -212,9 +212,7 @@ class Calibrated(Mitigation):
     layers: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the layers that are calibrated, the last ones: of N by default the last floor(N / 2); at least one layer."""
 
-    @property
-    def cost(self) -> str:
-        """The cost."""
+    def _describe_cost(self) -> str:
         return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
 
     def apply(self, base: MTEBModels) -> MTEBModels:

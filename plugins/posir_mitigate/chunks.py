@@ -110,9 +110,7 @@ class Chunks(DividingMethod):
     combination: Combination = Combination.MAX
     unit: ChunkUnit = ChunkUnit.TOKENS
 
-    @property
-    def cost(self) -> str:
-        """The cost."""
+    def _describe_cost(self) -> str:
         size, step = self.chunking.size, self.chunking.step
         vectors = f"a vector for every {step} {self.unit}" if self.combination is Combination.MAX else "one vector"
         return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
@@ -141,9 +139,7 @@ class BothOrders(Mitigation):
     sentences: Annotated[int, Field(gt=0)] = 1
     """Sentences that stay together in their order."""
 
-    @property
-    def cost(self) -> str:
-        """The cost."""
+    def _describe_cost(self) -> str:
         return "one vector; encodes every document twice"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
@@ -174,9 +170,7 @@ class LateChunks(DividingMethod):
     stride: Annotated[int, Field(ge=0)] = 0
     unit: ChunkUnit = ChunkUnit.TOKENS
 
-    @property
-    def cost(self) -> str:
-        """The cost."""
+    def _describe_cost(self) -> str:
         return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
@@ -206,9 +200,7 @@ class LongLateChunks(LateChunks):
     overlap: Annotated[int, Field(ge=0)] = 64
     """Tokens at the start of each later window that only serve as context."""
 
-    @property
-    def cost(self) -> str:
-        """The cost."""
+    def _describe_cost(self) -> str:
         vectors = f"a vector for every {self.chunking.step} {self.unit}"
         return f"{vectors}; encodes all of the document, and the overlaps of its windows again"
 

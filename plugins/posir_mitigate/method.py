@@ -47,9 +47,12 @@ class Mitigation(ABC):
         return {}
 
     @property
-    @abstractmethod
     def cost(self) -> str:
         """The cost: vectors per document, and work against the plain model."""
+        return self._describe_cost()
+
+    @abstractmethod
+    def _describe_cost(self) -> str: ...
 
     @abstractmethod
     def apply(self, base: MTEBModels) -> MTEBModels:

@@ -7,14 +7,26 @@ import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 
 import pytest
 
-from posir_run.jobs import EvaluationJob
 from posir_run.worker import LocalWorker, Settings
 from posir_tasks.models.references import ModelReference
 
-JOB = EvaluationJob(ModelReference("mteb/baseline-bm25s"), "PosIR-Mini", "default", "")
+BM25 = ModelReference("mteb/baseline-bm25s")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A job that takes so many seconds."""
+
+    seconds: float
+    model: ModelReference = BM25
+    corpus: str = ""
+
+    def run(self, *_):
+        time.sleep(self.seconds)
 
 
 def has_ended(pid: int) -> bool:
@@ -31,7 +43,7 @@ def has_ended(pid: int) -> bool:
 def test_a_killed_worker_ends_its_future_and_can_be_stopped():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.started.result()
-    outcome = worker.submit(JOB)
+    outcome = worker.submit(Pause(600))
     os.kill(pid, signal.SIGKILL)
     assert isinstance(outcome.exception(), BrokenProcessPool)
     worker.stop()
@@ -41,8 +53,8 @@ def test_a_worker_ignores_ctrl_c_and_can_be_stopped_during_a_job():
     worker = LocalWorker(Settings({"batch_size": 32}))
     pid = worker.started.result()
     os.kill(pid, signal.SIGINT)
-    assert not worker.submit(JOB).result().failure
-    unfinished = worker.submit(JOB)
+    assert not worker.submit(Pause(0)).result().failure
+    unfinished = worker.submit(Pause(600))
     worker.stop()
     assert has_ended(pid)
     assert unfinished.done()
@@ -56,7 +68,7 @@ def test_a_worker_that_is_stopped_while_it_starts_leaves_no_process_and_takes_no
     assert has_ended(process.pid)
     assert worker.started.done()
     with pytest.raises(RuntimeError, match="after shutdown"):
-        worker.submit(JOB)
+        worker.submit(Pause(0))
 
 
 def test_a_worker_ends_with_the_process_that_started_it():
