@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posir_tasks.scores import Estimate, QueryGroup, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
+from posir_tasks.scores import Estimate, ResultScores, ResultValues, Score, ScoreInfo, Unit, flatten, scores_to_json
 from tests.support.simulation import build_profile, draw_counts, separate_documents
 
 
@@ -21,12 +21,9 @@ def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(value
     assert sum(group.counts for group in groups[1:]).tolist() == groups[0].counts.tolist()
     assert np.concatenate([bin_.counts for bin_ in bins]).tolist() == groups[0].counts.tolist()
     assert sum(bin_.queries for bin_ in bins) == 180
-
-
-def test_one_length_is_the_group_of_all():
-    assert [
-        group.name for group in ResultValues(separate_documents(build_profile(draw_counts(np.full(3, 0.5), 9, 1)))).groups()
-    ] == ["all"]
+    assert groups[2].profile == values.profile.of_length(1)
+    one_length = ResultValues(separate_documents(build_profile(draw_counts(np.full(3, 0.5), 9, 1))))
+    assert [group.name for group in one_length.groups()] == ["all"]
 
 
 def test_an_estimate_has_its_interval_beside_it_in_json_and_its_ends_in_columns():
@@ -66,15 +63,8 @@ def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside
 
 
 @pytest.mark.parametrize("key", ["", "PSI", "9th", "psi-q1", "psi\x1b"])
-def test_a_key_is_lower_case_letters_digits_and_underscores(key):
+def test_a_key_is_lower_case_letters_digits_and_underscores_and_a_score_is_computed(key):
     with pytest.raises(ValueError, match="must be lower-case"):
         ScoreInfo(key, "Title", "Sentence.")
-
-
-def test_a_score_without_a_computation_cannot_be_declared():
     with pytest.raises(TypeError):
         Score("key", "Title", "Sentence.")  # type: ignore[call-arg]
-
-
-def test_the_profile_of_a_group_is_that_of_its_length(values):
-    assert QueryGroup(values, length=1).profile == values.profile.of_length(1)

@@ -59,11 +59,18 @@ def test_overrides_as_values_change_fields_of_sections(file):
         (("color=green",), {"--color": None}, "painting.yaml: field 'color': Input should be 'red' or 'blue'"),
         (("colr=red",), {}, "painting.yaml: field 'colr': unknown field; did you mean color"),
         ({"brush": {"size": 1}}, {}, "painting.yaml: field 'brush.size': unknown field"),
+        (("price=.inf",), {}, "finite"),
+        (("price=.nan",), {}, "finite"),
+        ({"price": float("inf")}, {}, "finite"),
+        ((), {"--price": float("inf")}, "finite"),
     ],
 )
 def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, message):
     with pytest.raises(PosirError, match=message):
         load_settings(Painting, file, overrides, options)
+    for given, said in (({"--title": None}, "--title"), ({}, "settings: field 'title'")):
+        with pytest.raises(PosirError, match=f"^{said}: Field required$"):
+            load_settings(Painting, None, (), given)
 
 
 def test_a_field_that_is_stated_twice_is_refused_by_name(tmp_path):
@@ -71,21 +78,6 @@ def test_a_field_that_is_stated_twice_is_refused_by_name(tmp_path):
     file.write_text("title: sea\ntitle: sky\n")
     with pytest.raises(PosirError, match=r"twice\.yaml: .*'title'.* twice"):
         load_settings(Painting, file)
-
-
-@pytest.mark.parametrize("overrides", [("price=.inf",), ("price=.nan",), {"price": float("inf")}])
-def test_numbers_are_finite(file, overrides):
-    with pytest.raises(PosirError, match="finite"):
-        load_settings(Painting, file, overrides)
-    with pytest.raises(PosirError, match="finite"):
-        load_settings(Painting, file, (), {"--price": float("inf")})
-
-
-def test_a_missing_field_is_named_by_its_option():
-    with pytest.raises(PosirError, match=r"^--title: Field required$"):
-        load_settings(Painting, None, (), {"--title": None})
-    with pytest.raises(PosirError, match=r"^settings: field 'title': Field required$"):
-        load_settings(Painting, None)
 
 
 def test_the_printed_file_has_every_setting_with_its_description_and_is_read():

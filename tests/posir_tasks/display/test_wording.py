@@ -8,9 +8,8 @@ import pytest
 from posir_tasks.display.wording import HANDLER, SUBSTITUTES, escape_controls, make_output_encodable, pluralize, sanitized
 
 
-@pytest.mark.parametrize(("number", "words"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (1_380, "1,380 files")])
-def test_pluralize(number, words):
-    assert pluralize(number, "file") == words
+def test_pluralize():
+    assert [pluralize(number, "file") for number in (0, 1, 1_380)] == ["0 files", "1 file", "1,380 files"]
 
 
 def test_controls_are_escaped_and_text_in_any_script_is_not():
