@@ -11,8 +11,15 @@ if TYPE_CHECKING:
     from posir_build.api import build as build
     from posir_build.api import rate_translations as rate_translations
     from posir_compare.api import compare as compare
+    from posir_data.api import import_data as import_data
+    from posir_data.api import validate as validate
     from posir_inspect.api import inspect as inspect
     from posir_inspect.api import window as window
+    from posir_leaderboard.api import leaderboard_build as leaderboard_build
+    from posir_leaderboard.api import leaderboard_pin as leaderboard_pin
+    from posir_leaderboard.api import leaderboard_push as leaderboard_push
+    from posir_leaderboard.api import leaderboard_serve as leaderboard_serve
+    from posir_leaderboard.api import submit as submit
     from posir_mitigate.api import mitigate as mitigate
     from posir_probe.api import correlate as correlate
     from posir_probe.api import domain_similarity as domain_similarity
@@ -21,8 +28,11 @@ if TYPE_CHECKING:
     from posir_probe.api import subset_validity as subset_validity
     from posir_psi.api import psi as psi
     from posir_published.api import published as published
+    from posir_recipes.api import recipe as recipe
     from posir_report.api import read_results as read_results
+    from posir_report.api import report as report
     from posir_run.api import evaluate as evaluate
+    from posir_run.api import run as run
     from posir_score.api import score as score
     from posir_significance.api import power as power
     from posir_stats.api import stats as stats
@@ -42,13 +52,16 @@ _MODULES = {
     for module, names in {
         "posir_build.api": "build rate_translations",
         "posir_compare.api": "compare",
+        "posir_data.api": "import_data validate",
         "posir_inspect.api": "inspect window",
+        "posir_leaderboard.api": "leaderboard_build leaderboard_pin leaderboard_push leaderboard_serve submit",
         "posir_mitigate.api": "mitigate",
         "posir_probe.api": "correlate domain_similarity probe probe_groups subset_validity",
         "posir_psi.api": "psi",
         "posir_published.api": "published",
-        "posir_report.api": "read_results",
-        "posir_run.api": "evaluate",
+        "posir_recipes.api": "recipe",
+        "posir_report.api": "read_results report",
+        "posir_run.api": "evaluate run",
         "posir_score.api": "score",
         "posir_significance.api": "power",
         "posir_stats.api": "stats",

@@ -62,6 +62,8 @@ class Declaration:
     """Whether what it returns has charts, which `--png` writes."""
     streams: bool = False
     """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is printed."""
+    flags: tuple[str, ...] = ()
+    """The formats that have an option of their own, such as `--csv`."""
     undecided_by: tuple[str, ...] = ()
     """The parameters that make it a check: if one is given, an error is exit status 2, which says that nothing was decided."""
     settings: str | None = None
@@ -102,7 +104,12 @@ class Parameter:
 
 
 def public(
-    *, charts: bool = False, streams: bool = False, undecided_by: tuple[str, ...] = (), settings: str | None = None
+    *,
+    charts: bool = False,
+    streams: bool = False,
+    flags: tuple[str, ...] = (),
+    undecided_by: tuple[str, ...] = (),
+    settings: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a public function, whose ranges are checked and whose command follows; arguments are those of `Declaration`."""
 
@@ -117,10 +124,17 @@ def public(
                     parameter.check(given[parameter.name])
             return function(*args, **kwargs)
 
-        setattr(checked, DECLARATION, Declaration(charts, streams, undecided_by, settings))
+        setattr(checked, DECLARATION, Declaration(charts, streams, flags, undecided_by, settings))
         return checked
 
     return declare
+
+
+def to_list(given: Any) -> list[Any]:
+    """Return what a parameter that takes a text, a path or several was given, as a list; empty for None."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, str | Path) or not isinstance(given, Iterable) else [*given]
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:

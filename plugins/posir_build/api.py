@@ -28,7 +28,7 @@ from posir_build.stage_report import (
     describe_lost_documents,
 )
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
-from posir_run.run_command import EngineName, choose_engine
+from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import track
@@ -39,7 +39,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
-from posir_tasks.public import public
+from posir_tasks.public import public, to_list
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
@@ -160,7 +160,7 @@ def rate_translations(
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
         calls = (ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
         return describe_plan([add_up("rate translations", [loaded.llm], [calls])], [loaded.llm], notes)
-    given = [people] if isinstance(people, str | Path) else people or ()
+    given = to_list(people)
     with locked(loaded.work):
         return _judge_sample(loaded, translations, notes, [Path(sheet) for sheet in given])
 

@@ -14,7 +14,7 @@ from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.public import Option, public
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.scores import ALL
 
@@ -148,14 +148,14 @@ def compare(
         >>> comparison.to_polars()["length"].unique(maintain_order=True).to_list()
         ['all', 'Q1', 'Q2', 'Q3', 'Q4']
     """
-    limits = [parse_limit(text) for text in _list_texts(fail_if)]
+    limits = [parse_limit(text) for text in to_list(fail_if)]
     if not limits:
         if strict or junit:
             raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
-        return _compare(given, results, baseline, _list_texts(lengths), _list_texts(task), Margins.parse(_list_texts(margin)))
-    chosen = _list_texts(lengths) or [ALL]
+        return _compare(given, results, baseline, to_list(lengths), to_list(task), Margins.parse(to_list(margin)))
+    chosen = to_list(lengths) or [ALL]
     try:
-        compared = _compare(given, results, baseline, chosen, _list_texts(task), Margins.parse(_list_texts(margin)), most=2)
+        compared = _compare(given, results, baseline, chosen, to_list(task), Margins.parse(to_list(margin)), most=2)
         gate = compared.check(limits, lengths=chosen, strict=strict)
     except PosirError as error:
         gate = refuse(limits, str(error), strict=strict)
@@ -167,12 +167,8 @@ def compare(
     return gate
 
 
-def _list_texts(texts: Texts) -> list[str]:
-    return [] if texts is None else [texts] if isinstance(texts, str) else [*texts]
-
-
 def _list_sources(sources: Sources) -> list[Any]:
-    listed = [sources] if isinstance(sources, str | Path) else [*(sources or ())]
+    listed = to_list(sources)
     return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
 
 

@@ -20,7 +20,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, public
+from posir_tasks.public import Option, public, to_list
 
 #: How the cell below a heading is written.
 Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
@@ -130,7 +130,7 @@ def published(
     if mmteb:
         return _tabulate_mmteb()
     known = data.published_tasks()
-    tasks = tuple(dict.fromkeys(known if task is None else [task] if isinstance(task, str) else task))
+    tasks = tuple(dict.fromkeys(known if task is None else to_list(task)))
     for name in tasks:
         if name not in known:
             raise PosirError(

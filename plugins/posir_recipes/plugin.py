@@ -2,4 +2,4 @@
 
 from posir_tasks.plugin_api import RUN, Command, declare
 
-posir_commands = declare(Command("recipe", "posir_recipes.recipe:recipe", "Show the commands that repeat a paper.", RUN))
+posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", RUN))

@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.read_results`."""
+"""The public functions of this package: `posir.report` and `posir.read_results`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_report import tables
+from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import DisplaySection, Table
+from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import SubsetResult
 from posir_tasks.scores import ScoreInfo
 
@@ -81,20 +83,21 @@ class Results(Presentable, Sequence[SubsetResult]):
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     @property
-    def _columns(self) -> list[ScoreInfo]:
+    def columns(self) -> list[ScoreInfo]:
+        """The scores that are shown."""
         return tables.choose_columns(self.keys, full=self.full)
 
     def sections(self) -> list[DisplaySection]:
         """Return the answers, an overview of the models that have several tasks, then every length."""
-        overview = tables.overview_table(self.rows, self._columns)
-        lengths = tables.length_table(self.rows, self._columns, curves=True)
+        overview = tables.overview_table(self.rows, self.columns)
+        lengths = tables.length_table(self.rows, self.columns, curves=True)
         shown = (overview, lengths) if overview.rows else (lengths,)
         return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
         rows = progress(self.rows, "Scoring results")
-        return [tables.select_columns(row, self._columns) if self.keys else row.columns() for row in rows]
+        return [tables.select_columns(row, self.columns) if self.keys else row.columns() for row in rows]
 
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task."""
@@ -113,13 +116,22 @@ class Results(Presentable, Sequence[SubsetResult]):
                 of_task = [summary for summary in self.summaries if summary.task == task]
                 yield from (f"{task}: {note}" for note in tables.not_read_notes(model_labels(of_task), of_task))
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
-            yield from (f"{NOTE} {tables.build_legend(self._columns)}", CURVE_NOTE)
+            yield from (f"{NOTE} {tables.build_legend(self.columns)}", CURVE_NOTE)
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
         from posir_report.charts import build_figures
 
         return build_figures(self.summaries)
+
+    def to_latex(self) -> str:
+        """Return the tables of the papers, or one of the scores that were chosen."""
+        from posir_report.page import render_latex
+
+        if not self.keys:
+            return render_latex(self.summaries)
+        table = tables.length_table(self.rows, self.columns)
+        return to_latex(replace(table, notes=(NOTE, tables.build_legend(self.columns))), label="tab:posir")
 
     def to_html(self) -> str:
         """Return the report as a page of a single file that needs no network."""
@@ -203,3 +215,81 @@ def read_results(
     """
     tables.choose_columns(tuple(columns))
     return Results(tuple(result_files.read_results(Path(path))), tuple(columns), full, Margins.parse(margins))
+
+
+@public(charts=True, flags=("markdown", "csv", "latex"))
+def report(
+    results: str | Path,
+    *,
+    bins: bool = False,
+    recall: bool = False,
+    published: bool = False,
+    columns: Annotated[str | Iterable[str] | None, Option(one_value=True, metavar="KEY,KEY")] = None,
+    full: bool = False,
+    margin: Annotated[str | Iterable[str] | None, Option(metavar="POINTS")] = None,
+) -> Results | TableResult:
+    """Show how well models retrieve, what is lost from start to end and not read, and whether they are biased by position.
+
+    Args:
+        results: The --output-folder of `mteb run`.
+        bins: Show nDCG@10 of every position bin.
+        recall: Show Recall@5, @10 and @100 of every position bin.
+        published: Include the published results of the same tasks.
+        columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
+        full: Show PSI, what chance alone gives, and p-values, too.
+        margin: Smallest difference that matters: of the bias, such as 5, or KEY=POINTS for ndcg_at_10, start_to_end or psi.
+
+    Returns:
+        The results, as `posir.read_results` returns them, or the table that was asked for.
+
+    Raises:
+        PosirError: There is no such folder, no result in it that can be read, no such score; or two tables are asked for.
+
+    Examples:
+        >>> import posir
+        >>> posir.report("results", bins=True).to_polars().height
+        10
+    """
+    if recall and (bins or published):
+        raise PosirError("--recall is a table of its own. Omit --bins and --published.")
+    keys = [key.strip() for key in (columns.split(",") if isinstance(columns, str) else columns or ()) if key.strip()]
+    if keys == ["help"]:
+        return _tabulate_scores()
+    shown = read_results(results, columns=keys, full=full, margins=to_list(margin))
+    if recall:
+        return shown.recall()
+    if published:
+        return _tabulate_bins_with_published(shown) if bins else _tabulate_with_published(shown)
+    return shown.bins() if bins else shown
+
+
+def _tabulate_with_published(shown: Results) -> TableResult:
+    """Return a row per length, the published results among them."""
+    merged = merge_published(shown.rows)
+    scores = tables.with_published_scores(shown.columns, merged)
+    table = tables.length_table(merged, scores, curves=True)
+    return shown.tabulate(merged, table, scores, further=[tables.build_legend(scores), CURVE_NOTE])
+
+
+def _tabulate_bins_with_published(shown: Results) -> TableResult:
+    """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
+    rows = merge_published_bins(shown.summaries)
+    columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
+    return shown.tabulate(rows, tables.bin_table(rows, columns), columns)
+
+
+def _tabulate_scores() -> TableResult:
+    """Return everything that `--columns` takes."""
+    rows = [
+        {
+            "key": score.key,
+            "title": score.title,
+            "shown_by_default": score.column,
+            "description": score.description,
+            "source": score.citation,
+        }
+        for score in tables.known_columns()
+    ]
+    cells = tuple(tuple("yes" if cell is True else str(cell or "") for cell in row.values()) for row in rows)
+    columns = build_columns(("Key", "Title", "Shown by default", "Description", "Source"))
+    return TableResult(title="Scores", tables=[Table(columns, cells)], rows=rows)

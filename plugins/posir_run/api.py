@@ -1,18 +1,36 @@
-"""The public function of this package: `posir.evaluate`."""
+"""The public functions of this package: `posir.run`, many jobs here or on a cluster, and `posir.evaluate`, one model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_report.api import Results
+from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Workload, find_missing_jobs, find_workload
+from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
+from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.progress import note_progress, track
+from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.files import check_writable, explain_unwritable
+from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.references import ModelReference
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import read_result_file
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
+    from mteb.cache import ResultCache
+
+logger = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -71,8 +89,164 @@ def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]
     # Registers the tasks where the start-up hook is switched off.
     import posir_tasks  # noqa: F401
 
-    listed = [tasks] if isinstance(tasks, str) or not isinstance(tasks, Iterable) else list(tasks)
     try:
-        return [mteb.get_task(task) if isinstance(task, str) else task for task in listed]
+        return [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
     except KeyError as error:
         raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
+
+
+class EngineName(StrEnum):
+    """The engine that runs jobs."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def choose_engine(engine: EngineName, address: str | None, settings: Settings) -> Callable[[], Engine]:
+    """Return what starts the engine; raise PosirError for an address of this machine."""
+    if engine is EngineName.RAY:
+        return partial(RayEngine, address, settings)
+    if address:
+        raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
+    return partial(LocalEngine, settings)
+
+
+@dataclass(frozen=True, repr=False)
+class FinishedRun(Presentable):
+    """A run whose jobs all have a result."""
+
+    jobs: int
+    """Jobs that were evaluated; the others had a result."""
+    output: str
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return f"{pluralize(self.jobs, 'job')} evaluated; results are in {self.output}"
+
+    def sections(self) -> list[DisplaySection]:
+        """Return nothing: the results are in files."""
+        return []
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row with the number of jobs and the folder."""
+        return [{"jobs": self.jobs, "output": self.output}]
+
+    def warnings(self) -> list[str]:
+        """Return what was done, which is no output."""
+        return [self.title]
+
+
+@public()
+def run(
+    *,
+    model: Annotated[str | Iterable[str], Option(short="-m")],
+    task: Annotated[str | Iterable[str] | None, Option(short="-t")] = None,
+    benchmark: Annotated[str | Iterable[str] | None, Option(short="-b")] = None,
+    revision: str | None = None,
+    output: str | Path = "results",
+    batch_size: Annotated[int, Option(min=1)] = 32,
+    engine: EngineName = EngineName.LOCAL,
+    address: str | None = None,
+    verbose: Annotated[bool, Option(short="-v")] = False,
+    plan: bool = False,
+) -> FinishedRun | TableResult:
+    """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
+
+    Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
+
+    Args:
+        model: One or more models: names known to mteb or the Hub, folders, endpoints (MODEL@ADDRESS).
+        task: One or more tasks.
+        benchmark: One or more benchmarks.
+        revision: Revision of the model.
+        output: Folder for results, as in `mteb run`.
+        batch_size: Number of texts encoded at a time.
+        engine: This machine, or a Ray cluster.
+        address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
+        verbose: Show the workers' logs.
+        plan: Evaluate nothing: estimate texts, embeddings and time, from a short benchmark.
+
+    Returns:
+        The number of evaluated jobs, or the plan.
+
+    Raises:
+        PosirError: There is no such model or task, or a job failed; the results of the others are saved.
+
+    Examples:
+        >>> import posir
+        >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").jobs  # doctest: +SKIP
+        1
+    """
+    settings = Settings({"batch_size": batch_size}, verbose=verbose)
+    start_engine = choose_engine(engine, address, settings)
+    find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
+    if plan:
+        from posir_run.plan import plan_run
+
+        return plan_run(find(), batch_size)
+    try:
+        with show_warnings(partial(print, file=sys.stderr)):
+            return FinishedRun(_evaluate_missing(find, Path(output), settings, start_engine), str(output))
+    except KeyboardInterrupt:
+        print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)
+        raise
+
+
+def _evaluate_missing(
+    find: Callable[[], Workload], output_folder: Path, settings: Settings, start_engine: Callable[[], Engine]
+) -> int:
+    """Evaluate what has no result yet; return the number of jobs. Raise PosirError for an unknown name or a failed job."""
+    from mteb.cache import ResultCache
+
+    with track("Loading mteb"):
+        workload = find()
+        with explain_unwritable(output_folder):
+            cache = ResultCache(output_folder)
+        jobs = find_missing_jobs(workload, cache)
+    total = len(workload.jobs())
+    if len(jobs) < total:
+        print(f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result in {output_folder}", file=sys.stderr)
+    if jobs:
+        # Before hours of evaluation.
+        check_writable(output_folder)
+        # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
+        with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
+            failures = report_outcomes(outcomes, len(jobs))
+        if failures:
+            raise PosirError(
+                f"{len(failures):,} of {pluralize(len(jobs), 'job')} failed; the other results are in {output_folder}. Run "
+                "the same command again to retry:\n" + "\n".join(failures)
+            )
+    return len(jobs)
+
+
+def run_and_save(
+    jobs: Sequence[EvaluationJob], engine: Engine, workload: Workload, cache: ResultCache, settings: Settings
+) -> Generator[tuple[EvaluationJob, JobOutcome], None, None]:
+    """Yield each job with its outcome as it comes, with its result saved before. Closing the generator stops the workers."""
+    order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
+    with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
+        for job, outcome in outcomes:
+            assert isinstance(job, EvaluationJob)
+            if not outcome.failure:
+                result, known = outcome.value
+                meta = workload.models[job.model].model_copy(update=known)
+                process_saver().add(cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs)
+            yield job, outcome
+
+
+def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
+    """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each with its reason."""
+    failures = []
+    with track("Evaluating", total) as advance:
+        for count, (job, outcome) in enumerate(outcomes, start=1):
+            for warning in outcome.warnings:
+                logger.warning("%s", warning)
+            if outcome.failure:
+                failures.append(f"{job}: {outcome.failure}")
+                logger.warning(f"{count}/{total} failed: {job}")
+            else:
+                note_progress(f"{count}/{total} done: {job}")
+            advance()
+    return failures

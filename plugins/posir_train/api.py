@@ -12,7 +12,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.public import public
+from posir_tasks.public import public, to_list
 from posir_tasks.settings_file import load_settings
 from posir_train.settings import RECORD, ComposeSettings, Position, TrainingSettings, open_dataset
 
@@ -73,7 +73,7 @@ def train(
         "positions": positions,
         "pooling": pooling,
         "per_article": per_article,
-        "guard": [str(check) for check in ([guard] if isinstance(guard, str | Path) else guard)],
+        "guard": [str(check) for check in to_list(guard)],
     }
     loaded = load_settings(TrainingSettings, Path(config) if config is not None else None, settings, options)
     if find_spec("accelerate") is None:

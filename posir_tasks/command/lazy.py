@@ -25,7 +25,10 @@ OWN_COMMANDS = (
 
 
 #: What `posir --help` says of groups of commands.
-GROUPS = {"study": "Study probes over models, samples of data, domains and translations."}
+GROUPS = {
+    "study": "Study probes over models, samples of data, domains and translations.",
+    "leaderboard": "Build, serve and publish a leaderboard: one static page that needs no server.",
+}
 #: Commands that have moved: what is typed instead.
 MOVED = {
     "check-results": "posir submit RESULTS --dry-run",
@@ -56,10 +59,12 @@ class LazyCommand(TyperCommand):
                 "Install the package that it is part of again."
             ) from error
         if hasattr(target, DECLARATION):
-            from posir_tasks.command.options import build_command
+            from posir_tasks.command.options import FunctionCommand, build_command
 
-            target = build_command(target)
-        if not isinstance(target, typer.Typer):
+            app = typer.Typer(add_completion=False)
+            app.command(self.declared.name, cls=FunctionCommand)(build_command(target))
+            target = app
+        elif not isinstance(target, typer.Typer):
             app = typer.Typer(add_completion=False)
             app.command(self.declared.name)(target)
             target = app

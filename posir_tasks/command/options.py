@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from pathlib import Path
@@ -12,11 +12,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import Presentable, present, write_charts
 from posir_tasks.display.progress import report_progress
 from posir_tasks.display.tables import DisplaySection, OutputFormat
+from posir_tasks.errors import PosirError
 from posir_tasks.public import DECLARATION, Declaration, Parameter, describe_function, read_parameters
 from posir_tasks.settings_file import describe_settings, read_overrides
 
@@ -28,24 +30,7 @@ Overrides = Annotated[
 ]
 
 
-def format_option(*formats: OutputFormat) -> Any:
-    """Return the option `--format` of a command that supports some formats; other values are refused."""
-
-    def parse(value: str) -> OutputFormat:
-        if value not in formats:
-            raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, map(str, formats)))}.")
-        return OutputFormat(value)
-
-    metavar = f"[{'|'.join(formats)}]"
-    return typer.Option("--format", help="Output format.", parser=parse, metavar=metavar, autocompletion=lambda: list(formats))
-
-
-#: Of a command that prints tables.
-TableFormat = Annotated[
-    OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.MARKDOWN, OutputFormat.CSV, OutputFormat.JSON)
-]
-#: Of a command that prints sentences.
-TextFormat = Annotated[OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.JSON)]
+TableFormat = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
 
 
 def settings_help(name: str) -> Any:
@@ -86,8 +71,11 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
+    shared += [_share(name, _flag(name), False) for name in declaration.flags]
+
     def command(**options: Any) -> None:
-        format_, html, png = options.pop("format"), options.pop("html"), options.pop("png", None)
+        flags = {OutputFormat(name) for name in declaration.flags if options.pop(name)}
+        format_, html, png = _choose_format(options.pop("format"), flags), options.pop("html"), options.pop("png", None)
         explain, overrides = options.pop("explain"), options.pop("set", None)
         options.pop("settings_help", None)
         given = read_overrides(overrides or ())
@@ -119,6 +107,41 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     command.__signature__ = inspect.Signature([*map(build_parameter, parameters), *shared])  # type: ignore[attr-defined]
     command.__annotations__ = {}
     return with_progress(command)
+
+
+def _choose_format(format_: OutputFormat, flags: set[OutputFormat]) -> OutputFormat:
+    """Return the format that is asked for by `--format` or a flag; raise PosirError if several are."""
+    requested = sorted(flags | ({format_} - {OutputFormat.TEXT}))
+    if len(requested) > 1:
+        raise PosirError(f"Several output formats: {', '.join(requested)}. Give one; --html and --png go with any.")
+    return requested[0] if requested else format_
+
+
+def _flag(name: str) -> Any:
+    return Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")]
+
+
+class FunctionCommand(TyperCommand):
+    """The command of a public function; one without arguments takes `-t A B` as well as `-t A -t B`, as `mteb run` does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        takes_arguments = any(parameter.param_type_name == "argument" for parameter in self.params)
+        repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        return super().parse_args(ctx, args if takes_arguments else expand_values(args, repeated))
+
+
+def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:
+    """Repeat the name of an option that accepts several values before each of them: `-t A B` becomes `-t A -t B`."""
+    expanded: list[str] = []
+    option = None
+    for arg in args:
+        if arg.startswith("-"):
+            option = arg if arg in options else None
+        elif option and expanded[-1] != option:
+            expanded.append(option)
+        expanded.append(arg)
+    return expanded
 
 
 def build_parameter(parameter: Parameter) -> inspect.Parameter:

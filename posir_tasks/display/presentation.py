@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from posir_tasks.display.tables import DisplaySection, OutputFormat, Table, build_frame, print_tables, to_csv, to_json
+from posir_tasks.display.tables import (
+    DisplaySection,
+    OutputFormat,
+    Table,
+    build_frame,
+    print_tables,
+    to_csv,
+    to_json,
+    to_latex,
+)
 from posir_tasks.display.wording import escape_controls, pluralize
 from posir_tasks.errors import PosirError
 
@@ -91,6 +100,18 @@ class Presentable(ABC):
     def to_json(self) -> str:
         """Return everything as JSON, not rounded, as the command prints it with `--format json`."""
         return to_json(self.document())
+
+    def to_markdown(self, *, explain: bool = False) -> str:
+        """Return everything as GitHub's Markdown, as the command prints it with `--format markdown`."""
+        paragraphs = map(escape_controls, [*self.legend(), *(self.explanation() if explain else ())])
+        return "\n\n".join([*(section.to_markdown() for section in self.sections()), *paragraphs])
+
+    def to_latex(self) -> str:
+        """Return the tables for the packages booktabs and adjustbox; raise PosirError if there is none."""
+        tables = [table for section in self.sections() for table in section.tables]
+        if not tables:
+            raise PosirError("There is no table for LaTeX. Choose another --format.")
+        return "\n\n".join(to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(tables, 1))
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with `--html`."""
@@ -211,8 +232,9 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
         case OutputFormat.CSV:
             typer.echo(to_csv(shown.records()), nl=False)
         case OutputFormat.MARKDOWN:
-            paragraphs = map(escape_controls, [*shown.legend(), *(shown.explanation() if explain else ())])
-            typer.echo("\n\n".join([*(section.to_markdown() for section in shown.sections()), *paragraphs]))
+            typer.echo(shown.to_markdown(explain=explain))
+        case OutputFormat.LATEX:
+            typer.echo(shown.to_latex())
         case OutputFormat.TEXT:
             console = Console(highlight=False)
             if printed:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -9,7 +10,7 @@ import pytest
 
 from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
-from posir_data.commands import read_sources
+from posir_data.api import read_sources
 from posir_data.texts import read_texts
 from posir_mitigate.trials import open_task
 from posir_probe.data import open_probe_source
@@ -24,7 +25,7 @@ from posir_train.examples import read_examples
 from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.commands import run
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.datasets import POSIR_FOLDER, posir_tables, write_beir_folder, write_domain
 from tests.support.hub import serve
 from tests.support.models import write_tiny_model
 
@@ -35,28 +36,16 @@ QUESTIONS = sorted((question, TEXTS[document], answer) for question, document, a
 
 
 def write_lines(file: Path, rows: list[dict]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return file
 
 
-def squad() -> dict:
-    paragraphs = [
-        {
-            "context": text,
-            "qas": [
-                {"id": name, "question": question, "answers": [{"text": answer, "answer_start": text.index(answer)}]}
-                for name, (question, document, answer) in ASKED.items()
-                if document == identifier
-            ],
-        }
-        for identifier, text in TEXTS.items()
-    ]
-    return {"data": [{"title": f"a{number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
+#: Question, document and evidence by id.
+Asked = Mapping[str, tuple[str, str, str]]
 
 
-def layout(folder: Path) -> Path:
-    write_domain(folder, posir_tables(TEXTS, ASKED))
+def layout(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
+    write_domain(folder, posir_tables(texts, asked))
     return folder
 
 
@@ -70,9 +59,22 @@ def language_of_layout(folder: Path) -> Path:
     return layout(folder) / "eng-Latn"
 
 
-def squad_file(folder: Path) -> Path:
+def squad(texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> dict:
+    answers = {name: {"text": answer, "answer_start": texts[about].index(answer)} for name, (_, about, answer) in asked.items()}
+    return {
+        "data": [
+            {"title": name, "paragraphs": [{"context": text, "qas": [
+                {"id": row, "question": question, "answers": [answers[row]]}
+                for row, (question, document, _) in asked.items() if document == name
+            ]}]}
+            for name, text in texts.items()
+        ]
+    }  # fmt: skip
+
+
+def squad_file(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
     file = folder / "facts.json"
-    file.write_text(json.dumps(squad()))
+    file.write_text(json.dumps(squad(texts, asked)))
     return file
 
 
@@ -82,16 +84,22 @@ def compressed_squad_file(folder: Path) -> Path:
     return file
 
 
-def question_rows() -> list[dict]:
+def folder_of_questions_and_texts(folder: Path) -> Path:
+    for number, article in enumerate(squad()["data"]):
+        (folder / f"{number}.json").write_text(json.dumps({"data": [article]}))
+    return folder
+
+
+def question_rows(texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> list[dict]:
     return [
-        {"id": name, "context": TEXTS[document], "question": question,
-         "answers": {"text": [answer], "answer_start": [TEXTS[document].index(answer)]}}
-        for name, (question, document, answer) in ASKED.items()
+        {"id": name, "context": texts[document], "question": question,
+         "answers": {"text": [answer], "answer_start": [texts[document].index(answer)]}}
+        for name, (question, document, answer) in asked.items()
     ]  # fmt: skip
 
 
-def question_lines(folder: Path) -> Path:
-    return write_lines(folder / "facts.jsonl", question_rows())
+def question_lines(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
+    return write_lines(folder / "facts.jsonl", question_rows(texts, asked))
 
 
 def question_parquet(folder: Path) -> Path:
@@ -99,14 +107,10 @@ def question_parquet(folder: Path) -> Path:
     return folder / "facts.parquet"
 
 
-def beir(folder: Path) -> Path:
-    write_lines(folder / "corpus.jsonl", [{"_id": name, "text": text} for name, text in TEXTS.items()])
-    queries = [{"_id": name, "text": question, "answer": answer} for name, (question, _, answer) in ASKED.items()]
-    write_lines(folder / "queries.jsonl", queries)
-    (folder / "qrels").mkdir()
-    rows = [f"{name}\t{document}\t1" for name, (_, document, _) in ASKED.items()]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
-    return folder
+def beir(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
+    queries = [{"_id": name, "text": question, "answer": answer} for name, (question, _, answer) in asked.items()]
+    qrels = [(name, document, 1) for name, (_, document, _) in asked.items()]
+    return write_beir_folder(folder, [{"_id": name, "text": text} for name, text in texts.items()], queries, qrels)
 
 
 def beir_of_sentences(folder: Path) -> Path:
@@ -125,15 +129,9 @@ def find_sentence(text: str, answer: str) -> tuple[int, str]:
     return next((number, sentence) for number, sentence in enumerate(sentences) if answer in sentence)
 
 
-def folder_of_questions_and_texts(folder: Path) -> Path:
-    value = squad()
-    for number, article in enumerate(value["data"]):
-        (folder / f"{number}.json").write_text(json.dumps({"data": [article]}))
-    return folder
-
-
-def plain_texts(folder: Path) -> Path:
-    for name, text in TEXTS.items():
+def plain_texts(folder: Path, texts: Mapping[str, str] = TEXTS) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
         (folder / f"{name}.txt").write_text(text)
     return folder
 

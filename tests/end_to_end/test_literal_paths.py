@@ -15,14 +15,11 @@ from typer.testing import CliRunner
 from posir_build.sample import open_source
 from posir_build.settings import BuildSettings
 from posir_tasks.command.app import build_app
-from tests.plugins.posir_train.texts import build_examples
+from tests.end_to_end.test_formats import ASKED, TEXTS, beir, layout, plain_texts, question_lines, squad_file
 from tests.support.commands import OUTPUT, run
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
+from tests.support.datasets import POSIR_FOLDER
 from tests.support.models import write_tiny_model
 
-EXAMPLES = build_examples(articles=6, questions=6)
-TEXTS = {document.id: document.text for document in EXAMPLES.documents}
-ASKED = {example.id: (example.question, example.document.id, example.evidence) for example in EXAMPLES.examples}
 #: What the sibling has: its only document is none of these, and none of its files is complete.
 OTHER_TEXTS = {"other": "Another text, which is not to be read. It has two sentences."}
 OTHER_ASKED = {"other": ("Which text is that?", "other", "Another")}
@@ -31,35 +28,10 @@ TARGET = ("--language", "eng-Latn", "--domain", "sports")
 
 def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[str, str, str]]) -> None:
     """Write the same questions in every format."""
-    write_domain(folder / POSIR_FOLDER, posir_tables(texts, asked))
-    rows = [
-        {"_id": name, "text": question, "document": document, "start": (start := texts[document].index(answer)),
-         "end": start + len(answer), "answer": answer}
-        for name, (question, document, answer) in asked.items()
-    ]  # fmt: skip
-    (folder / "qrels").mkdir()
-    (folder / "texts").mkdir()
-    lines = [
-        "query-id\tcorpus-id\tscore\tstart\tend",
-        *(f"{r['_id']}\t{r['document']}\t1\t{r['start']}\t{r['end']}" for r in rows),
-    ]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(lines))
-    (folder / "queries.jsonl").write_text("\n".join(json.dumps({"_id": r["_id"], "text": r["text"]}) for r in rows))
-    (folder / "corpus.jsonl").write_text("\n".join(json.dumps({"_id": name, "text": text}) for name, text in texts.items()))
-    (folder / "lines.jsonl").write_text(
-        "\n".join(json.dumps({"context": texts[r["document"]], "question": r["text"], "answer": r["answer"]}) for r in rows)
-    )
-    paragraphs = [
-        {
-            "context": texts[r["document"]],
-            "qas": [{"id": r["_id"], "question": r["text"], "answers": [{"text": r["answer"], "answer_start": r["start"]}]}],
-        }
-        for r in rows
-    ]
-    squad = {"data": [{"title": f"a{number}", "paragraphs": [paragraph]} for number, paragraph in enumerate(paragraphs)]}
-    (folder / "squad.json").write_text(json.dumps(squad))
-    for name, text in texts.items():
-        (folder / "texts" / f"{name}.txt").write_text(text)
+    plain_texts(folder / "texts", texts)
+    layout(folder / POSIR_FOLDER, texts, asked)
+    for write in (beir, question_lines, squad_file):
+        write(folder, texts, asked)
 
 
 def list_files(folder: Path) -> dict[str, int]:
@@ -86,7 +58,7 @@ def posir(*arguments: object) -> str:
 
 
 def test_data_is_imported_and_read(folder, monkeypatch):
-    for number, source in enumerate([".", "lines.jsonl", "squad.json"]):
+    for number, source in enumerate([".", "facts.jsonl", "facts.json"]):
         output = folder / f"imported{number}"
         printed = posir("import", folder / source, *TARGET, "--output", output)
         assert printed.startswith(f"{output}/eng-Latn/sports: 6 documents, 36 questions")
@@ -141,12 +113,12 @@ def test_models_are_run_and_results_are_read(folder):
 def test_texts_are_inspected_and_probed_and_models_are_mitigated_and_trained(folder):
     model = write_tiny_model(folder / "dense")
     assert "6 texts of" in posir("inspect", model, folder / "texts", "--html", folder / "inspect.html")
-    for source in (folder, folder / "squad.json", folder / POSIR_FOLDER):
+    for source in (folder, folder / "facts.json", folder / POSIR_FOLDER):
         printed = posir("probe", model, "--data", source, "--probe", "segment_similarity_3", "--format", "csv")
         assert {row["documents"] for row in csv.DictReader(io.StringIO(printed))} == {"6"}
     data = folder / POSIR_FOLDER
     posir("mitigate", model, data, "--method", "chunks(8)", "--output", folder / "results")
     settings = ("max_steps=2", "batch_size=2", "held_out=0.4", "drop_beyond=true")
     options = ("--positions", "begin", *(part for setting in settings for part in ("--set", setting)))
-    trained = posir("train", model, "--data", data, "--guard", folder / "squad.json", "--output", folder / "tuned", *options)
-    assert "forgetting check squad, nDCG@10" in trained
+    trained = posir("train", model, "--data", data, "--guard", folder / "facts.json", "--output", folder / "tuned", *options)
+    assert "forgetting check facts, nDCG@10" in trained

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from posir_data.commands import import_passages
+from posir_data.api import import_passages
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import Item
 from posir_tasks.sources.posir import Target, read_domain

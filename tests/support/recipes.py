@@ -13,7 +13,7 @@ from typing import Any
 from mteb.cli.build_cli import build_cli
 from typer.main import get_command
 
-from posir_recipes.recipe import Recipe
+from posir_recipes.api import Recipe
 from posir_tasks.command.app import build_app
 
 LOOP = re.compile(r"for (\w+) in (.+?); do (.+); done")

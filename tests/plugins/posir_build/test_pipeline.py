@@ -16,7 +16,7 @@ from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages, setting
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
-from posir_data.commands import inspect_subsets
+from posir_data.api import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import resolve_folder

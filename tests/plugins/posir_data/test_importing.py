@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_data.commands import import_passages
+from posir_data.api import import_passages
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, StatedAnswer, skip_question
 from posir_tasks.sources.posir import Target

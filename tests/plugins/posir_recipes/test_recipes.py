@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from posir_build.settings import BuildSettings
 from posir_build.translation_ratings import RatingSettings
-from posir_recipes.recipe import VARIABLE, list_papers, list_settings_files, read_recipe, select_item, to_page
+from posir_recipes.api import VARIABLE, list_papers, list_settings_files, read_recipe, select_item, to_page
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import Section, load_settings

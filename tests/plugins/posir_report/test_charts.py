@@ -476,7 +476,7 @@ def test_short_forms_are_those_of_format(folder, form):
     [
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
-        (("--latex", "--bins"), "Omit --bins"),
+        (("--recall", "--bins"), "Omit --bins"),
     ],
 )
 def test_options_that_contradict_are_refused(folder, options, message):

@@ -12,8 +12,8 @@ import pytest
 from mteb.cache import ResultCache
 from mteb.results import TaskResult
 
+from posir_run.api import run_and_save
 from posir_run.jobs import JobOutcome, find_missing_jobs, find_workload
-from posir_run.run_command import run_and_save
 from posir_run.worker import Settings
 from posir_tasks import languages
 from posir_tasks.errors import PosirError

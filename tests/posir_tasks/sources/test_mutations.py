@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_data.commands import inspect_subsets
+from posir_data.api import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.formats.files import has_question_rows, read_question_rows, read_text_rows

@@ -1,21 +1,22 @@
-"""Recipes as files: `recipe.yaml` in a paper's folder, beside the settings files that its commands read."""
+"""`posir.recipe`: recipes are files, `recipe.yaml` in a paper's folder, beside the settings files that its commands read."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+from rich.console import Console
 
-from posir_tasks.command.options import format_option
-from posir_tasks.display.presentation import TableResult, present
-from posir_tasks.display.tables import Column, OutputFormat, Table, to_json, to_markdown
+from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
+from posir_tasks.public import public
 from posir_tasks.settings_file import Section, load_settings
 
 RECIPE_FILE = "recipe.yaml"
@@ -144,42 +145,88 @@ def _to_shell(lines: Sequence[str]) -> str:
     return "\n".join(["```bash", *lines, "```"])
 
 
-def recipe(
-    paper: Annotated[str | None, typer.Argument(help="A recipe; without it, all are listed.")] = None,
-    item: Annotated[str | None, typer.Option(help="A table or figure of the paper, such as 'Table 1'.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder that the settings files of the commands are copied to.")] = None,
-    format_: Annotated[
-        OutputFormat, format_option(OutputFormat.TEXT, OutputFormat.MARKDOWN, OutputFormat.JSON)
-    ] = OutputFormat.TEXT,
-) -> None:
-    """Show the commands that repeat each table and figure of a paper, with its settings."""
+@dataclass(frozen=True, repr=False)
+class PaperRecipe(Presentable):
+    """The commands that repeat a paper, or one item of it."""
+
+    paper: str
+    recipe: Recipe
+
+    @property
+    def title(self) -> str:
+        """Title of the paper."""
+        return self.recipe.title
+
+    def sections(self) -> list[DisplaySection]:
+        """Return the items with their commands, for a page."""
+        return [
+            DisplaySection(title=item.item, sentences=(item.shows, *(f"`{command}`" for command in item.commands)))
+            for item in self.recipe.items
+        ]
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print what can be pasted into a shell as it is."""
+        console.out(_to_text(self.recipe), highlight=False)
+
+    def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
+        """Return a page of the documentation."""
+        return to_page(self.paper, self.recipe)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each item."""
+        return [item.model_dump() for item in self.recipe.items]
+
+    def document(self) -> dict[str, Any]:
+        """Return the whole recipe."""
+        return self.recipe.model_dump()
+
+
+@public()
+def recipe(paper: str | None = None, *, item: str | None = None, output: str | Path | None = None) -> PaperRecipe | TableResult:
+    """Show the commands that repeat each table and figure of a paper, with its settings.
+
+    Args:
+        paper: A recipe; without it, all are listed.
+        item: A table or figure of the paper, such as 'Table 1'.
+        output: Folder that the settings files of the commands are copied to.
+
+    Returns:
+        The recipe; a table of all recipes if none is named; the copied files if there is a folder for them.
+
+    Raises:
+        PosirError: There is no such recipe or item, or a file of another content is in the folder.
+
+    Examples:
+        >>> import posir
+        >>> posir.recipe("posq", item="Table 2").records()[0]["commands"][0]
+        'posir stats $SQUAD'
+    """
     if paper is None:
         for option, value in {"--item": item, "--output": output}.items():
             if value is not None:
                 raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
-        recipes = {paper: read_recipe(paper) for paper in list_papers()}
-        rows = [{"name": name, **page.model_dump(include={"title", "reference", "summary"})} for name, page in recipes.items()]
-        columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
-        lines = ((name, page.title, page.reference, str(len(page.items))) for name, page in recipes.items())
-        present(TableResult(tables=[Table(columns, tuple(lines))], rows=rows), format_)
-        return
+        return _tabulate_recipes()
     content = read_recipe(paper)
-    if output:
-        check_writable(output)
-        copies = {output / source.name: source for source in list_settings_files(paper)}
-        for copy, source in copies.items():
-            if copy.exists() and copy.read_bytes() != source.read_bytes():
-                raise PosirError(
-                    f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder."
-                )
-        for copy, source in copies.items():
-            typer.echo(shutil.copyfile(source, copy))
-        return
-    content = select_item(content, item) if item else content
-    match format_:
-        case OutputFormat.JSON:
-            typer.echo(to_json(content.model_dump()))
-        case OutputFormat.MARKDOWN:
-            typer.echo(to_page(paper, content))
-        case _:
-            typer.echo(_to_text(content))
+    if output is None:
+        return PaperRecipe(paper, select_item(content, item) if item else content)
+    folder = Path(output)
+    check_writable(folder)
+    copies = {folder / source.name: source for source in list_settings_files(paper)}
+    for copy, source in copies.items():
+        if copy.exists() and copy.read_bytes() != source.read_bytes():
+            raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
+    for copy, source in copies.items():
+        shutil.copyfile(source, copy)
+    return TableResult(
+        title=content.title, tables=(), rows=[{"file": str(copy)} for copy in copies], last=tuple(map(str, copies))
+    )
+
+
+def _tabulate_recipes() -> TableResult:
+    recipes = {paper: read_recipe(paper) for paper in list_papers()}
+    records = [
+        {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
+    ]
+    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
+    rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
+    return TableResult(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

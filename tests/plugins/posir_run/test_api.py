@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_run import worker as warning_log
+from posir_run.api import report_outcomes
 from posir_run.jobs import EvaluationJob, JobOutcome
-from posir_run.run_command import expand_values, report_outcomes
 from posir_run.worker import show_warnings
+from posir_tasks.command.options import expand_values
 from posir_tasks.display.progress import report_progress
 from posir_tasks.models.references import ModelReference
 from posir_tasks.plugin_api import Plugin, Plugins

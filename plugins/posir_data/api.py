@@ -1,76 +1,81 @@
-"""`posir import` and `posir validate`: data in any format becomes a domain in the PosIR layout, and is checked there."""
+"""`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR layout, and is checked there."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Annotated
+from typing import Any
 
-import typer
 from rich.console import Console
 
-from posir_tasks.command.options import TextFormat, with_progress
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import OutputFormat
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
-from posir_tasks.read_part import BYTES_PER_TOKEN
+from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, describe_skipped
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import DomainInspection, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
-from posir_tasks.sources.questions import REPAIR_DISTANCE, ImportedData, collect_questions
+from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
 
-Language = Annotated[str, typer.Option(help="Code of the language, such as jpn-Jpan.")]
-Domain = Annotated[str, typer.Option(help="Name of the domain: a-z, 0-9 and _.")]
-Output = Annotated[Path, typer.Option(help="Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.")]
 
-
-@with_progress
-def import_command(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders "
-            "with spans, data in the PosIR layout; .gz is read, too."
-        ),
-    ],
-    language: Language,
-    domain: Domain,
-    output: Output,
-    split: Annotated[str, typer.Option(help="Split of a BEIR folder, the name of its qrels.")] = "test",
-    repair: Annotated[
-        bool,
-        typer.Option(
-            help=f"Move an answer that is not where its file says to its only match within {REPAIR_DISTANCE} characters; "
-            "without that, or if there are several matches, its question is left out."
-        ),
-    ] = True,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for "
-            f"every {BYTES_PER_TOKEN} bytes of UTF-8."
-        ),
-    ] = None,
-) -> None:
+@public()
+def import_data(
+    sources: str | Path | Iterable[str | Path],
+    *,
+    language: str,
+    domain: str,
+    output: str | Path,
+    split: str = "test",
+    repair: bool = True,
+    tokenizer: str | Path | None = None,
+) -> TableResult:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
 
     Spans count Unicode code points of the document's text from 0; the end is exclusive. An answer that is not where the file
     says is moved to its only match nearby, or its question is left out; both are listed. Documents without a question stay in
     the corpus.
+
+    Args:
+        sources: Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders with
+            spans, data in the PosIR layout; .gz is read, too.
+        language: Code of the language, such as jpn-Jpan.
+        domain: Name of the domain: a-z, 0-9 and _.
+        output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
+        split: Split of a BEIR folder, the name of its qrels.
+        repair: Move an answer that is not where its file says to its only match within 5 characters; without that, or if there
+            are several matches, its question is left out.
+        tokenizer: Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for every 4
+            bytes of UTF-8.
+
+    Returns:
+        What was imported, repaired and left out; a row for each question that was left out.
+
+    Raises:
+        PosirError: A source cannot be read, or has no question with a usable answer; nothing was written.
+
+    Examples:
+        >>> import posir
+        >>> target = {"language": "eng-Latn", "domain": "harbour", "output": "data/PosIR-Benchmark-v1"}
+        >>> posir.import_data("squad.json", **target).title
+        'Import: data/PosIR-Benchmark-v1/eng-Latn/harbour'
     """
-    target, passages = Target(language, domain, output), read_sources(sources, split)
-    imported = import_passages(passages, target, count_tokens=load_tokenizer(tokenizer).count, repair=repair)
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    for line in _format_report(imported, target.folder):
-        console.print(line)
+    target = Target(language, domain, Path(output))
+    count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
+    passages = read_sources([Path(source) for source in to_list(sources)], split)
+    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair)
+    skipped, _ = imported.divide_skipped()
+    rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
+    return TableResult(
+        title=f"Import: {target.folder}", tables=(), rows=rows, last=tuple(_format_report(imported, target.folder))
+    )
 
 
 def read_sources(sources: Iterable[Path], split: str | None = None) -> Iterator[Item]:
@@ -124,32 +129,71 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield describe_skipped(texts)
 
 
-@with_progress
-def validate(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="Data in the PosIR layout: the folder of all languages, of one, or of one domain.", metavar="DIR"),
-    ],
-    format_: TextFormat = OutputFormat.TEXT,
-) -> None:
+@dataclass(frozen=True, repr=False)
+class Validation(Presentable):
+    """The outcome of a check of data in the PosIR layout."""
+
+    folder: Path
+    problems: Mapping[SubsetKey, Sequence[DataProblem]]
+    """Those of each subset that was checked; empty lists for the valid ones."""
+    warned: Sequence[str]
+    """Sentences on what is valid and perhaps a mistake."""
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return f"Validation: {self.folder}"
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of the command: 1 if there is a problem."""
+        return int(any(self.problems.values()))
+
+    def sections(self) -> list[DisplaySection]:
+        """Return the problems, a paragraph each, for a page."""
+        return [*to_paragraphs(_format_problems(self.folder, self.problems, self.warned))]
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print the problems, a line each."""
+        for line in _format_problems(self.folder, self.problems, self.warned):
+            console.print(line, soft_wrap=True, markup=False)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each problem."""
+        return [asdict(subset) | asdict(problem) for subset, listed in self.problems.items() for problem in listed]
+
+    def document(self) -> dict[str, object]:
+        """Return what JSON holds."""
+        checked = [asdict(subset) for subset in self.problems]
+        return {"folder": str(self.folder), "checked": checked, "problems": self.records(), "warnings": list(self.warned)}
+
+
+@public()
+def validate(folder: str | Path) -> Validation:
     """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
 
     Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
+
+    Args:
+        folder: Data in the PosIR layout: the folder of all languages, of one, or of one domain.
+
+    Returns:
+        The problems of each language and domain; a row for each problem.
+
+    Raises:
+        PosirError: There is no such folder, or no data in it.
+
+    Examples:
+        >>> import posir
+        >>> posir.import_data("squad.json", language="eng-Latn", domain="harbour", output="checked").exit_status
+        0
+        >>> posir.validate("checked").exit_status
+        0
     """
-    root, subsets = resolve_folder(folder)
+    root, subsets = resolve_folder(Path(folder))
     inspections = dict(inspect_subsets(root, progress(subsets, "Checking")))
-    problems = {subset: inspection.problems for subset, inspection in inspections.items()}
     warnings = [*find_warnings(subsets), *(warning for subset in inspections.values() for warning in subset.warnings)]
-    if format_ is OutputFormat.JSON:
-        listed = [asdict(subset) | asdict(problem) for subset, of_subset in problems.items() for problem in of_subset]
-        checked = [asdict(subset) for subset in problems]
-        values = {"folder": str(root), "checked": checked, "problems": listed, "warnings": warnings}
-        typer.echo(json.dumps(values, indent=2))
-    else:
-        for line in _format_problems(root, problems, warnings):
-            typer.echo(line)
-    if any(problems.values()):
-        raise typer.Exit(1)
+    return Validation(root, {subset: inspection.problems for subset, inspection in inspections.items()}, warnings)
 
 
 def inspect_subsets(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, DomainInspection]]:

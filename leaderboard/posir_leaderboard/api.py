@@ -1,0 +1,356 @@
+"""`posir.submit`, and `posir leaderboard build`, `pin`, `push` and `serve`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.progress import BRIEF_SECONDS, track
+from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.errors import PosirError
+from posir_tasks.public import Option, public, to_list
+
+if TYPE_CHECKING:
+    from posir_leaderboard.entries import Entry, EntryProblem
+
+#: Default folder of the site, the same for the three commands.
+SITE = Path("leaderboard-site")
+
+
+@dataclass(frozen=True, repr=False)
+class BuiltSite(Presentable):
+    """A site that was built."""
+
+    summary: str
+    said: Sequence[str]
+    """Lines on what is excluded, not looked up or not ranked."""
+    fails: bool
+    """Whether it was to be complete, and is not."""
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return self.summary
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of the command: 1 if the site was to be complete, and is not."""
+        return int(self.fails)
+
+    def sections(self) -> list[DisplaySection]:
+        """Return nothing: the site is in files."""
+        return []
+
+    def closing(self) -> list[str]:
+        """Return the summary."""
+        return [self.summary]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each remark."""
+        return [{"remark": line} for line in self.said]
+
+    def warnings(self) -> Sequence[str]:
+        """Return the remarks."""
+        return self.said
+
+
+@public()
+def leaderboard_build(
+    *,
+    results: str | Path,
+    output: str | Path = SITE,
+    url: str = "",
+    stats: str | Path | Iterable[str | Path] | None = None,
+    strict: bool = False,
+) -> BuiltSite:
+    """Build the site from all results with position profiles and the published results of the papers.
+
+    Scored results are cached. An unusable file is reported and excluded.
+
+    Args:
+        results: The --output-folder of `mteb run`, or ORG/NAME of a dataset repository.
+        output: Folder for the site; an earlier site in it is updated.
+        url: Address where the site will be, for the picture of link previews.
+        stats: Output of `posir stats TASK --format json`: query counts for published results.
+        strict: Exit 1 if a result is excluded or not ranked.
+
+    Returns:
+        What the site has, and what is excluded from it.
+
+    Raises:
+        PosirError: There are no such results, or the folder cannot be written.
+
+    Examples:
+        >>> import posir
+        >>> print(posir.leaderboard_build(results="results"))  # doctest: +SKIP
+    """
+    from posir_leaderboard.submission import is_repository, open_results
+
+    source, site = str(results), Path(output)
+    with open_results(source) as folder:
+        with track("Loading mteb", delay=BRIEF_SECONDS):
+            from posir_leaderboard.board.build import build_site
+            from posir_tasks.files import cache_folder
+        repository = source if is_repository(source) else None
+        built = build_site(folder, site, cache_folder() / "board", repository, url, [Path(file) for file in to_list(stats)])
+    said = [
+        *(f"excluded: {problem}" for problem in built.problems),
+        *(f"model not looked up: {name}" for name in built.unchecked),
+        *(f"not ranked: {name}" for name in built.unranked),
+    ]
+    summary = (
+        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
+        f"scored; {pluralize(built.changed_files, 'file')} changed. View it: posir leaderboard serve --site {site}"
+    )
+    return BuiltSite(summary, said, strict and bool(built.problems or built.unranked))
+
+
+@public()
+def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> TableResult:
+    """Pin the data on which results of a task are ranked: its content as it can be read now.
+
+    The pins are in pins.json of the folder, or are committed to the repository, for which you need to be a member of it.
+
+    Args:
+        tasks: Tasks, as `posir tasks` names them.
+        results: A folder of results, or ORG/NAME of a dataset repository.
+
+    Returns:
+        Where the pins are; a row for each task.
+
+    Raises:
+        PosirError: There is no such task, folder or repository, or the data cannot be read.
+
+    Examples:
+        >>> import posir
+        >>> posir.leaderboard_pin("PosIR-English", results="org/results")  # doctest: +SKIP
+    """
+    from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins, write_pins
+    from posir_leaderboard.entries import PINS
+    from posir_leaderboard.submission import Commit, HuggingFaceHub, is_repository, open_results, upload
+
+    source, names = str(results), to_list(tasks)
+    with open_results(source, [PINS]) as folder:
+        pins = {**(read_pins(folder) or {}), **{task: compute_pin(task) for task in names}}
+        if is_repository(source):
+            title = f"Pin the data of {', '.join(names)}"
+            commit = Commit("dataset", source, {PINS: format_pins(pins).encode()}, title, title)
+            said = str(upload(commit, HuggingFaceHub(direct=True)).location)
+        else:
+            said = f"{write_pins(folder, pins)}: {pluralize(len(pins), 'task')} pinned"
+    return TableResult(title="Pins", tables=(), rows=[{"task": task, "results": source} for task in names], last=(said,))
+
+
+@public()
+def leaderboard_serve(*, site: str | Path = SITE, port: Annotated[int, Option(min=0, max=65535)] = 8000) -> TableResult:
+    """Serve a site to this machine only, until Ctrl-C.
+
+    Args:
+        site: Folder of the site.
+        port: Local port; 0 takes any free one.
+
+    Returns:
+        The address where it was served.
+
+    Raises:
+        PosirError: There is no site in the folder, or the port is taken.
+
+    Examples:
+        >>> import posir
+        >>> posir.leaderboard_serve(port=8000)  # doctest: +SKIP
+    """
+    from posir_leaderboard.board.folder import HOST, create_server
+
+    with create_server(Path(site), port) as server:
+        address = f"http://{HOST}:{server.server_port}/"
+        print(f"{address}  (Ctrl-C ends)", flush=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return TableResult(title=address, tables=(), rows=[{"address": address}])
+
+
+@public()
+def leaderboard_push(*, space: str, site: str | Path = SITE) -> TableResult:
+    """Upload a site to a static Space of the Hugging Face Hub, in one commit of the changed files.
+
+    Args:
+        space: ORG/NAME of a static Space; created if missing.
+        site: Folder of the site.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        PosirError: There is no site in the folder, or the Hub refuses it.
+
+    Examples:
+        >>> import posir
+        >>> posir.leaderboard_push(space="org/leaderboard")  # doctest: +SKIP
+    """
+    from posir_leaderboard.board.folder import push_site
+
+    address = str(push_site(Path(site), space).commit_url)
+    return TableResult(title=space, tables=(), rows=[{"commit": address}], last=(address,))
+
+
+@dataclass(frozen=True, repr=False)
+class Submission(Presentable):
+    """The outcome of a check of results, and what was sent of them or would be."""
+
+    problems: Sequence[EntryProblem]
+    sent: Sequence[str]
+    """A line for each commit and each file of it."""
+    said: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        return pluralize(len(self.problems), "problem")
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status of the command: 1 if there is a problem."""
+        return int(bool(self.problems))
+
+    def sections(self) -> list[DisplaySection]:
+        """Return the problems and what was sent, a paragraph each, for a page."""
+        return [*to_paragraphs([*map(str, self.problems), *self.sent])]
+
+    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+        """Print the problems and what was sent, a line each."""
+        for line in (*self.problems, *self.sent):
+            console.print(str(line), soft_wrap=True, markup=False)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each problem."""
+        return [asdict(problem) for problem in self.problems]
+
+    def warnings(self) -> Sequence[str]:
+        """Return the counts, and that nothing was sent."""
+        return self.said
+
+
+@public()
+def submit(
+    results: str | Path | Iterable[str | Path],
+    *,
+    repo: str | None = None,
+    dry_run: bool = False,
+    direct: bool = False,
+    eval_results: bool = False,
+) -> Submission:
+    """Check a model's results, and send them to a leaderboard as one commit in one pull request.
+
+    Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN. With
+    --dry-run neither a repository nor a token is needed, and results of any number of models are checked; --format json
+    prints the problems.
+
+    Args:
+        results: Folders with results in mteb's layout, such as a model's.
+        repo: The leaderboard's dataset repository on the Hub, owner/name. Needed to send.
+        dry_run: Check and send nothing; exit 1 if a check fails. With --repo, show the files.
+        direct: Commit to the main branch instead of opening a pull request.
+        eval_results: Also open a pull request with nDCG@10 on the model's own repository.
+
+    Returns:
+        The problems, and what was sent; a row for each problem.
+
+    Raises:
+        PosirError: There is a problem and this is no dry run, a repository is missing, or the Hub refuses the commit.
+
+    Examples:
+        >>> import posir
+        >>> posir.submit("results", dry_run=True).exit_status  # doctest: +SKIP
+        0
+    """
+    if repo is None and not dry_run:
+        raise PosirError("--repo: name the leaderboard's dataset repository, owner/name; or check only, with --dry-run.")
+    entries, problems = check([Path(folder) for folder in to_list(results)])
+    if problems and not dry_run:
+        raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
+    counted = f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: {len(problems)}"
+    if repo is None or problems:
+        return Submission(problems, (), [counted])
+    # huggingface_hub takes a second to import, which no other command should pay for.
+    from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission, upload
+
+    submission, hub = build_submission(entries, repo), HuggingFaceHub(direct=direct)
+    uploads = [(submission, hub)]
+    if eval_results:
+        uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
+    lines = list[str]()
+    for commit, hub in uploads:
+        if dry_run:
+            way = "one commit to the main branch" if hub.direct else "one commit in one pull request"
+            lines.append(f"{commit.repository}, {way}: {commit.title}")
+            lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
+            continue
+        try:
+            result = upload(commit, hub, report=lambda text: print(text, file=sys.stderr))
+        except PosirError as error:
+            # What was sent before is not lost.
+            raise PosirError("\n".join([*lines, str(error)])) from error
+        count = f"sent {pluralize(len(commit.files), 'file')}"
+        sent = count if result.sent else "nothing was sent, the same files are there already"
+        lines.append(f"{commit.repository}: {sent}: {result.location}")
+    return Submission(problems, lines, [counted, "nothing was sent (--dry-run)"] if dry_run else [])
+
+
+def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
+    """Read and check all entries below folders, each file once; return them and their problems."""
+    entries, problems = _read_folders(folders)
+    if not entries:
+        return entries, problems
+    # The tasks take seconds to import, and mteb with them.
+    with track("Loading mteb", delay=BRIEF_SECONDS):
+        from posir_leaderboard.entries import EntryProblem
+        from posir_leaderboard.identity import identify_models
+        from posir_leaderboard.validation import validate_entry
+        from posir_tasks.files import cache_folder
+        from posir_tasks.models.references import model_origin
+        from posir_tasks.tasks.catalog import builtin_tasks
+
+        builtin_tasks()
+    # By task, so that a dataset is read once for all models.
+    for entry in sorted(entries, key=lambda entry: entry.task):
+        problems += validate_entry(entry)
+    public = [entry for entry in entries if not model_origin(entry.model)]
+    identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
+    for (name, revision), identity in identities.items():
+        if identity.unchecked:
+            print(f"model not looked up: {sanitized(name)}, {sanitized(revision)}: {identity.unchecked}", file=sys.stderr)
+    for entry in public:
+        if problem := identities[entry.model, entry.revision].problem:
+            problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))
+    return entries, problems
+
+
+def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
+    """Read the entries below folders, each file once, and say which results are skipped."""
+    from posir_leaderboard.entries import entry_files, read_entries
+
+    entries: dict[Path, Entry] = {}
+    problems: dict[EntryProblem, None] = {}
+    skipped: dict[Path, None] = {}
+    other = "results of other settings than a model's own (in `experiments`) cannot be submitted"
+    for folder in folders:
+        read, unreadable = read_entries(folder)
+        experiments = dict.fromkeys(entry_files(folder, experiments=True))
+        if not (read or unreadable):
+            reason = other if experiments else "no result with a position profile below it"
+            raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
+        entries |= {entry.file: entry for entry in read}
+        problems |= dict.fromkeys(unreadable)
+        skipped |= experiments
+    if skipped:
+        first = sanitized(str(next(iter(skipped))), 300)
+        print(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {other}", file=sys.stderr)
+    return list(entries.values()), list(problems)
