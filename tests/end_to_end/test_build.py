@@ -141,7 +141,7 @@ def test_documents_are_read_from_the_hub(tmp_path):
         done = run("posir", "build", "run", "--stage", "sample", *options, HF_ENDPOINT=hub.url, **hub_cache)
         absent = run("posir", "build", "run", "--set", "documents=some/other", *options[2:], HF_ENDPOINT=hub.url, **hub_cache)
     assert done.returncode == 0, done.stderr
-    sampled = json.loads((tmp_path / "work" / "sample.json").read_text())["documents"]
+    sampled = json.loads((tmp_path / "work" / "sample.json").read_text())["result"]["documents"]
     assert {row["id"]: row["text"] for row in sampled} == {document.id: document.text for document in documents}
     assert {row["source"].partition(":")[0] for row in sampled} == {f"some/texts@{'a' * 40}"}
     assert absent.returncode == 1
