@@ -99,12 +99,17 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
-def test_a_model_passes_against_itself_and_fails_against_a_better_one(folder):
+def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(folder):
     limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "start_to_end > 5")
     same = invoke(folder / "base", folder / "same", *limits, "--strict")
     assert (same.exit_code, same.stdout.startswith("The gate passes · ")) == (0, True)
     worse = invoke(folder / "base", folder / "worse", *limits)
     assert (worse.exit_code, worse.stdout.startswith("The gate fails · org/b against org/a")) == (1, True)
+    comparison = posir.compare([folder / "base", folder / "worse"])
+    assert comparison.check(["ndcg_at_10 < -1"]).verdict is FAILS
+    assert comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
+    with pytest.raises(PosirError, match="There is no limit"):
+        check(comparison, [])
 
 
 def test_what_cannot_be_said(folder, tmp_path):
@@ -189,17 +194,6 @@ def test_output_that_fails_is_no_verdict(folder, monkeypatch, error):
     # Of a full disk, the command redirects the real standard output.
     monkeypatch.setattr("os.dup2", Mock())
     assert invoke(folder / "base", folder / "worse", "--fail-if", "ndcg_at_10 < -1").exit_code == 2
-
-
-def test_a_comparison_in_python_is_checked(folder):
-    comparison = posir.compare([folder / "base", folder / "worse"])
-    assert comparison.check(["ndcg_at_10 < -1"]).verdict is FAILS
-    assert comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
-
-
-def test_no_limit_is_refused(comparison):
-    with pytest.raises(PosirError, match="There is no limit"):
-        check(comparison, [])
 
 
 def test_junit_has_a_case_for_each_limit(folder, tmp_path):

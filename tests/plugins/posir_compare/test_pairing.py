@@ -34,40 +34,30 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     np.testing.assert_allclose(np.sort(by_document), np.sort((expected**2).reshape(-1, 5).sum(axis=1)), atol=1e-12)
 
 
-def test_results_on_other_documents_are_compared_without_pairing(tmp_path):
-    write_run(tmp_path, "org/a", 1)
-    write_run(tmp_path, "org/b", 5, by_document=False)
-    common = find_common_results(only_pair(tmp_path))
-    assert not common.are_paired
-    assert common.notes == (
-        "org/a and org/b on PosIR-English: compared without pairing. The two results are on different queries or documents.",
-    )
-
-
-def test_different_queries_with_the_same_counts_are_not_paired(tmp_path):
+@pytest.mark.parametrize("by_document", [True, False])
+def test_results_on_other_queries_or_documents_are_compared_without_pairing(tmp_path, by_document):
     write_run(tmp_path, "org/a", 1)
     other = draw_evidence(300, 1)
-    other.query_ids[0] = "another"
-    write_run(tmp_path, "org/b", 5, DOMAINS | {"game": other})
-    results = find_common_results(only_pair(tmp_path))
-    assert not results.are_paired
-    assert "compared without pairing. The two results are on different queries" in results.notes[0]
+    other.query_ids[0] = "another" if by_document else other.query_ids[0]
+    write_run(tmp_path, "org/b", 5, DOMAINS | {"game": other}, by_document=by_document)
+    common = find_common_results(only_pair(tmp_path))
+    assert not common.are_paired
+    assert "compared without pairing. The two results are on different queries or documents." in common.notes[0]
 
 
-def test_only_common_subsets_are_compared(tmp_path):
+@pytest.mark.parametrize(
+    ("domains", "note"),
+    [
+        ({"sports": DOMAINS["sports"], "mining": DOMAINS["game"]}, "subsets that only one of them has: game, mining."),
+        (DOMAINS | {"game": draw_evidence(299, 1)}, "skipped subsets whose queries or position bins differ: game"),
+    ],
+)
+def test_only_common_subsets_with_the_same_queries_are_compared(tmp_path, domains, note):
     write_run(tmp_path, "org/a", 1)
-    write_run(tmp_path, "org/b", 1, {"sports": DOMAINS["sports"], "mining": DOMAINS["game"]})
+    write_run(tmp_path, "org/b", 1, domains)
     results = find_common_results(only_pair(tmp_path))
     assert (results.subsets, results.a.profile.queries) == (("sports",), 200)
-    assert results.notes == ("org/a and org/b on PosIR-English: skipped subsets that only one of them has: game, mining.",)
-
-
-def test_subsets_with_different_queries_are_skipped(tmp_path):
-    write_run(tmp_path, "org/a", 1)
-    write_run(tmp_path, "org/b", 1, DOMAINS | {"game": draw_evidence(299, 1)})
-    results = find_common_results(only_pair(tmp_path))
-    assert results.subsets == ("sports",)
-    assert "skipped subsets whose queries or position bins differ: game" in results.notes[0]
+    assert note in results.notes[0]
 
 
 @pytest.mark.parametrize(

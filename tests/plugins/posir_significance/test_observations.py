@@ -9,7 +9,7 @@ from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.schemes import AbsolutePositions
 
 
-def test_a_query_on_a_shared_boundary_has_two_memberships():
+def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_selected():
     starts = np.array([100, 50, 9_999, 250])
     evidence = Evidence(["a", "b", "c", "d"], ["x", "x", "y", "z"], starts, starts + 1)
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
@@ -22,6 +22,8 @@ def test_a_query_on_a_shared_boundary_has_two_memberships():
         (1.0, 1),
     ]
     assert len(set(result.documents.tolist())) == 3
+    chosen = result.select(result.gains == 1)
+    assert (chosen.position.tolist(), chosen.query.tolist()) == ([0, 1], [0, 0])
 
 
 def test_ranks_and_profile_give_the_same_bins():
@@ -34,14 +36,3 @@ def test_ranks_and_profile_give_the_same_bins():
     np.testing.assert_allclose(gains, (ranks.profile.counts @ NDCG_AT_10).sum(axis=0))
     assert np.bincount(bins.position).tolist() == ranks.profile.counts.sum(axis=(0, 2)).tolist()
     assert len(set(bins.documents.tolist())) == 20
-
-
-def test_a_selection_keeps_memberships():
-    starts = np.array([100, 50])
-    ranks = DocumentRanks.from_ranks(
-        AbsolutePositions(), Evidence(["a", "b"], ["x", "y"], starts, starts + 1), np.array([1, 2])
-    )
-    whole = Observations.from_ranks(ranks)
-    chosen = whole.select(whole.gains == 1)
-    assert chosen.position.tolist() == [0, 1]
-    assert chosen.query.tolist() == [0, 0]

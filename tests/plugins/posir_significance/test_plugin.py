@@ -75,33 +75,19 @@ def test_empty_profile():
         assert entry == dict.fromkeys(entry) | COUNTS
 
 
-def test_all_misses():
-    counts = np.zeros((3, 12))
-    counts[:, -1] = 50
-    entry = score_groups(build_profile(counts))["all"]
-    assert entry["ndcg_at_10"] == 0
-    assert entry["ndcg_at_10_interval"][1] > 0
-    assert entry["psi_as_published"] is None
-    assert all(entry[name] is None for name in TESTED)
-
-
-def test_all_first():
-    counts = np.zeros((3, 12))
-    counts[:, 0] = 50
-    entry = score_groups(build_profile(counts))["all"]
-    assert entry["psi_as_published"] == 0
-    assert entry["p_value"] == 1
-    assert entry["psi_interval"][0] == 0 < entry["psi_interval"][1] < 0.1
-    assert entry["ndcg_at_10_interval"][0] < 1
-
-
-@pytest.mark.parametrize("bins", [1, 4])
-def test_single_bin(bins):
-    counts = np.zeros((bins, 12))
-    counts[0] = 3
-    entry = score_groups(build_profile(counts))["all"]
-    assert entry["psi_as_published"] == 0
-    assert all(entry[name] is None for name in TESTED)
+def test_all_misses_all_first_and_a_single_bin():
+    counts = np.zeros((3, 3, 12))
+    counts[0, :, -1] = counts[1, :, 0] = 50
+    counts[2, 0] = 3
+    missed, first, single = (score_groups(build_profile(bucket))["all"] for bucket in counts)
+    alone = score_groups(build_profile(counts[2, :1]))["all"]
+    assert (missed["ndcg_at_10"], missed["psi_as_published"]) == (0, None)
+    assert missed["ndcg_at_10_interval"][1] > 0
+    assert all(entry[name] is None for entry in (missed, single, alone) for name in TESTED)
+    assert (first["psi_as_published"], first["p_value"]) == (0, 1)
+    assert first["psi_interval"][0] == 0 < first["psi_interval"][1] < 0.1
+    assert first["ndcg_at_10_interval"][0] < 1
+    assert single["psi_as_published"] == alone["psi_as_published"] == 0
 
 
 @settings(deadline=None, max_examples=60)

@@ -215,6 +215,7 @@ def test_tokens_are_counted_on_request():
     assert (totals.tokens, totals.words) == (LengthCounts((2, 3), (1, 1)), None)
     assert (totals + totals).tokens.texts == 4
     assert (totals + TextTotals.from_texts(pl.Series(["a"]), "jpn-Jpan")).tokens is None
+    assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}, "a text without anything has no mean"
 
 
 @given(st.lists(st.text(st.sampled_from("ab語 \n?？؟¿;\"'»“”)!.。")), min_size=1), st.sampled_from(["eng-Latn", "jpn-Jpan"]))
@@ -227,10 +228,6 @@ def test_question_marks_are_all_of_unicode_that_may_end_a_sentence():
     named = {mark: unicodedata.name(mark, "") for mark in map(chr, range(sys.maxunicode)) if unicodedata.category(mark) == "Po"}
     wanted = {mark for mark, name in named.items() if re.search("QUESTION.* MARK|INTERROBANG", name)}
     assert set(QUESTION_MARKS) == {mark for mark in wanted if not re.search("INVERTED|INITIAL", named[mark])}
-
-
-def test_text_without_anything_has_no_mean():
-    assert set(summarize_lengths(LengthCounts((), ())).values()) == {None}
 
 
 def markdown(described):
@@ -385,19 +382,19 @@ def test_the_command_prints_every_form(folder, described):
     assert "by a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
 
 
-def test_an_unknown_name_gets_close_ones():
+def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):
     with pytest.raises(PosirError, match=r"'posir-englsh' is neither .* Did you mean PosIR-English"):
         open_data("posir-englsh")
     with pytest.raises(PosirError, match=r"'qqqq' is neither .* `posir tasks` lists"):
         open_data("qqqq")
-
-
-def test_a_folder_without_data_and_a_domain_without_a_file_are_refused(tmp_path):
     with pytest.raises(PosirError, match="has no files"):
         open_data(tmp_path)
     write_domain(tmp_path, {"corpus": pl.DataFrame({"_id": ["d"], "text": ["t"]})}, domain="game")
     with pytest.raises(DataError, match=r"game/qrels/test\.parquet: missing"):
         compute_statistics(str(tmp_path))
+    monkeypatch.setenv("POSIR_DATA", str(folder.parent))
+    with pytest.raises(DataError, match=r"no German data; expected deu-Latn/<domain>/queries\.parquet"):
+        open_data("PosIR-German")
 
 
 def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
@@ -410,32 +407,15 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
     assert find(folder / language / domain) == [(language, domain)]
 
 
-def test_a_language_without_data_is_refused(folder, monkeypatch):
-    monkeypatch.setenv("POSIR_DATA", str(folder.parent))
-    with pytest.raises(DataError, match=r"no German data; expected deu-Latn/<domain>/queries\.parquet"):
-        open_data("PosIR-German")
-
-
-def test_what_is_wrong_with_the_data_is_named(drawn, tmp_path):
-    frame, texts = drawn["eng-Latn", "game"]
-    write_domain(tmp_path, tables_of(frame.assign(characters=0), texts))
-    with pytest.raises(DataError, match=r"queries\.parquet: no query can be evaluated"):
-        compute_statistics(str(tmp_path))
-
-
 @pytest.mark.parametrize(
-    ("counts", "expected"),
+    ("scheme", "counts", "expected"),
     [
-        ([7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6 % in the first third of documents, 26.9 % in the middle, 36.6 % in"),
-        ([20] * 7 + [1] * 13, "not spread evenly: 91.5 % in the first third"),
-        ([0] * 20, "No evidence has a position"),
+        (RelativePositions, [7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6 % in the first third of documents, 26.9 %"),
+        (RelativePositions, [20] * 7 + [1] * 13, "not spread evenly: 91.5 % in the first third"),
+        (RelativePositions, [0] * 20, "No evidence has a position"),
+        (LabeledPositions, [3, 1, 0], "The most frequent position is beginning, 75.0 %"),
     ],
 )
-def test_the_spread_of_evidence_is_said_in_a_sentence(counts, expected):
-    total = SimpleNamespace(positions=SimpleNamespace(axes=RelativePositions().axes), histogram=lambda: {"all": counts})
+def test_the_spread_of_evidence_is_said_in_a_sentence(scheme, counts, expected):
+    total = SimpleNamespace(positions=SimpleNamespace(axes=scheme().axes), histogram=lambda: {"all": counts})
     assert expected in describe_spread(total)
-
-
-def test_the_most_frequent_of_unequal_buckets_is_named():
-    total = SimpleNamespace(positions=SimpleNamespace(axes=LabeledPositions().axes), histogram=lambda: {"all": [3, 1, 0]})
-    assert describe_spread(total) == "The most frequent position is beginning, 75.0 %"
