@@ -35,7 +35,6 @@ from posir_tasks.tasks.base import PositionTask
 PARTS = 5
 #: The group of each part.
 GROUPS = (0, 0, 1, 2, 2)
-GROUP_NAMES = ("front", "middle", "back")
 #: Ranks that count.
 CUTOFF = 10
 
@@ -123,7 +122,7 @@ class MirrorReversal(Probe):
         "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
         "back questions are. The difference of the changes is 0 for it. All documents are searched, sampled or not.",
     )
-    positions = tuple(f"{order} · {group}" for group in GROUP_NAMES for order in ("original", "reversed"))
+    positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {
         #: (BF - back) - (FB - front), which is 0 for an order-blind model.
         "delta_diff": Summary(

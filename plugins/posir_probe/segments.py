@@ -50,8 +50,6 @@ THIRDS = (0.0, 0.333, 0.666, 1.0)
 PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")
 #: Most tokens of a joined text (section on data).
 MOST_TOKENS = 8_192
-#: Reason that a text is in no set.
-LEFT_OVER = "left over from sets"
 
 
 class SegmentSimilarity(Probe):
@@ -160,7 +158,7 @@ class Permutation(Probe):
         """
         chosen, skipped = select_long_enough(data)
         names = list(chosen)
-        skipped[LEFT_OVER] += len(names) % self.segments
+        skipped["left over from sets"] += len(names) % self.segments
         # A cut within a word may make one more token of it.
         room = min(MOST_TOKENS, data.room or MOST_TOKENS) // self.segments - 1
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), room)

@@ -293,16 +293,12 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
         raise PosirError(f"{file}: not sums of domains ({summarize_error(error)}). Remove it, and run again.") from error
 
 
-def _strip_language(subset: str) -> str:
-    return subset.rpartition("/")[2]
-
-
 def check_shared_domains(sources: Sequence[ProbeSource]) -> None:
     """Raise PosirError unless two sources have different names, one language each, and at least two domains in common."""
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
         raise PosirError(f"{names[0]}: the same dataset twice. Give another one with --above.")
-    domains = [list(map(_strip_language, source.subsets)) for source in sources]
+    domains = [[subset.rpartition("/")[2] for subset in source.subsets] for source in sources]
     for name, of_dataset in zip(names, domains, strict=True):
         if len(sources) > 1 and len(set(of_dataset)) < len(of_dataset):
             raise PosirError(f"{name}: a domain in several languages. With --above, give data in one language each.")
@@ -341,7 +337,9 @@ def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:
 def draw_domains(sums: Mapping[str, Mapping[str, DomainSum]], model: str) -> Figure:
     """Return a heat map of the similarities of a dataset's domains; of two datasets', one below and one above the diagonal."""
     above = len(sums) > 1
-    renamed = [{_strip_language(name) if above else name: part for name, part in domains.items()} for domains in sums.values()]
+    renamed = [
+        {name.rpartition("/")[2] if above else name: part for name, part in domains.items()} for domains in sums.values()
+    ]
     names = [name for name in renamed[0] if name in renamed[-1]]
     values = [compare_domains({name: domains[name] for name in names}) for domains in renamed]
     matrix = np.where(np.tri(len(names), dtype=bool), values[0], values[-1])
