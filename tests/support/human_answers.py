@@ -195,8 +195,8 @@ def _join(name: str, paragraphs: Sequence[dict], others: dict[str, str]) -> Huma
         for question in paragraph["qas"]:
             answer = question["answers"][0]
             start = len(text) + answer["answer_start"]
-            name, end = question["id"], start + len(answer["text"])
-            questions.append(HumanQuestion(str(name), _question(question), start, end, others.get(name, "")))
+            key, end = question["id"], start + len(answer["text"])
+            questions.append(HumanQuestion(str(key), _question(question), start, end, others.get(key, "")))
         text += paragraph["context"]
     return HumanDocument(name, text, tuple(questions))
 
