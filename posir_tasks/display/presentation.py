@@ -111,7 +111,10 @@ class Presentable(ABC):
         tables = [table for section in self.sections() for table in section.tables]
         if not tables:
             raise PosirError("There is no table for LaTeX. Choose another --format.")
-        return "\n\n".join(to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(tables, 1))
+        captioned = [
+            replace(table, title=table.title or f"{self.title}.", notes=(*table.notes, *self.legend())) for table in tables
+        ]
+        return "\n\n".join(to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(captioned, 1))
 
     def to_html(self) -> str:
         """Return a page of a single file that needs no network, as the command writes it with `--html`."""
