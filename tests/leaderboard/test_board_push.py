@@ -2,9 +2,7 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 
 import huggingface_hub
 import pytest
@@ -14,6 +12,7 @@ from posir_leaderboard.board.site import render_site
 from posir_tasks.errors import PosirError
 from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record
 from tests.support.damage import call_posir
+from tests.support.embedding_server import serve
 from tests.support.hub import Failure, Handler, Hub, Store, as_json
 
 TOKEN = "hf_secretsecretsecret"
@@ -23,9 +22,9 @@ SPACE = ("spaces", "org/board")
 class SpaceHandler(Handler):
     """Also makes repositories, and deletes files in a commit."""
 
-    def handle_request(self):
+    def do_POST(self):  # noqa: N802
         if self.path not in ("/api/repos/create", "/api/validate-yaml"):
-            return super().handle_request()
+            return super().do_POST()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path.endswith("create"):
             self.hub.requests.append(("POST", f"create {body['type']} {body['sdk']}"))
@@ -46,12 +45,8 @@ class SpaceHandler(Handler):
 def hub() -> Iterator[Hub]:
     running = Hub({})
     running.sent = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("HandlerOfSpaces", (SpaceHandler,), {"hub": running}))
-    running.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield running
-    server.shutdown()
-    server.server_close()
+    with serve(type("HandlerOfSpaces", (SpaceHandler,), {"hub": running})) as running.url:
+        yield running
 
 
 def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
