@@ -35,9 +35,9 @@ class KnownBy(StrEnum):
     """The source of what is known of the part, the most certain first."""
 
     CLASS = "class"
-    """The class of the retriever: BM25 reads all."""
+    """The class of the retriever: BM25 reads all, and others have a limit where they cut texts."""
     MEASURED = "measured"
-    """A test of the loaded model, as `posir window` does it."""
+    """A test of the loaded model, as `posir window` does it and keeps it for later runs."""
     GIVEN = "given"
     """The user, as in `posir score --window`."""
     CLAIMED = "claimed"

@@ -22,9 +22,9 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.models.references import portable_name, resolve_bare_name
+from posir_tasks.models.window import NO_LIMIT, find_cut, keep_measured
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
-from posir_tasks.search.dispatch import NO_LIMIT, find_window
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 
@@ -248,7 +248,11 @@ def measure_window(
             ) from error
     special_tokens = tokenizer.special_tokens if tokenizer else None
     meta = model.mteb_model_meta
-    return WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claimed, claimant, required)
+    measured = WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claimed, claimant, required)
+    # That a text was read as a whole says nothing of longer ones, and settings of a run are none of the model.
+    if not reading.complete and not meta.experiment_kwargs:
+        keep_measured(meta, measured.read_part)
+    return measured
 
 
 def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
@@ -275,7 +279,8 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
         registered, name = MODEL_REGISTRY.resolve(), portable_name(meta).partition("@http")[0]
         registration = dict.get(registered, name) or resolve_bare_name(name, registered)
         return (_finite(registration.max_tokens), str(registration.name)) if registration else (None, str(meta.name))
-    return _finite(meta.max_tokens) or find_window(model), str(meta.name)
+    cut = find_cut(model)
+    return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
 
 
 def _finite(tokens: float | None) -> int | None:

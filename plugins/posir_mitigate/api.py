@@ -16,6 +16,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.errors import PosirError
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def mitigate(
     *,
     method: str | Iterable[str] | None = None,
     revision: str | None = None,
+    window: Annotated[int | None, Option(min=1)] = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> Mitigations:
@@ -81,6 +83,7 @@ def mitigate(
         data: A task, or any other data with the spans of evidence.
         method: A method with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
         revision: Revision of the model.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 
@@ -114,7 +117,8 @@ def mitigate(
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
+        with with_settings(window=window):
+            plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
     if not mitigated:

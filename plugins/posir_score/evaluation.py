@@ -25,9 +25,9 @@ from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.host.retrieval_task import SplitData
 from posir_tasks.models.references import RUN, legible_name
+from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
-from posir_tasks.search.dispatch import find_read_part
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset, Subset
 from posir_tasks.tasks.base import LayoutTask, PositionTask

@@ -1,4 +1,4 @@
-"""Settings of a run that change what a model does: the text before its queries, and the first stage of a reranker.
+"""Settings of a run that change what a model does: the text before its queries, its input window, and a reranker's first stage.
 
 They are environment variables, so that the plain `mteb run` has them, too. In mteb's terms they make an experiment: results
 are in a folder of their own (`experiments/query_prompt_...`), so that they neither replace those of the model as it is nor are
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FIRST_STAGE_VARIABLE = "POSIR_FIRST_STAGE"
 #: The text before each query, `\n` for a line break, or one of `PAPER_PROMPTS`; without it the model's own.
 PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
+#: The number of tokens of a text that the model reads; without it the model's own.
+WINDOW_VARIABLE = "POSIR_WINDOW"
 #: Query prompts of the authors' evaluation scripts by paper: PosIR's (arXiv 2601.08363) for every model; PosQ's (arXiv
 #: 2505.13950) for NV-Embed-v2, while Qwen3-Embedding and gte-Qwen2 have the prompt `query` of their own, which is PosIR's.
 PAPER_PROMPTS = {
@@ -32,7 +34,7 @@ PAPER_PROMPTS = {
     "posq": "Instruct: Given a question, retrieve passages that answer the question\nQuery: ",
 }
 #: Keys of the settings in mteb's `experiment_kwargs`.
-FIRST_STAGE, QUERY_PROMPT = "first_stage", "query_prompt"
+FIRST_STAGE, QUERY_PROMPT, WINDOW = SETTINGS = "first_stage", "query_prompt", "window"
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -47,6 +49,20 @@ def own_settings() -> Iterator[None]:
         _is_own.reset(token)
 
 
+@contextmanager
+def with_settings(*, window: int | None = None) -> Iterator[None]:
+    """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
+    given = {name: str(value) for name, value in {WINDOW_VARIABLE: window}.items() if value is not None}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ.update({name: value} if value is not None else {})
+
+
 def find_first_stage() -> str:
     """Return the full name of the model of the first stage, or the reference of one that mteb does not know."""
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
@@ -55,12 +71,22 @@ def find_first_stage() -> str:
     return str(getattr(known.loader, "reference", known.name)) if known else reference
 
 
-def find_run_settings(meta: ModelMeta) -> dict[str, str]:
+def _read_window() -> int | None:
+    """Return the window of the run; None for the model's own. Raise PosirError if it is no number."""
+    given = os.environ.get(WINDOW_VARIABLE, "").strip()
+    if given and (not given.isdecimal() or int(given) < 1):
+        raise PosirError(f"{WINDOW_VARIABLE}={given}: not a number of tokens. Write a whole number such as 512, or unset it.")
+    return int(given) if given else None
+
+
+def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Return the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`."""
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
-    settings = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
+    settings: dict[str, str | int] = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
+    if (window := _read_window()) is not None:
+        settings[WINDOW] = window
     given = os.environ.get(PROMPT_VARIABLE)
     return settings if given is None else settings | {QUERY_PROMPT: PAPER_PROMPTS.get(given, given.replace("\\n", "\n"))}
 
@@ -73,16 +99,20 @@ def with_run_settings(meta: ModelMeta) -> ModelMeta:
 
 def without_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata without settings of a run, which mteb would pass to the model's loader."""
-    rest = {name: value for name, value in (meta.experiment_kwargs or {}).items() if name not in (FIRST_STAGE, QUERY_PROMPT)}
+    rest = {name: value for name, value in (meta.experiment_kwargs or {}).items() if name not in SETTINGS}
     return meta if rest == (meta.experiment_kwargs or {}) else meta.model_copy(update={"experiment_kwargs": rest or None})
 
 
 def apply_run_settings(model: MTEBModels) -> MTEBModels:
-    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it chooses its own prompts."""
+    """Apply the settings of the run to a loaded model, and record them; raise PosirError for one that it cannot take."""
     meta: Any = model.mteb_model_meta
-    settings: Mapping[str, str] = find_run_settings(meta)
+    settings: Mapping[str, Any] = find_run_settings(meta)
     if not settings:
         return model
+    if WINDOW in settings:
+        from posir_tasks.models.window import set_window
+
+        set_window(model, settings[WINDOW])
     if QUERY_PROMPT in settings:
         try:
             # It imports mteb's classes of models, which may be about to be imported before.

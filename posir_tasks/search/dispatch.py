@@ -16,13 +16,11 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import Array, PromptType
-from torch import nn
 
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hits, rank_results
-from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.search.bm25 import fit_to_script, search_bm25
 
 if TYPE_CHECKING:
@@ -73,10 +71,6 @@ def split_queries(queries: Array, documents: int) -> Iterator[Array]:
         yield queries if size >= queries.shape[0] else queries[start : start + size]
 
 
-#: Limits from here on mean that there is none: transformers writes 10^30.
-NO_LIMIT = 2**31
-
-
 @dataclass(frozen=True)
 class SearchRequest:
     """Queries, corpus and settings of a search; both have the columns `id` and `text`."""
@@ -95,32 +89,6 @@ class SearchRequest:
 def is_reranker(model: MTEBModels) -> bool:
     """Return whether the model can only rerank the documents of a first stage."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(model, EncoderProtocol | SearchProtocol)
-
-
-def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return which part of a text the model reads, according to itself, its class, its loaded settings or else its metadata."""
-    if isinstance(stated := getattr(model, "read_part", None), ReadPart):
-        return stated
-    if isinstance(model, BM25Search):
-        return ReadPart.all(KnownBy.CLASS)
-    loaded = getattr(model, "model", None)
-    first_module = loaded[0] if isinstance(loaded, nn.Sequential) and len(loaded) else None
-    limits = (
-        (getattr(first_module, "document_length", None), KnownBy.CLASS),
-        (getattr(loaded, "max_seq_length", None), KnownBy.CLASS),
-        (model.mteb_model_meta.max_tokens if model.mteb_model_meta else None, KnownBy.CLAIMED),
-    )
-    from_end = getattr(getattr(loaded, "tokenizer", None), "truncation_side", "right") == "left"
-    part = Part.LAST if from_end else Part.FIRST
-    known = (
-        ReadPart(ReadKind.PART, part, int(limit), known_by=known_by) for limit, known_by in limits if limit and limit < NO_LIMIT
-    )
-    return next(known, UNKNOWN)
-
-
-def find_window(model: MTEBModels) -> int | None:
-    """Return the number of tokens of a text that the model reads; None if it reads all, or that is unknown."""
-    return find_read_part(model).tokens
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> dict[str, dict[str, float]]:

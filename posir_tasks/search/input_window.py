@@ -16,8 +16,9 @@ from posir_tasks.display.progress import progress
 from posir_tasks.errors import summarize_error
 from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place_in_parts
 from posir_tasks.models.prompts import find_document_prompt, preprocess
+from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import SearchRequest, find_read_part
+from posir_tasks.search.dispatch import SearchRequest
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

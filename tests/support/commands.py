@@ -29,6 +29,7 @@ READ_LATE = frozenset(
         "POSIR_CACHE",
         "POSIR_FIRST_STAGE",
         "POSIR_QUERY_PROMPT",
+        "POSIR_WINDOW",
         "OPENAI_API_KEY",
         "OPENAI_BASE_URL",
         "TMPDIR",

