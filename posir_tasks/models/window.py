@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,15 @@ from torch import nn
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write, cache_folder
+from posir_tasks.gate import read_json
 from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
+
+logger = logging.getLogger(__name__)
 
 #: Limits from here on mean that there is none: transformers writes 10^30.
 NO_LIMIT = 2**31
@@ -37,7 +41,7 @@ WINDOW = "posir_window"
 
 
 @dataclass(frozen=True)
-class Cut:
+class WindowLimit:
     """The attribute with the number of tokens after which a loaded model cuts a text."""
 
     owner: Any
@@ -68,7 +72,7 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED) if claimed and claimed < NO_LIMIT else UNKNOWN
 
 
-def find_cut(model: MTEBModels) -> Cut | None:
+def find_cut(model: MTEBModels) -> WindowLimit | None:
     """Return where a loaded model cuts texts; None if its class does not say, or cuts none."""
     return next((cut for cut in _list_cuts(model) if cut.tokens), None)
 
@@ -116,7 +120,7 @@ def _count_reserved(module: nn.Module) -> int:
     return 0
 
 
-def _list_cuts(model: Any) -> Iterator[Cut]:
+def _list_cuts(model: Any) -> Iterator[WindowLimit]:
     """Yield the attributes for the limit that a loaded model has, with or without a value, in order of precedence."""
     own = CUTS_OF_CLASSES.get(type(model).__name__)
     for path in CUTS if own is None else (own,):
@@ -128,15 +132,16 @@ def _list_cuts(model: Any) -> Iterator[Cut]:
             else:
                 owner = getattr(owner, name, None)
         if hasattr(owner, attribute):
-            yield Cut(owner, attribute)
+            yield WindowLimit(owner, attribute)
 
 
 def read_measured(meta: ModelMeta | None) -> ReadPart | None:
     """Return what `posir window` has measured of a model in this revision; None if it has not."""
     file = _find_file(meta)
     try:
-        return ReadPart.from_json(json.loads(file.read_text("utf-8"))) if file else None
-    except (OSError, ValueError, PosirError):
+        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
+    except PosirError as error:
+        logger.warning("%s; measure the window again", error)
         return None
 
 
