@@ -28,7 +28,8 @@ PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
 #: The number of tokens of a text that the model reads; without it the model's own.
 WINDOW_VARIABLE = "POSIR_WINDOW"
 #: Query prompts of the authors' evaluation scripts by paper: PosIR's (arXiv 2601.08363) for every model; PosQ's (arXiv
-#: 2505.13950) for NV-Embed-v2, while Qwen3-Embedding and gte-Qwen2 have the prompt `query` of their own, which is PosIR's.
+#: 2505.13950) for NV-Embed-v2 alone, to which mteb gives the same text. Other models of PosQ have the prompt `query` of their
+#: own: that of gte-Qwen2 is PosIR's, and Qwen3-Embedding's is the same without the blank at its end. mteb uses neither.
 PAPER_PROMPTS = {
     "posir": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: ",
     "posq": "Instruct: Given a question, retrieve passages that answer the question\nQuery: ",

@@ -38,6 +38,7 @@ from posir_tasks.sources.posir_rules import (
     PosirTables,
     check_not_empty,
     check_tables,
+    count_translated,
     tolerate_tables,
 )
 from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
@@ -88,8 +89,18 @@ class DomainInspection:
 def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
     """Find every problem with a domain, which `posir validate` refuses; raise DataError if the Hub cannot be reached."""
     tables, problems = _read_tables(repository, key)
+    if tables.same_language and key.language != PIVOT.code:
+        originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
+        tables = replace(tables, originals=originals if originals.height else None)
     problems += [*check_not_empty(tables), *check_tables(tables)]
-    return DomainInspection(problems) if problems or tables.same_language else _inspect_pairing(tables, repository, key)
+    if not problems and not tables.same_language:
+        return _inspect_pairing(tables, repository, key)
+    count = count_translated(tables)
+    warning = (
+        f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
+        "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
+    )
+    return DomainInspection(problems, [warning] if count else [])
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:

@@ -38,6 +38,8 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
+#: Column with the length of the English document of the same id.
+ORIGINAL = "original_characters"
 #: Optional column of the queries: the title of the article that the relevant document is part of.
 TITLE = "pos_title"
 
@@ -54,6 +56,8 @@ class PosirTables:
     qrels: CheckedTable
     same_language: bool
     """Whether queries and corpus are in one language, so that spans refer to the texts of the corpus."""
+    originals: pl.DataFrame | None = None
+    """The English corpus of translated data, if it is there."""
 
     @cached_property
     def positives(self) -> pl.DataFrame:
@@ -115,10 +119,22 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = queries.join(positives, left_on="_id", right_on="query-id", how="left", maintain_order="left")
     queries = queries.with_columns(pl.col("relevant").fill_null(0))
     if tables.complete and tables.same_language:
-        corpus, length = tables.corpus.frame.unique("_id", keep="first"), pl.col("text").str.len_chars().cast(pl.Int64)
-        lengths = corpus.select(pl.col("_id").alias("document"), length.alias("characters"))
-        queries = queries.join(lengths, on="document", how="left", maintain_order="left")
+        queries = _join_lengths(queries, tables.corpus.frame, "characters")
+        if tables.originals is not None:
+            queries = _join_lengths(queries, tables.originals, ORIGINAL)
+            # The columns are those of the English document of the same id, of which this one is a translation.
+            translated = (pl.col("pos_char_length") == pl.col(ORIGINAL)) & (pl.col("characters") != pl.col(ORIGINAL))
+            queries = queries.with_columns(
+                characters=pl.when(translated).then(ORIGINAL).otherwise("characters"), translated=translated.fill_null(False)
+            )
     return queries
+
+
+def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return queries with the length in characters of their document in a corpus."""
+    documents, length = corpus.unique("_id", keep="first"), pl.col("text").str.len_chars().cast(pl.Int64)
+    lengths = documents.select(pl.col("_id").alias("document"), length.alias(column))
+    return queries.join(lengths, on="document", how="left", maintain_order="left")
 
 
 def _require_length(field: str, key: str) -> Rule:
@@ -215,6 +231,12 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
     names = {"corpus": tables.corpus.file, "qrels": tables.qrels.file, "advice": "" if tables.same_language else f". {ADVICE}"}
     problems = [problem for step in STEPS for problem in step.run(tables).check(step.rules)]
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
+
+
+def count_translated(tables: PosirTables) -> int:
+    """Return how many queries have the length of the English document of the same id, and not of their own."""
+    queries = _annotate_queries(tables)
+    return int(queries["translated"].sum()) if "translated" in queries.columns else 0
 
 
 def check_not_empty(tables: PosirTables) -> list[DataProblem]:

@@ -24,7 +24,7 @@ from posir_tasks.sources.checks import (
     require_texts,
 )
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.repository import DATA_SUFFIXES, Repository
+from posir_tasks.sources.repository import DATA_SUFFIXES, PARQUET, Repository
 
 SQUAD_REPO_ID = "rajpurkar/squad_v2"
 SQUAD_REVISION = "3ffb306f725f7d2ce8394bc1873b24868140c412"
@@ -110,24 +110,35 @@ def sample_tiny_squad(data: PositionData) -> PositionData:
 
 
 def read_fineweb(repository: Repository) -> PositionData:
-    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise DataError without files."""
-    return _build_fineweb(repository, _fetch_split(repository, "train"), repository.paths())
+    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise DataError without files.
+
+    It is the split `train` in Parquet, or else all files of JSON objects, which `datasets` reads as well.
+    """
+    paths = list_fineweb_files(repository)
+    if not any(path.endswith(PARQUET) for path in paths):
+        return read_fineweb_raw(repository)
+    return _build_fineweb(repository, _fetch_split(repository, "train"), paths)
+
+
+def list_fineweb_files(repository: Repository) -> list[str]:
+    """Return the paths of the data files of FineWeb-PosQ: Parquet, or else JSON objects."""
+    return repository.paths() or list_raw_files(repository)
 
 
 def list_raw_files(repository: Repository) -> list[str]:
-    """Return the paths of the data files of the first release of FineWeb-PosQ."""
+    """Return the paths of all data files of a release of FineWeb-PosQ, in any format."""
     return [path for path in repository.paths(suffixes=DATA_SUFFIXES) if path.split("/")[-1] not in NO_DATA]
 
 
 def read_fineweb_raw(repository: Repository) -> PositionData:
-    """Read the first release of FineWeb-PosQ: JSON objects with the same fields, in all files.
+    """Read all files of a release of FineWeb-PosQ, of which the first one has JSON objects with the same fields.
 
     Its labels are lists, or texts that name one or two parts: `before`, `middle` and `after`, as the code of the first version
     calls them, here `beginning`, `middle` and `end`.
     """
     paths = list_raw_files(repository)
     if not paths:
-        raise DataError(f"{repository.location}: no file of JSON objects, *.json or *.jsonl.")
+        raise DataError(f"{repository.location}: no file train-*.parquet, and none of JSON objects, *.json or *.jsonl.")
     return _build_fineweb(repository, [repository.fetch(path) for path in paths], paths)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from posir_tasks.evidence import Integers
 from posir_tasks.profile import CellCounts, pool
-from posir_tasks.schemes import PositionScheme
+from posir_tasks.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Subset
 from posir_tasks.text.tokenizer import Tokenizer
@@ -90,17 +90,23 @@ class TextTotals:
     characters: LengthCounts
     """Unicode code points of each text."""
     words: LengthCounts | None
-    """Runs of characters without white space; None if some text is in a script without spaces."""
+    """Runs of characters without white space, or what is between blanks; None if some text is in a script without spaces."""
     tokens: LengthCounts | None = None
     """None without a tokenizer."""
 
     @classmethod
-    def from_texts(cls, texts: pl.Series, language: str, tokenizer: Tokenizer | None = None) -> TextTotals:
-        """Measure the texts of one language, such as `eng-Latn`; tokens without special tokens."""
+    def from_texts(
+        cls, texts: pl.Series, language: str, tokenizer: Tokenizer | None = None, *, at_blanks: bool = False
+    ) -> TextTotals:
+        """Measure the texts of one language, such as `eng-Latn`; tokens without special tokens.
+
+        Words are runs without white space, or `text.split(" ")`, as in Table 2 of PosQ (arXiv 2505.13950).
+        """
         spaced = not lacks_spaces(language)
+        words = texts.str.count_matches(" ", literal=True) + 1 if at_blanks else texts.str.count_matches(r"\S+")
         return cls(
             LengthCounts.from_lengths(texts.str.len_chars().to_numpy()),
-            LengthCounts.from_lengths(texts.str.count_matches(r"\S+").to_numpy()) if spaced else None,
+            LengthCounts.from_lengths(words.to_numpy()) if spaced else None,
             LengthCounts.from_lengths(tokenizer.count_all(texts.to_list())) if tokenizer else None,
         )
 
@@ -128,6 +134,8 @@ def count_types(queries: pl.Series, language: str) -> Integers:
     return np.array([question.sum(), (~question & short).sum(), (~question & ~short).sum()], np.int64)
 
 
+#: Schemes of the datasets of PosQ, whose authors count words at blanks.
+POSQ_SCHEMES = (AbsolutePositions, LabeledPositions)
 #: Language or domain of pooled statistics.
 ALL = "all"
 
@@ -158,7 +166,7 @@ class Statistics:
         """Compute the statistics of one subset, with tokens of its texts if a tokenizer is given."""
         corpus, queries, evidence = data.corpus.to_polars(), data.queries.to_polars()["text"], data.evidence
         documents = pl.Series("id", evidence.document_ids, pl.String)
-        has_tokens = bool(len(evidence.tokens) or not len(evidence))
+        has_tokens, at_blanks = bool(len(evidence.tokens) or not len(evidence)), isinstance(scheme, POSQ_SCHEMES)
         if has_tokens:
             lengths = pl.DataFrame({"id": documents, "length": evidence.tokens}).unique("id")["length"]
         else:
@@ -166,8 +174,8 @@ class Statistics:
         return cls(
             language=subset.language,
             domain=subset.domain,
-            documents=TextTotals.from_texts(corpus["text"], subset.corpus_language, tokenizer),
-            queries=TextTotals.from_texts(queries, subset.query_language, tokenizer),
+            documents=TextTotals.from_texts(corpus["text"], subset.corpus_language, tokenizer, at_blanks=at_blanks),
+            queries=TextTotals.from_texts(queries, subset.query_language, tokenizer, at_blanks=at_blanks),
             types=count_types(queries, subset.query_language),
             lengths=LengthCounts.from_lengths(lengths.to_numpy()),
             length_unit="tokens" if has_tokens else "characters",

@@ -13,6 +13,7 @@ from posir_tasks.sources.posq import (
     SQUAD_REVISION,
     TINY_FINEWEB_CLASS,
     TINY_RAW_CLASS,
+    list_fineweb_files,
     list_raw_files,
     read_fineweb,
     read_fineweb_raw,
@@ -140,7 +141,7 @@ class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id, read_from = FINEWEB_REPO_ID, staticmethod(read_fineweb)
+    repo_id, read_from, list_files = FINEWEB_REPO_ID, staticmethod(read_fineweb), staticmethod(list_fineweb_files)
     metadata = build_metadata(
         "FineWeb-PosQ",
         dataset=FINEWEB_REPO_ID,

@@ -112,6 +112,20 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
 
 
+def test_lengths_of_the_english_documents_beside_translations_are_a_warning_as_in_a_run(posir_folder):
+    german = posir_tables()
+    german["corpus"] = german["corpus"].with_columns(pl.concat_str(pl.col("text"), pl.lit(" und noch etwas")))
+    write_domain(posir_folder, german, language="deu-Latn")
+    report = validated(posir_folder)
+    assert not select_problems(report, language="deu-Latn", corpus_language="deu-Latn")
+    (warning,) = [warning for warning in report["warnings"] if "pos_char_length" in warning]
+    assert warning.startswith("deu-Latn/sports: 4 of 4 queries have the pos_char_length of the English document")
+    wrong = german["queries"].with_columns(pos_char_length=pl.Series([*german["queries"]["pos_char_length"][:3], 1000]))
+    wrong.write_parquet(posir_folder / "deu-Latn/sports/queries.parquet")
+    ((_, field, message),) = select_problems(validated(posir_folder), language="deu-Latn", corpus_language="deu-Latn")
+    assert (field, message.startswith("is not the length in characters")) == ("pos_char_length", True)
+
+
 def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     root = tmp_path / POSIR_FOLDER
     write_domain(root, posir_tables(), language="eng-latn", domain="sprots")

@@ -189,6 +189,8 @@ def test_words_and_characters_are_those_of_python(texts):
     totals = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn")
     assert totals.characters == LengthCounts.from_lengths([len(text) for text in texts])
     assert totals.words == LengthCounts.from_lengths([len(text.split()) for text in texts])
+    at_blanks = TextTotals.from_texts(pl.Series(texts, dtype=pl.String), "eng-Latn", at_blanks=True)
+    assert at_blanks.words == LengthCounts.from_lengths([len(text.split(" ")) for text in texts])
 
 
 @given(st.lists(st.integers(0, 60), min_size=1), st.lists(st.integers(0, 60)))

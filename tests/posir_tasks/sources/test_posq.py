@@ -226,6 +226,19 @@ def test_the_first_release_of_fineweb_is_json_with_two_labels(tmp_path, name):
     assert labels == ("beginning", "beginning, middle", "middle, end")
 
 
+def test_fineweb_as_json_lines_is_what_it_is_in_parquet(tmp_path):
+    parquet, lines = read_fineweb(write_fineweb(tmp_path / "parquet", FINEWEB)), tmp_path / "lines"
+    lines.mkdir()
+    rows = [dict(zip(("question", "content", "span_class"), row, strict=True)) for row in FINEWEB]
+    (lines / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = read_fineweb(LocalRepository(lines))
+    assert (pairs(data), data.corpus["text"][:]) == (pairs(parquet), parquet.corpus["text"][:])
+    assert data.evidence.labels == parquet.evidence.labels
+    (lines / "train.jsonl").unlink()
+    with pytest.raises(DataError, match=r"no file train-\*\.parquet, and none of JSON objects"):
+        read_fineweb(LocalRepository(lines))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
