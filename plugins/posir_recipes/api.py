@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import model_validator
 from rich.console import Console
 
+from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.public import public
@@ -39,12 +43,23 @@ class RecipeItem(Section):
     """Its number as printed, such as `Table 1`; neighbors that one command repeats are one item, such as `Table 13 to 43`."""
     shows: str
     commands: tuple[str, ...] = ()
-    """Lines of a shell; empty if it cannot be repeated."""
+    """Lines of a shell; empty if it cannot be repeated. A comment says that the next lines need another environment."""
+    runs: Literal["here", "with a GPU", "with what is not released"] | None = None
+    """The least that its commands need, at the paper's size; None if it has none."""
     needs: str | None = None
     published: str | None = None
     ours: str | None = None
     """Figures measured with these commands, and what on."""
     missing: str | None = None
+
+    @model_validator(mode="after")
+    def check_runs(self) -> RecipeItem:
+        """Raise ValueError if it does not say what its commands need, or not what is not released."""
+        if bool(self.commands) != (self.runs is not None):
+            raise ValueError(f"{self.item}: `runs` is stated of an item with commands, and of no other")
+        if self.runs == "with what is not released" and not self.missing:
+            raise ValueError(f"{self.item}: `missing` must say what is not released")
+        return self
 
 
 class Recipe(Section):
@@ -59,6 +74,13 @@ class Recipe(Section):
     """A paragraph on how the recipe is used, in Markdown."""
     variables: Mapping[str, RecipeVariable]
     items: tuple[RecipeItem, ...]
+
+    def expand(self, item: RecipeItem, *, scaled: bool) -> Iterator[Call]:
+        """Yield the calls of an item, as in the paper or scaled down."""
+        values = {name: variable.scaled if scaled else variable.default for name, variable in self.variables.items()}
+        variables = {name: os.path.expandvars(value) for name, value in values.items()}
+        for line in item.commands:
+            yield from expand_line(line, variables)
 
 
 def _recipes_folder() -> Path:
@@ -109,7 +131,13 @@ def _to_text(recipe: Recipe) -> str:
     """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a shell."""
     lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
     for item in recipe.items:
-        labeled = (("needs", item.needs), ("published", item.published), ("ours", item.ours), ("missing", item.missing))
+        labeled = (
+            ("runs", item.runs),
+            ("needs", item.needs),
+            ("published", item.published),
+            ("ours", item.ours),
+            ("missing", item.missing),
+        )
         notes = (f"# {label}: {note}" for label, note in labeled if note)
         lines += ["", f"# {item.item}: {item.shows}", *notes, *item.commands]
     return "\n".join(lines)
@@ -119,7 +147,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
     """Return a recipe as a page of the documentation."""
     headings, rows = ("", "shows", "published", "ours", "needs, and what is missing"), []
     for item in recipe.items:
-        notes = (item.needs, item.missing and f"Missing: {item.missing}")
+        notes = (item.runs and f"Runs {item.runs}.", item.needs, item.missing and f"Missing: {item.missing}")
         rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
     variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
@@ -181,17 +209,64 @@ class PaperRecipe(Presentable):
         return self.recipe.model_dump()
 
 
+@dataclass(frozen=True, repr=False)
+class RecipeCheck(Presentable):
+    """The calls of recipes that the installed programs do not take."""
+
+    calls: int
+    """Calls that were checked."""
+    problems: tuple[tuple[str, str, str, str], ...]
+    """Recipe, item, call and reason of each wrong one."""
+
+    @property
+    def title(self) -> str:
+        """Subject in a few words."""
+        problems = pluralize(len(self.problems), "problem") if self.problems else "no problem"
+        return f"{pluralize(self.calls, 'call')} checked: {problems}"
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a call is wrong."""
+        return int(bool(self.problems))
+
+    def sections(self) -> list[DisplaySection]:
+        """Return each problem with its line, and the number of calls."""
+        lines = [f"{paper}, {item}: {call}: {reason}" for paper, item, call, reason in self.problems]
+        return [DisplaySection(sentences=(*lines, self.title))]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each problem."""
+        return [dict(zip(("recipe", "item", "call", "problem"), problem, strict=True)) for problem in self.problems]
+
+
+def check_recipes(recipes: Mapping[str, Recipe]) -> RecipeCheck:
+    """Check the calls of recipes against the installed programs, as in the paper and scaled down; nothing is run."""
+    calls = dict.fromkeys(
+        (paper, item.item, str(call), call.arguments)
+        for paper, recipe in recipes.items()
+        for item in recipe.items
+        for scaled in (False, True)
+        for call in recipe.expand(item, scaled=scaled)
+    )
+    reasons = ((paper, item, call, check_call(arguments)) for paper, item, call, arguments in calls)
+    return RecipeCheck(len(calls), tuple((paper, item, call, reason) for paper, item, call, reason in reasons if reason))
+
+
 @public()
-def recipe(paper: str | None = None, *, item: str | None = None, output: str | Path | None = None) -> PaperRecipe | TableResult:
+def recipe(
+    paper: str | None = None, *, item: str | None = None, check: bool = False, output: str | Path | None = None
+) -> PaperRecipe | RecipeCheck | TableResult:
     """Show the commands that repeat each table and figure of a paper, with its settings.
 
     Args:
         paper: A recipe; without it, all are listed.
         item: A table or figure of the paper, such as 'Table 1'.
+        check: Check that the installed programs take the options of all commands; exit 1 and the line if they do not.
         output: Folder that the settings files of the commands are copied to.
 
     Returns:
-        The recipe; a table of all recipes if none is named; the copied files if there is a folder for them.
+        The recipe; a table of all recipes if none is named; the copied files if there is a folder for them; what is wrong
+        with commands if they are checked.
 
     Raises:
         PosirError: There is no such recipe or item, or a file of another content is in the folder.
@@ -201,12 +276,16 @@ def recipe(paper: str | None = None, *, item: str | None = None, output: str | P
         >>> posir.recipe("posq", item="Table 2").records()[0]["commands"][0]
         'posir stats $SQUAD'
     """
+    if paper is None and check:
+        return check_recipes({paper: read_recipe(paper) for paper in list_papers()})
     if paper is None:
         for option, value in {"--item": item, "--output": output}.items():
             if value is not None:
                 raise PosirError(f"{option} needs a recipe. Recipes: {', '.join(list_papers())}.")
         return _tabulate_recipes()
     content = read_recipe(paper)
+    if check:
+        return check_recipes({paper: select_item(content, item) if item else content})
     if output is None:
         return PaperRecipe(paper, select_item(content, item) if item else content)
     folder = Path(output)

