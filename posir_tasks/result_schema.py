@@ -16,8 +16,8 @@ PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
 RANKS_KEY, READ_RANKS_KEY, KEYS_KEY = "document_ranks", "read_ranks", "document_keys"
 #: Keys for the part of a text that the model reads, and for the tokens of the corpus that it reads.
 READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
-#: Keys that are kept for evidence in several places, for judgments without spans, and for how a paper ran a model.
-KEPT_KEYS = ("places", "judgments", "protocol")
+#: Keys that are kept for evidence in several places, and for judgments without spans.
+KEPT_KEYS = ("places", "judgments")
 #: Key of the run for the names of the scores that plugins gave.
 SCORE_NAMES_KEY = "plugin_score_names"
 #: Keys of the run for the revision of the data, and for the digests of its content: `corpus` and `queries`.
@@ -27,6 +27,8 @@ REVISION_KEY, DIGEST_KEY = "data_revision", "data_digest"
 INDEX_KEY = "index"
 #: Key of the run for the numbers of rows of the data that break a rule and are tolerated, by the rule; those of subsets add.
 TOLERATED_KEY = "tolerated"
+#: Key of the run for a paper's protocol: what it asked for, and what the loaded model says of itself; absent without one.
+PROTOCOL_KEY = "protocol"
 #: Key of the run for the counts that a search model states of its search, by name; absent for most models.
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.

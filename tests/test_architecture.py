@@ -155,6 +155,7 @@ OWN_DATA = {
     "posir_significance.scores",
     # Settings of models are read as transformers reads them: of many, `model_max_length` is 10**30.
     "posir_tasks.models.folder",
+    "posir_tasks.models.protocols",
 }
 
 

@@ -84,7 +84,7 @@ def explain_missing_models(module: ModuleType) -> None:
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.references import suggest_names
-    from posir_tasks.models.run_settings import apply_run_settings, without_run_settings
+    from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
     meta, patch = module.ModelMeta, explain_missing_models.__name__
     load_model, from_hub = meta.load_model, check_parameters(meta.from_hub, "model")
@@ -92,12 +92,12 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
         context: AbstractContextManager[None] = step_aside(patch, explain_missing_weights, self, otherwise=nullcontext())
-        described, loaded = step_aside(patch, without_run_settings, self, otherwise=self), find_repository_code()
+        described, loaded = step_aside(patch, prepare_run_settings, self, otherwise=self), find_repository_code()
         with context:
             model: MTEBModels = load_model(described, *arguments, **options)
         step_aside(patch, say_repository_code, self, loaded, otherwise=None)
         step_aside(patch, ensure_padding, model, otherwise=None)
-        return step_aside(patch, apply_run_settings, model, otherwise=model)
+        return step_aside(patch, apply_run_settings, model, self, otherwise=model)
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PROMPT_METHODS = (SentenceTransformerEncoderWrapper.encode, SparseEncoderWrapper.encode, EndpointEncoder.encode)
 #: Names of the prompt that sentence-transformers looks for if it is given none for a document.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Attribute of a model whose query prompt was replaced.
-QUERY_PROMPT = "posir_query_prompt"
+#: Attribute of a model whose prompts were replaced.
+REPLACED = "posir_replaced_prompts"
 #: Attribute of a method `encode` that puts the same prompts before texts as another one.
 SHARED_PROMPTS = "posir_shared_prompts"
 
@@ -47,30 +47,37 @@ def share_prompts(encode: Callable[..., Any], other: Callable[..., Any]) -> Call
     return encode
 
 
-def replace_query_prompt(model: Any, text: str) -> bool:
-    """Let a loaded model put a text before each query in place of its own prompt; return False if its class cannot."""
-    if any(getattr(inner, QUERY_PROMPT, None) == text for inner in [model, *vars(model).values()]):
+def replace_prompts(model: Any, query: str, document: str | None = None) -> bool:
+    """Let a loaded model put texts before queries and documents in place of its own prompts; return False if its class cannot.
+
+    Without a text for documents, their prompts are left as they are.
+    """
+    if any(getattr(inner, REPLACED, None) == (query, document) for inner in [model, *vars(model).values()]):
         return True
     encode = getattr(getattr(model, "encode", None), "__func__", None)
     encode = getattr(encode, SHARED_PROMPTS, encode)
+    of_documents = {} if document is None else {PromptType.document.value: document}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-        model.query_prefix = text
+        model.query_prefix = query
+        model.passage_prefix = model.passage_prefix if document is None else document
     elif encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
-        model.model_prompts = _keep_document_prompts(model.model_prompts or {}) | {PromptType.query.value: text}
+        others = _keep_document_prompts(model.model_prompts or {}) if document is None else of_documents
+        model.model_prompts = others | {PromptType.query.value: query}
     elif encode is InstructSentenceTransformerModel.encode:
-        model.instruction_template = _build_template(text, model.instruction_template)
+        model.instruction_template = _build_template({PromptType.query.value: query} | of_documents, model.instruction_template)
+        model.apply_instruction_to_passages = model.apply_instruction_to_passages if document is None else bool(document)
     elif isinstance(model, AbsEncoder):
-        _answer_for_queries(model, text)
+        _answer_with_prompts(model, {PromptType.query.value: query} | of_documents)
     else:
         return False
-    setattr(model, QUERY_PROMPT, text)
+    setattr(model, REPLACED, (query, document))
     return True
 
 
-def _answer_for_queries(model: Any, text: str) -> None:
-    """Let a model of any other class of mteb be given a text when it asks for the prompt of queries.
+def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
+    """Let a model of any other class of mteb be given texts when it asks for prompts.
 
-    Encoding queries then raises PosirError if it has not asked: its class has a prompt of its own, or none.
+    Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
     """
     encode, asked = model.encode, list[str]()
 
@@ -78,10 +85,10 @@ def _answer_for_queries(model: Any, text: str) -> None:
         original = getattr(model, method)
 
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
-            if prompt_type != PromptType.query:
+            if prompt_type is None or prompt_type.value not in prompts:
                 return original(task_metadata, prompt_type)
             asked.append(method)
-            return text
+            return prompts[prompt_type.value]
 
         return find
 
@@ -92,8 +99,11 @@ def _answer_for_queries(model: Any, text: str) -> None:
             raise PosirError(f"the query prompt of the run cannot be given to the class {type(model).__name__}. Unset it.")
         return embeddings
 
-    for method in ("get_task_instruction", "get_prompt"):
+    for method in ("get_task_instruction", "get_instruction", "get_prompt"):
         setattr(model, method, answer(method))
+    # A class may format what `get_instruction` returns.
+    if model.instruction_template is not None:
+        model.instruction_template = _build_template(prompts, model.instruction_template)
     model.encode = encode_asking
 
 
@@ -105,12 +115,12 @@ def _keep_document_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
     return {f"{name}-{document}": text for name, text in of_both.items()} | of_documents
 
 
-def _build_template(text: str, other: Any) -> Callable[..., str]:
-    """Return a template of instructions that is a fixed text for queries."""
+def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
+    """Return a template of instructions that is a fixed text for queries, or for documents, too."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
-        if prompt_type == PromptType.query:
-            return text
+        if prompt_type is not None and prompt_type.value in prompts:
+            return prompts[prompt_type.value]
         if callable(other):
             return str(other(instruction, prompt_type))
         return str(other).format(instruction=instruction) if other and instruction else instruction

@@ -1,4 +1,4 @@
-"""Settings of a run that change what a model does: the text before its queries, its input window, and a reranker's first stage.
+"""Settings of a run that change what a model does: a paper's protocol, query prompt, input window, a reranker's first stage.
 
 They are environment variables, so that the plain `mteb run` has them, too. In mteb's terms they make an experiment: results
 are in a folder of their own (`experiments/query_prompt_...`), so that they neither replace those of the model as it is nor are
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER
 
 if TYPE_CHECKING:
@@ -23,19 +24,14 @@ if TYPE_CHECKING:
 
 #: The model whose top 100 rerankers rerank, as `-m` takes it; without it BM25.
 FIRST_STAGE_VARIABLE = "POSIR_FIRST_STAGE"
-#: The text before each query, `\n` for a line break, or one of `PAPER_PROMPTS`; without it the model's own.
+#: The text before each query, `\n` for a line break; without it the model's own.
 PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
 #: The number of tokens of a text that the model reads; without it the model's own.
 WINDOW_VARIABLE = "POSIR_WINDOW"
-#: Query prompts of the authors' evaluation scripts by paper: PosIR's (arXiv 2601.08363) for every model; PosQ's (arXiv
-#: 2505.13950) for NV-Embed-v2 alone, to which mteb gives the same text. Other models of PosQ have the prompt `query` of their
-#: own: that of gte-Qwen2 is PosIR's, and Qwen3-Embedding's is the same without the blank at its end. mteb uses neither.
-PAPER_PROMPTS = {
-    "posir": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: ",
-    "posq": "Instruct: Given a question, retrieve passages that answer the question\nQuery: ",
-}
+#: The paper whose protocol models are run with; without it mteb's settings.
+PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 #: Keys of the settings in mteb's `experiment_kwargs`.
-FIRST_STAGE, QUERY_PROMPT, WINDOW = SETTINGS = "first_stage", "query_prompt", "window"
+FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = SETTINGS = ("first_stage", "query_prompt", "window", "protocol")
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -51,9 +47,10 @@ def own_settings() -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(*, window: int | None = None) -> Iterator[None]:
+def with_settings(*, protocol: str | None = None, window: int | None = None) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
-    given = {name: str(value) for name, value in {WINDOW_VARIABLE: window}.items() if value is not None}
+    values = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window}
+    given = {name: str(value) for name, value in values.items() if value is not None}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
@@ -64,8 +61,25 @@ def with_settings(*, window: int | None = None) -> Iterator[None]:
             os.environ.update({name: value} if value is not None else {})
 
 
-def find_first_stage() -> str:
-    """Return the full name of the model of the first stage, or the reference of one that mteb does not know."""
+def find_run_protocol(meta: ModelMeta) -> Protocol | None:
+    """Return how the paper of the run ran a model; None without one. Raise PosirError if it did not, or for two settings."""
+    paper = os.environ.get(PROTOCOL_VARIABLE, "").strip()
+    if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
+        return None
+    protocol = find_protocol(paper, str(meta.name))
+    for name in (PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
+        if os.environ.get(name):
+            raise PosirError(f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first stage. Unset one.")
+    return protocol
+
+
+def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
+    """Return the full name of the model of the first stage, or the reference of one that mteb does not know.
+
+    A protocol may say for a reranker which it is on a task.
+    """
+    if model is not None and (protocol := find_run_protocol(model)) and (stage := protocol.find_first_stage(task)):
+        return stage
     reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
     known = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
@@ -82,6 +96,8 @@ def _read_window() -> int | None:
 
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Return the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`."""
+    if protocol := find_run_protocol(meta):
+        return {PROTOCOL: protocol.paper}
     if _is_own.get() or meta.name == BM25_BASELINE:
         return {}
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
@@ -89,7 +105,7 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     if (window := _read_window()) is not None:
         settings[WINDOW] = window
     given = os.environ.get(PROMPT_VARIABLE)
-    return settings if given is None else settings | {QUERY_PROMPT: PAPER_PROMPTS.get(given, given.replace("\\n", "\n"))}
+    return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}
 
 
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
@@ -104,12 +120,33 @@ def without_run_settings(meta: ModelMeta) -> ModelMeta:
     return meta if rest == (meta.experiment_kwargs or {}) else meta.model_copy(update={"experiment_kwargs": rest or None})
 
 
-def apply_run_settings(model: MTEBModels) -> MTEBModels:
-    """Apply the settings of the run to a loaded model, and record them; raise PosirError for one that it cannot take."""
+def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
+    """Return metadata without settings of a run, whose loader sets what a protocol leaves to it."""
+    plain, protocol = without_run_settings(meta), find_run_protocol(meta)
+    if protocol is None:
+        return plain
+    from posir_tasks.models.apply_protocol import prepare_loading
+
+    return prepare_loading(plain, protocol)
+
+
+def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) -> MTEBModels:
+    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it cannot take them.
+
+    Args:
+        model: The model.
+        described: The metadata that it was to be loaded by; None for its own.
+    """
     meta: Any = model.mteb_model_meta
     settings: Mapping[str, Any] = find_run_settings(meta)
     if not settings:
         return model
+    if protocol := find_run_protocol(meta):
+        from posir_tasks.models.apply_protocol import apply_protocol
+
+        apply_protocol(model, protocol)
+        # Loaders and their settings are filed as mteb has them.
+        meta = meta.model_copy(update={name: getattr(described or meta, name) for name in ("loader", "loader_kwargs")})
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 
@@ -117,10 +154,10 @@ def apply_run_settings(model: MTEBModels) -> MTEBModels:
     if QUERY_PROMPT in settings:
         try:
             # It imports mteb's classes of models, which may be about to be imported before.
-            from posir_tasks.models.prompts import replace_query_prompt
+            from posir_tasks.models.prompts import replace_prompts
         except ImportError as error:
             raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
-        if not replace_query_prompt(model, settings[QUERY_PROMPT]):
+        if not replace_prompts(model, settings[QUERY_PROMPT]):
             raise PosirError(
                 f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset "
                 "the variable."

@@ -42,13 +42,14 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
     """Return a model's best documents for each query, from the cache if the same texts were searched before.
 
     They are document ids by query id, best first, with name and revision of the model, as in mteb's results. The model is used
-    as it is, whatever the settings of the run are; PosirError is raised if there is none, or it reranks.
+    as it is, or with the run's protocol; PosirError is raised if there is none, or it reranks.
     """
     with own_settings():
         meta = get_model_meta(reference) if reference == BM25_BASELINE else find_model(ModelReference(reference))
     if CROSS_ENCODER in meta.model_type:
         raise PosirError(f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an embedding model.")
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
+    settings += [meta.experiment_name] if meta.experiment_name else []
     task, subset = request.context.task_metadata, request.context.hf_subset
     if meta.name == BM25_BASELINE:
         settings += [version("bm25s"), *task.hf_subsets_to_langscripts[subset]]

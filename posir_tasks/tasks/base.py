@@ -29,6 +29,7 @@ from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     INDEX_KEY,
+    PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
     SCHEMA,
@@ -272,7 +273,9 @@ class PositionTask(RetrievalTask):
             timer=timer,
         )
         if top_ranked is None and is_reranker(model):
-            top_ranked, first_stage_model = load_first_stage(request, find_first_stage())
+            top_ranked, first_stage_model = load_first_stage(
+                request, find_first_stage(model.mteb_model_meta, self.metadata.name)
+            )
         request = replace(request, top_ranked=top_ranked)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, prediction_folder)
@@ -296,6 +299,8 @@ class PositionTask(RetrievalTask):
             )
             run = self._describe_run(data, sorted(specific))
             scores |= query_scores.additive.to_json() | {RUN_KEY: run} | specific
+        if (protocol := getattr(model, "posir_protocol", None)) is not None:
+            run[PROTOCOL_KEY] = protocol
         if isinstance(fitted, BM25Search) and fitted is not model:
             run["bm25_tokens"] = "character trigrams"
         # A model may count the vectors of the documents that it has searched last, and record that search.

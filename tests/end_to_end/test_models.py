@@ -15,10 +15,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequ
 
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.prompts import find_prompt, replace_query_prompt
+from posir_tasks.models.prompts import find_prompt, replace_prompts
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, resolve_colbert_head
-from posir_tasks.models.run_settings import PAPER_PROMPTS
 from posir_tasks.profile import PositionProfile
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
@@ -136,8 +135,8 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
 def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_results_identity(tiny, tmp_path, monkeypatch):
     folder = tiny(BertModel)
     SentenceTransformer(folder, prompts={"query": "own: ", "Retrieval-document": "text: "}).save(str(tmp_path / "model"))
-    plain, posq = mteb.get_model(str(tmp_path / "model")), PAPER_PROMPTS["posq"]
-    monkeypatch.setenv("POSIR_QUERY_PROMPT", "posq")
+    plain, posq = mteb.get_model(str(tmp_path / "model")), "Instruct: find\nQuery: "
+    monkeypatch.setenv("POSIR_QUERY_PROMPT", posq.replace("\n", "\\n"))
     model = mteb.get_model(str(tmp_path / "model"))
     texts = {kind: find_prompt(model, PosIRMini.metadata, kind).text for kind in PromptType}
     assert (texts[PromptType.query], texts[PromptType.document]) == (posq, "text: ")
@@ -153,7 +152,7 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
 def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):
     model = InstructSentenceTransformerModel(tiny(BertModel), "main", instruction_template="Do: {instruction} ")
     documents = find_prompt(model, PosIRMini.metadata, PromptType.document)
-    assert replace_query_prompt(model, "Find: ")
+    assert replace_prompts(model, "Find: ")
     assert find_prompt(model, PosIRMini.metadata, PromptType.query).text == "Find: "
     assert find_prompt(model, PosIRMini.metadata, PromptType.document) == documents
 
@@ -171,12 +170,12 @@ class AskingEncoder(AbsEncoder):
 def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_one():
     model, silent, task = AskingEncoder(asks=True), AskingEncoder(asks=False), {"task_metadata": PosIRMini.metadata}
     documents = model.encode([], **task, prompt_type=PromptType.document)
-    assert all(replace_query_prompt(value, "Find: ") for value in (model, silent))
+    assert all(replace_prompts(value, "Find: ") for value in (model, silent))
     assert model.encode([], **task, prompt_type=PromptType.query) == "Find: "
     assert model.encode([], **task, prompt_type=PromptType.document) == documents != "Find: "
     with pytest.raises(PosirError, match="cannot be given to the class AskingEncoder"):
         silent.encode([], **task, prompt_type=PromptType.query)
-    assert not replace_query_prompt(mteb.get_model("mteb/baseline-bm25s"), "Find: ")
+    assert not replace_prompts(mteb.get_model("mteb/baseline-bm25s"), "Find: ")
 
 
 def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(tiny, tmp_path, monkeypatch):

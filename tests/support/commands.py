@@ -28,6 +28,7 @@ READ_LATE = frozenset(
         "POSIR_EMBEDDINGS",
         "POSIR_CACHE",
         "POSIR_FIRST_STAGE",
+        "POSIR_PROTOCOL",
         "POSIR_QUERY_PROMPT",
         "POSIR_WINDOW",
         "OPENAI_API_KEY",

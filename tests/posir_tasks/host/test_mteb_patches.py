@@ -85,7 +85,7 @@ def fail(*_, **__):
     ("module", "name"),
     [
         (hub, "explain_missing_weights"),
-        (run_settings, "without_run_settings"),
+        (run_settings, "prepare_run_settings"),
         (run_settings, "apply_run_settings"),
         (mteb_patches, "ensure_padding"),
         (mteb_patches, "say_repository_code"),
@@ -94,8 +94,8 @@ def fail(*_, **__):
 def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(problems, capsys, monkeypatch, module, name):
     for owner, part, value in (
         (hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext()),
-        (run_settings, "without_run_settings", lambda meta: meta),
-        (run_settings, "apply_run_settings", lambda model: model),
+        (run_settings, "prepare_run_settings", lambda meta: meta),
+        (run_settings, "apply_run_settings", lambda model, _: model),
         (module, name, fail),
     ):
         monkeypatch.setattr(owner, part, value)
@@ -108,7 +108,7 @@ def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(proble
 
 def test_an_error_of_mteb_and_one_for_the_user_are_not_taken_for_a_misfit(problems, monkeypatch):
     monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
-    monkeypatch.setattr(run_settings, "without_run_settings", lambda meta: meta)
+    monkeypatch.setattr(run_settings, "prepare_run_settings", lambda meta: meta)
     mteb = make_mteb(load=fail)
     mteb_patches.explain_missing_models(mteb)
     with pytest.raises(ImportError):

@@ -1,0 +1,238 @@
+"""A row of the protocols applied to a model of mteb, whole or not at all, before anything is encoded.
+
+What only a loader can do is set before loading, the rest after it, by class. Then the loaded model is read: every field that
+differs from the row, or that its class cannot take, is an error that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from inspect import unwrap
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
+from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper, SentenceTransformerEncoderWrapper
+from packaging.version import Version
+
+from posir_tasks.errors import PosirError
+from posir_tasks.models.loaded_model import (
+    DOCUMENT,
+    QUERY,
+    LoadedModel,
+    find_inner_tokenizer,
+    find_pooling,
+    find_transformer,
+    read_loaded_model,
+)
+from posir_tasks.models.prompts import replace_prompts
+from posir_tasks.models.protocols import SETTINGS, Protocol, quote_value
+from posir_tasks.models.window import set_window
+
+if TYPE_CHECKING:
+    from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
+
+#: Classes that pass `model_kwargs` on to sentence-transformers, and a function that makes one of them.
+SENTENCE_TRANSFORMERS = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel, CrossEncoderWrapper)
+FUNCTIONS = ("q3e_instruct_loader",)
+#: Classes whose own code puts the paper's text before texts, of which nothing can be read here.
+OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
+#: Ways to pool that sentence-transformers has.
+POOLINGS = ("cls", "mean", "lasttoken")
+#: What transformers calls the precision; until 4.56, it only knows the older name.
+DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
+#: Attribute of a loaded model with what was asked of it and what it says of itself, as results record it.
+RECORD = "posir_protocol"
+
+
+def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
+    """Return metadata whose loader sets what only a loader can set."""
+    loader: Any = meta.loader
+    # Of a loader around another one, the inner.
+    kind: Any = unwrap(loader) if callable(loader) else loader
+    name, weights = getattr(kind, "__name__", ""), {}
+    if dtype := protocol.find("dtype"):
+        weights[DTYPE] = getattr(torch, dtype)
+    if attention := protocol.find("attention"):
+        weights["attn_implementation"] = attention
+    changed: dict[str, Any] = {}
+    if name in FUNCTIONS or (isinstance(kind, type) and issubclass(kind, SENTENCE_TRANSFORMERS)):
+        if weights:
+            changed["model_kwargs"] = {**meta.loader_kwargs.get("model_kwargs", {}), **weights}
+    elif name == "Qwen3RerankerWrapper":
+        changed |= weights
+    elif name == "JinaV4Wrapper":
+        changed |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
+    elif name == "LlamaEmbedNemotron":
+        loader = _keep_name(loader, partial(_load_with, loader, weights))
+    update: dict[str, Any] = {"loader": loader, "loader_kwargs": {**meta.loader_kwargs, **changed}}
+    # An API is asked for the dimensions of the metadata.
+    if (dimensions := protocol.find_number("dimensions")) and protocol.kind == "api":
+        update["embed_dim"] = dimensions
+    return meta.model_copy(update=update)
+
+
+def _keep_name(loader: Any, load: Any) -> Any:
+    load.__name__ = loader.__name__
+    return load
+
+
+def _load_with(loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any) -> MTEBModels:
+    """Load a model of a class that fixes precision and attention, with others."""
+    with _load_weights_with(weights):
+        return loader(*arguments, **options)
+
+
+@contextmanager
+def _load_weights_with(weights: dict[str, Any]) -> Iterator[None]:
+    load = transformers.AutoModel.from_pretrained
+
+    def load_otherwise(*arguments: Any, **options: Any) -> Any:
+        for other in ("dtype", "torch_dtype") if DTYPE in weights else ():
+            options.pop(other, None)
+        return load(*arguments, **(options | weights))
+
+    transformers.AutoModel.from_pretrained = load_otherwise  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        transformers.AutoModel.from_pretrained = load  # type: ignore[method-assign]
+
+
+def apply_protocol(model: Any, protocol: Protocol) -> None:
+    """Apply a row to a loaded model, and record it; raise PosirError for the first field that it does not have then."""
+    if any(hasattr(inner, RECORD) for inner in vars(model).values()):
+        # A mitigation, or another model around one that has it.
+        setattr(model, RECORD, next(getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)))
+        return
+    taken = _apply_settings(model, protocol)
+    loaded = read_loaded_model(model)
+    differences = find_differences(model, protocol, loaded, taken)
+    if differences:
+        name, found = next(iter(differences.items()))
+        has = (
+            f"cannot be given to the class {type(model).__name__}"
+            if found is None
+            else f"is {quote_value(found)} after loading"
+        )
+        raise PosirError(
+            f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} {quote_value(getattr(protocol, name))} {has}. "
+            f"Run the authors' code ({protocol.source}), or run without a protocol."
+        )
+    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
+
+
+def _apply_settings(model: Any, protocol: Protocol) -> set[str]:
+    """Set what a loaded model can take; return the fields of which it then says nothing."""
+    name = type(model).__name__
+    if find_transformer(model) is None:
+        return {"query_prompt", "document_prompt"} if not (protocol.query_prompt or protocol.document_prompt) else set()
+    _set_texts(model, name, protocol)
+    _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
+    _set_weights(model, protocol)
+    taken = {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
+    taken |= {"prompt_is_pooled"} if name == "LlamaEmbedNemotron" else set()
+    taken |= {"max_query_tokens"} if protocol.kind == "reranker" else set()
+    return taken | (
+        {"query_prompt", "document_prompt", "max_query_tokens", "max_document_tokens"} if name in OWN_PROMPTS else set()
+    )
+
+
+def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
+    """Set what is put before texts, and where they are cut."""
+    window = protocol.find_number("max_document_tokens")
+    if name == "Qwen3RerankerWrapper":
+        instruct = type(model).format_instruction
+        model.format_instruction = lambda _, query, document: instruct(protocol.find("rerank_instruction"), query, document)
+    elif name == "JinaV4Wrapper" and window:
+        model.model.encode_text = partial(model.model.encode_text, max_length=window)
+    elif name not in OWN_PROMPTS:
+        replace_prompts(model, protocol.find("query_prompt") or "", protocol.find("document_prompt"))
+    if window and name not in OWN_PROMPTS:
+        # FlagEmbedding gives the question three quarters of it, as in the authors' call.
+        set_window(model, window)
+
+
+def _set_weights(model: Any, protocol: Protocol) -> None:
+    """Set padding, pooling, precision and attention, as far as the loader has not."""
+    transformer: Any = find_transformer(model)
+    tokenizer, pooling = find_inner_tokenizer(model), find_pooling(model)
+    if side := protocol.find("padding_side"):
+        tokenizer.padding_side = side
+    elif type(model).__name__ == "_NVEmbedWrapper":
+        # mteb sets it after loading.
+        tokenizer.padding_side = tokenizer.init_kwargs.get("padding_side", type(tokenizer).padding_side)
+    if pooling is not None and protocol.find("prompt_is_pooled"):
+        pooling.include_prompt = protocol.prompt_is_pooled == "true"
+    if pooling is not None and protocol.pooling == "cls" and type(model) is SentenceTransformerEncoderWrapper:
+        pooling.pooling_mode = "cls"
+    # In single precision, all digits of a checkpoint are there.
+    if (dtype := protocol.find("dtype")) and next(transformer.parameters()).dtype == torch.float32:
+        transformer.to(getattr(torch, dtype))
+    if attention := protocol.find("attention"):
+        transformer.set_attn_implementation(attention)
+
+
+def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
+    """Append a text to all texts in place of the tokenizer's end, or let the tokenizer append none."""
+    if end is None:
+        return
+    if hasattr(tokenizer, "add_eos_token"):
+        tokenizer.add_eos_token = False
+    if end != "none" and isinstance(model, InstructSentenceTransformerModel):
+        encode = model.model.encode
+
+        def encode_with_end(sentences: list[str], **options: Any) -> Any:
+            return encode([sentence + end for sentence in sentences], **options)
+
+        model.model.encode = encode_with_end
+
+
+def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel, taken: set[str]) -> dict[str, str | None]:
+    """Return the fields in which a loaded model differs from a row, with what it has; None for what it does not say."""
+    found: dict[str, str | None] = {}
+    tokenizer = find_inner_tokenizer(model)
+    for name in SETTINGS:
+        wanted, has = protocol.find(name), getattr(loaded, name, None)
+        if wanted is None or name in taken or name in ("eos", "rerank_instruction", "rerank_template"):
+            continue
+        if name in ("query_prompt", "document_prompt"):
+            text = loaded.query if name == "query_prompt" else loaded.document
+            if protocol.kind == "reranker":
+                continue
+            sample = QUERY if name == "query_prompt" else DOCUMENT
+            end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
+            if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
+                found[name] = text.core if text else None
+        elif has is None or str(has) != wanted:
+            found[name] = None if has is None else str(has)
+    return found | _compare_ends(protocol, loaded, tokenizer) | _compare_pair(protocol, loaded, tokenizer)
+
+
+def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
+    """Return whether texts end otherwise than in a row."""
+    wanted, text = protocol.find("eos"), loaded.document
+    if wanted is None:
+        return {}
+    if text is None:
+        return {"eos": None}
+    end = tokenizer.eos_token_id
+    ends = sum(1 for token in text.ids[-2:] if token == end)
+    return {} if ends == int(wanted != "none") else {"eos": text.text}
+
+
+def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
+    """Return whether a reranker gets question and text otherwise than in a row."""
+    template = protocol.find("rerank_template")
+    if template is None:
+        return {}
+    parts = {"{instruction}": protocol.rerank_instruction, "{query}": QUERY, "{text}": DOCUMENT}
+    for place, text in parts.items():
+        template = template.replace(place, text)
+    if loaded.document is None or not loaded.document.is_made_of(tokenizer, template):
+        return {"rerank_template": loaded.document.text if loaded.document else None}
+    return {}

@@ -1,0 +1,208 @@
+"""What a loaded model says of itself: the text that reaches its weights, where it cuts it, precision, dimensions.
+
+Texts are read as the ids that mteb's class passes to the model of transformers, which then does not compute: so reading them
+takes a call of the tokenizer, whatever the class does before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from datasets import disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
+from mteb.models import CrossEncoderProtocol, EncoderProtocol
+from mteb.types import PromptType
+from torch import nn
+from transformers import PreTrainedModel
+
+from posir_tasks.embeddings.context import EncodingContext, build_texts
+from posir_tasks.tasks.metadata import SPLIT, build_metadata
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
+#: The texts that are read.
+QUERY, DOCUMENT = "Where does the river rise?", "The river rises in the hills."
+#: Words of a text that is longer than the windows of all models of the papers.
+MANY_WORDS = 33_000
+
+
+@dataclass(frozen=True)
+class TextRead:
+    """A text as the weights get it."""
+
+    ids: tuple[int, ...]
+    text: str
+    """The ids decoded, special tokens included."""
+    core: str
+    """The same without special tokens around it."""
+
+    def is_made_of(self, tokenizer: Any, text: str) -> bool:
+        """Return whether it is a text with the special tokens of the tokenizer, or with none."""
+        options = ({"add_special_tokens": True}, {"add_special_tokens": False})
+        made = (tuple(tokenizer(text, verbose=False, **option)["input_ids"]) for option in options)
+        return text in (self.text, self.core) or self.ids in made
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What a loaded model says of itself; None for what it does not say."""
+
+    query: TextRead | None = None
+    document: TextRead | None = None
+    """Of a reranker, question and text together."""
+    max_query_tokens: int | None = None
+    max_document_tokens: int | None = None
+    dimensions: int | None = None
+    dtype: str | None = None
+    attention: str | None = None
+    padding_side: str | None = None
+    pooling: str | None = None
+    prompt_is_pooled: str | None = None
+    last_token: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is known, as results store it."""
+        texts = {"query_text": self.query and self.query.text, "document_text": self.document and self.document.text}
+        return {
+            name: value
+            for name, value in (texts | {**vars(self), "query": None, "document": None}).items()
+            if value is not None
+        }
+
+
+def list_inner_models(model: object) -> Iterator[Any]:
+    """Yield a model and the models in it, from mteb's class inwards."""
+    for _ in range(4):
+        if model is None:
+            return
+        yield model
+        model = getattr(model, "model", None)
+
+
+def find_transformer(model: object) -> PreTrainedModel | None:
+    """Return the model of transformers in a model of mteb; None if it has none, such as behind an API."""
+    modules = (module for inner in list_inner_models(model) if isinstance(inner, nn.Module) for module in inner.modules())
+    return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
+
+
+def find_inner_tokenizer(model: object) -> Any:
+    """Return the tokenizer in a model of mteb; None if it has none."""
+    tokenizers = (getattr(inner, "tokenizer", None) for inner in list_inner_models(model))
+    return next((tokenizer for tokenizer in tokenizers if hasattr(tokenizer, "padding_side")), None)
+
+
+def find_pooling(model: object) -> Any:
+    """Return the layer of sentence-transformers that makes one vector of those of all tokens; None if there is none."""
+    layers = (layer for inner in list_inner_models(model) if isinstance(inner, nn.Module) for layer in inner.modules())
+    return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
+
+
+class _InputsReadError(BaseException):
+    """Ends a computation with the inputs of the weights; no handler of errors on the way may see it."""
+
+    def __init__(self, ids: list[int]) -> None:
+        super().__init__()
+        self.ids = ids
+
+
+def read_ids(model: MTEBModels, query: str | None, document: str | None) -> list[int] | None:
+    """Return the ids that the weights get for a query or a document, of a reranker for both; None if they are not here."""
+    transformer = find_transformer(model)
+    if transformer is None or not isinstance(model, EncoderProtocol | CrossEncoderProtocol):
+        return None
+
+    forward: Any = transformer.forward
+
+    @wraps(forward)
+    def stop(*arguments: Any, **options: Any) -> None:
+        ids: Any = options.get("input_ids", arguments[0] if arguments else None)
+        mask: Any = options.get("attention_mask")
+        first = ids[0] if mask is None else ids[0][mask[0].bool()]
+        raise _InputsReadError(first.tolist())
+
+    metadata = build_metadata("posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"])
+    context = EncodingContext(metadata, SPLIT, "default")
+    # Not a hook: classes may call the method itself.
+    vars(transformer)["forward"] = stop
+    try:
+        if isinstance(model, EncoderProtocol):
+            kind, text = (PromptType.query, query) if document is None else (PromptType.document, document)
+            context.encode(model, build_texts([text or ""]), kind)
+        else:
+            asked = context.load(build_texts([query or ""]), PromptType.query)
+            texts = context.load(build_texts([document or ""]), PromptType.document)
+            model.predict(asked, texts, **context.task_arguments, **context.encode_kwargs)
+    except _InputsReadError as inputs:
+        return inputs.ids
+    finally:
+        del vars(transformer)["forward"]
+    return None
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Let datasets show no progress, which it would of each text."""
+    shown = is_progress_bar_enabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bars()
+
+
+def read_loaded_model(model: MTEBModels) -> LoadedModel:
+    """Return what a loaded model says of itself."""
+    with without_progress():
+        return _read(model)
+
+
+def _read(model: MTEBModels) -> LoadedModel:
+    transformer, tokenizer, pooling = find_transformer(model), find_inner_tokenizer(model), find_pooling(model)
+    meta: Any = model.mteb_model_meta
+    if transformer is None:
+        window = meta.max_tokens and int(meta.max_tokens)
+        return LoadedModel(max_query_tokens=window, max_document_tokens=window, dimensions=meta.embed_dim)
+    sizes = (getattr(inner, "get_embedding_dimension", None) for inner in list_inner_models(model))
+    size = next((size for size in sizes if callable(size)), lambda: getattr(transformer.config, "hidden_size", None))
+    found = LoadedModel(
+        dimensions=size() if isinstance(model, EncoderProtocol) else None,
+        dtype=str(next(transformer.parameters()).dtype).removeprefix("torch."),
+        attention=getattr(transformer.config, "_attn_implementation", None),
+        padding_side=getattr(tokenizer, "padding_side", None),
+        pooling=pooling.pooling_mode if pooling is not None and isinstance(pooling.pooling_mode, str) else None,
+        prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
+    )
+    return found if tokenizer is None else replace(found, **_read_texts(model, tokenizer))
+
+
+def _read_texts(model: MTEBModels, tokenizer: Any) -> dict[str, Any]:
+    """Return the fields on texts, and on where they are cut."""
+    is_encoder, long = isinstance(model, EncoderProtocol), " ".join(["the"] * MANY_WORDS)
+    query = _decode(tokenizer, read_ids(model, QUERY, None)) if is_encoder else None
+    document = _decode(tokenizer, read_ids(model, None if is_encoder else QUERY, DOCUMENT))
+    count = len(tokenizer(long, verbose=False)["input_ids"])
+    cuts = [(long, None), (None, long)] if is_encoder else [(QUERY, long)]
+    windows = [len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None for texts in cuts]
+    return {
+        "query": query,
+        "document": document,
+        "max_query_tokens": windows[0] if is_encoder else None,
+        "max_document_tokens": windows[-1],
+        "last_token": tokenizer.decode([document.ids[-1]]) if document else None,
+    }
+
+
+def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
+    if not ids:
+        return None
+    special, core = {*tokenizer.all_special_ids}, list(ids)
+    while core and core[0] in special:
+        core.pop(0)
+    while core and core[-1] in special:
+        core.pop()
+    return TextRead(tuple(ids), tokenizer.decode(ids), tokenizer.decode(core))

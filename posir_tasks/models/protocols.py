@@ -1,0 +1,178 @@
+"""Protocols: how the authors of each paper ran each model.
+
+`protocols.csv` has a row for a paper and a model, with the place in the authors' code or text that says so. An empty cell means
+that the authors set nothing there, so that the library's or the model's own setting holds; before texts, it means no prompt.
+`unknown` is not known, is not applied, and is printed as such.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import Literal, TypeAlias, get_args
+
+from posir_tasks.errors import PosirError
+from posir_tasks.models.references import bare_name
+
+PaperName: TypeAlias = Literal["posq", "myopic-trap", "posir", "built-in-or-learned", "bias-learning"]
+PAPERS: tuple[str, ...] = get_args(PaperName)
+#: Short titles of the papers.
+TITLES = dict(zip(PAPERS, ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"), strict=True))
+UNKNOWN = "unknown"
+KINDS = ("sparse", "dense", "api", "late-interaction", "reranker", "base", "probe", "training")
+#: The allowed texts of fields that are neither free text nor numbers.
+CHOICES = {
+    "paper": PAPERS,
+    "kind": KINDS,
+    "prompt_is_pooled": ("", "true", "false"),
+    "dtype": ("", UNKNOWN, "float32", "float16", "bfloat16"),
+    "attention": ("", UNKNOWN, "sdpa", "eager", "flash_attention_2"),
+    "padding_side": ("", UNKNOWN, "left", "right"),
+    "status": ("code", "text", UNKNOWN),
+}
+NUMBERS = ("max_query_tokens", "max_document_tokens", "dimensions", "depth")
+#: Fields that a loaded model is given, with their names in sentences; in the order in which they are listed.
+SETTINGS = {
+    "query_prompt": "query prompt",
+    "document_prompt": "document prompt",
+    "prompt_is_pooled": "prompt pooled",
+    "eos": "end of text",
+    "max_query_tokens": "query window",
+    "max_document_tokens": "window",
+    "dimensions": "dimensions",
+    "dtype": "dtype",
+    "attention": "attention",
+    "padding_side": "padding side",
+    "pooling": "pooling",
+    "rerank_instruction": "instruction",
+    "rerank_template": "template",
+}
+#: Fields that are stated: what searches, and with what it was run.
+STATED = {"first_stage": "first stage", "depth": "reranked", "index": "index", "versions": "versions"}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the authors of a paper ran a model: a row of `protocols.csv`."""
+
+    paper: str
+    model: str
+    """Name under which mteb files results."""
+    kind: str
+    query_prompt: str
+    document_prompt: str
+    prompt_is_pooled: str
+    eos: str
+    """Text that is appended to every text, or `none` if the tokenizer must append none."""
+    max_query_tokens: str
+    max_document_tokens: str
+    """Window; of rerankers, of question and text together."""
+    dimensions: str
+    dtype: str
+    attention: str
+    padding_side: str
+    pooling: str
+    rerank_instruction: str
+    rerank_template: str
+    depth: str
+    """Documents that are reranked."""
+    first_stage: str
+    """The model whose documents are reranked, as `TASK=MODEL`, for tasks whose names begin like that."""
+    index: str
+    versions: str
+    mteb_differs: str
+    """Fields, separated by spaces, in which mteb's own settings of the model are others or are left to the model."""
+    source: str
+    """Repository@commit and place, or the part of the paper's text."""
+    status: str
+    """Whether it was read in `code` or `text`."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value that is not allowed."""
+        for name, allowed in CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{self.paper}, {self.model}: {name}={value!r} must be one of {', '.join(allowed)}")
+        for name in NUMBERS:
+            if (value := getattr(self, name)) not in ("", UNKNOWN) and not (value.isdecimal() and int(value)):
+                raise ValueError(f"{self.paper}, {self.model}: {name}={value!r} must be a positive number, empty or unknown")
+        known = {*SETTINGS, *STATED}
+        if strange := {*self.mteb_differs.split()} - known:
+            raise ValueError(f"{self.paper}, {self.model}: mteb_differs has {', '.join(sorted(strange))}, which is no field")
+        if not (self.model and self.source):
+            raise ValueError(f"{self.paper}, {self.model}: a model and a source are required")
+
+    def find(self, name: str) -> str | None:
+        """Return what a field sets; None if the authors set nothing, or it is not known."""
+        value: str = getattr(self, name)
+        # Papers whose probes have no queries say nothing of them.
+        is_prompt = name == "document_prompt" or (name == "query_prompt" and self.kind not in ("probe", "training"))
+        return None if value == UNKNOWN or (not value and not is_prompt) else value
+
+    def find_number(self, name: str) -> int | None:
+        """Return what a field sets as a number; None as for `find`."""
+        value = self.find(name)
+        return None if value is None else int(value)
+
+    def find_first_stage(self, task: str) -> str | None:
+        """Return the model whose documents the authors reranked on a task; None if they ran nothing on it."""
+        stages = (pair.partition("=") for pair in self.first_stage.split())
+        return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
+
+    def asked(self) -> dict[str, str]:
+        """Return all that the row sets or says is unknown, by field."""
+        names = ("paper", *SETTINGS, *STATED, "source", "status")
+        return {name: value for name in names if (value := getattr(self, name)) or name in ("query_prompt", "document_prompt")}
+
+
+@cache
+def read_protocols() -> Mapping[tuple[str, str], Protocol]:
+    """Return every row by paper and model."""
+    text = (files("posir_tasks.models") / "protocols.csv").read_text(encoding="utf-8")
+    rows = [
+        Protocol(**{name: value.replace("\\n", "\n") for name, value in row.items()})
+        for row in csv.DictReader(text.splitlines())
+    ]
+    return {(row.paper, row.model): row for row in rows}
+
+
+def list_protocols(paper: str) -> list[Protocol]:
+    """Return the rows of a paper; raise PosirError if there is no such paper."""
+    if paper not in PAPERS:
+        raise PosirError(f"protocol '{paper}': no such paper. There are {', '.join(PAPERS)}.")
+    return [row for row in read_protocols().values() if row.paper == paper]
+
+
+def find_protocol(paper: str, model: str) -> Protocol:
+    """Return the row of a paper and a model by its full or bare name; raise PosirError if there is none."""
+    rows, plain = list_protocols(paper), model.partition("+")[0]
+    found = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
+    if found is None:
+        raise PosirError(
+            f"protocol {paper}: the paper's authors did not run {model}. They ran {', '.join(row.model for row in rows)}."
+        )
+    return found
+
+
+def describe_difference(paper: str, model: str) -> str:
+    """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is known; "" if in none."""
+    row = read_protocols().get((paper, model))
+    if row is None or not row.mteb_differs:
+        return ""
+    names = {**SETTINGS, **STATED}
+    differing = [name for name in row.mteb_differs.split() if name != "max_query_tokens" or row.kind == "reranker"]
+    parts = (f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}" for name in differing)
+    return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(parts)}"
+
+
+def quote_value(value: str) -> str:
+    """Return a value of a row as sentences print it."""
+    if value.isdecimal():
+        return f"{int(value):,}"
+    quoted = value != value.strip() or " " in value or not value
+    return '"' + value.replace("\n", "\\n") + '"' if quoted else value
+
+
+assert {field.name for field in fields(Protocol)} >= {*SETTINGS, *STATED}
