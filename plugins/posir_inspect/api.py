@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from posir_data.texts import read_texts
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public
 from posir_tasks.sources.opening import DataReference
@@ -44,6 +45,7 @@ def inspect(
     *,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
+    protocol: PaperName | None = None,
     column: str | None = None,
     tokenizer: str | Path | None = None,
     budget: Annotated[int, Option(parse=_parse_budget)] = BUDGET,
@@ -64,6 +66,7 @@ def inspect(
             on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         column: Column or field with the text of a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
         budget: Most tokens that are encoded, such as 500k or 2M; texts are drawn at random, with a fixed seed.
@@ -107,7 +110,7 @@ def inspect(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 
-        with with_settings(window=window):
+        with with_settings(protocol=protocol, window=window):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)

@@ -16,6 +16,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, Table
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public
 
@@ -71,6 +72,7 @@ def mitigate(
     method: str | Iterable[str] | None = None,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
+    protocol: PaperName | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> Mitigations:
@@ -84,6 +86,7 @@ def mitigate(
         method: A method with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 
@@ -117,7 +120,7 @@ def mitigate(
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        with with_settings(window=window):
+        with with_settings(protocol=protocol, window=window):
             plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}

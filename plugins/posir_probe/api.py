@@ -11,6 +11,7 @@ from posir_report.summary import summarize
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public
 from posir_tasks.results import read_results
@@ -42,6 +43,7 @@ def probe(
     probe: str | Iterable[str] | None = None,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
+    protocol: PaperName | None = None,
     documents: Annotated[int, Option(min=1)] = DOCUMENTS,
     seed: int = 1,
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
@@ -62,6 +64,7 @@ def probe(
         probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         documents: Most documents of each domain, drawn at random.
         seed: Seed of the random sample.
         words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.
@@ -94,7 +97,7 @@ def probe(
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        with with_settings(window=window):
+        with with_settings(protocol=protocol, window=window):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
     return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))

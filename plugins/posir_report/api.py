@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_report import tables
-from posir_report.published import merge_published, merge_published_bins
+from posir_report.published import describe_settings, merge_published, merge_published_bins
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
@@ -268,14 +268,15 @@ def _tabulate_with_published(shown: Results) -> TableResult:
     merged = merge_published(shown.rows)
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
-    return shown.tabulate(merged, table, scores, further=[tables.build_legend(scores), CURVE_NOTE])
+    notes = [NOTE, *describe_settings(shown.rows)]
+    return shown.tabulate(merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE])
 
 
 def _tabulate_bins_with_published(shown: Results) -> TableResult:
     """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
     rows = merge_published_bins(shown.summaries)
     columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
-    return shown.tabulate(rows, tables.bin_table(rows, columns), columns)
+    return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=[NOTE, *describe_settings(shown.rows)])
 
 
 def _tabulate_scores() -> TableResult:

@@ -22,6 +22,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.host.result_saving import process_saver
+from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public, to_list
@@ -40,6 +41,7 @@ def evaluate(
     *,
     revision: str | None = None,
     window: int | None = None,
+    protocol: PaperName | None = None,
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
@@ -51,6 +53,7 @@ def evaluate(
         tasks: Names of tasks, or objects that `mteb.get_task` returns; one or several.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
 
@@ -71,10 +74,11 @@ def evaluate(
     from posir_tasks.models.registry import find_model
 
     chosen = _find_tasks(tasks)
-    if window is not None and not isinstance(model, str | Path):
-        raise PosirError("window: of a model that is loaded already, set it there. Give the model by name.")
+    if not (window is None and protocol is None) and not isinstance(model, str | Path):
+        name = "protocol" if window is None else "window"
+        raise PosirError(f"{name}: of a model that is loaded already, set it there. Give the model by name.")
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
-    with with_settings(window=window):
+    with with_settings(protocol=protocol, window=window):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(model, chosen, cache=cache, encode_kwargs={"batch_size": batch_size}, show_progress_bar=False)
@@ -151,6 +155,7 @@ def run(
     benchmark: Annotated[str | Iterable[str] | None, Option(short="-b")] = None,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
+    protocol: PaperName | None = None,
     output: str | Path = "results",
     batch_size: Annotated[int, Option(min=1)] = 32,
     engine: EngineName = EngineName.LOCAL,
@@ -168,6 +173,7 @@ def run(
         benchmark: One or more benchmarks.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts encoded at a time.
         engine: This machine, or a Ray cluster.
@@ -192,10 +198,10 @@ def run(
     if plan:
         from posir_run.plan import plan_run
 
-        with with_settings(window=window):
+        with with_settings(protocol=protocol, window=window):
             return plan_run(find(), batch_size)
     try:
-        with with_settings(window=window), show_warnings(partial(print, file=sys.stderr)):
+        with with_settings(protocol=protocol, window=window), show_warnings(partial(print, file=sys.stderr)):
             return FinishedRun(_evaluate_missing(find, Path(output), settings, start_engine), str(output))
     except KeyboardInterrupt:
         print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)

@@ -19,6 +19,8 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import PaperName
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult, read_results
@@ -116,6 +118,7 @@ def score(
     chunk_separator: str = SEPARATOR,
     find_document: Annotated[Callable[[str], str] | None, Option(python_only=True)] = None,
     window: str | int | None = None,
+    protocol: PaperName | None = None,
     embedder: str | None = None,
     k: Annotated[int | None, Option(min=1)] = None,
     concurrency: Annotated[int, Option(min=1)] = 8,
@@ -157,6 +160,7 @@ def score(
         find_document: Returns the id of a chunk's document, in place of the separator.
         window: What the system reads of a document: the number of its first tokens, or `none` if it reads all, as lexical
             search and an index of all chunks do; by default unknown.
+        protocol: Paper whose authors' settings `model` is run with, whole or not at all.
         embedder: The model that embeds whole documents in the system, in place of `window`: it is loaded, and what it reads is
             counted by its tokenizer.
         k: Documents or chunks to ask for: by default 100 of a retriever, 5 of the chunks of a model.
@@ -191,7 +195,10 @@ def score(
         splitters = name_splitters(chunker)
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
-        return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
+        with with_settings(protocol=protocol):
+            return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
+    if protocol is not None:
+        raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, Path(output))
     rules = AlignmentRules(missing == "error", chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]

@@ -113,11 +113,11 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     loaded = read_loaded_model(model)
     differences = find_differences(model, protocol, loaded, taken)
     if differences:
-        name, found = next(iter(differences.items()))
+        name, value = next(iter(differences.items()))
         has = (
             f"cannot be given to the class {type(model).__name__}"
-            if found is None
-            else f"is {quote_value(found)} after loading"
+            if value is None
+            else f"is {quote_value(value)} after loading"
         )
         raise PosirError(
             f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} {quote_value(getattr(protocol, name))} {has}. "
@@ -194,7 +194,7 @@ def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
 
 def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel, taken: set[str]) -> dict[str, str | None]:
     """Return the fields in which a loaded model differs from a row, with what it has; None for what it does not say."""
-    found: dict[str, str | None] = {}
+    differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
     for name in SETTINGS:
         wanted, has = protocol.find(name), getattr(loaded, name, None)
@@ -207,10 +207,10 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel, taken:
             sample = QUERY if name == "query_prompt" else DOCUMENT
             end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
             if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
-                found[name] = text.core if text else None
+                differences[name] = text.core if text else None
         elif has is None or str(has) != wanted:
-            found[name] = None if has is None else str(has)
-    return found | _compare_ends(protocol, loaded, tokenizer) | _compare_pair(protocol, loaded, tokenizer)
+            differences[name] = None if has is None else str(has)
+    return differences | _compare_ends(protocol, loaded, tokenizer) | _compare_pair(protocol, loaded, tokenizer)
 
 
 def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""What a loaded model says of itself: the text that reaches its weights, where it cuts it, precision, dimensions.
+"""A loaded model's own account: the text that reaches its weights, where it cuts it, precision, dimensions.
 
 Texts are read as the ids that mteb's class passes to the model of transformers, which then does not compute: so reading them
 takes a call of the tokenizer, whatever the class does before it.
@@ -49,11 +49,11 @@ class TextRead:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """What a loaded model says of itself; None for what it does not say."""
+    """A loaded model's own account; None for what it does not say."""
 
     query: TextRead | None = None
     document: TextRead | None = None
-    """Of a reranker, question and text together."""
+    """A reranker's is question and text together."""
     max_query_tokens: int | None = None
     max_document_tokens: int | None = None
     dimensions: int | None = None
@@ -169,7 +169,7 @@ def _read(model: MTEBModels) -> LoadedModel:
         return LoadedModel(max_query_tokens=window, max_document_tokens=window, dimensions=meta.embed_dim)
     sizes = (getattr(inner, "get_embedding_dimension", None) for inner in list_inner_models(model))
     size = next((size for size in sizes if callable(size)), lambda: getattr(transformer.config, "hidden_size", None))
-    found = LoadedModel(
+    loaded = LoadedModel(
         dimensions=size() if isinstance(model, EncoderProtocol) else None,
         dtype=str(next(transformer.parameters()).dtype).removeprefix("torch."),
         attention=getattr(transformer.config, "_attn_implementation", None),
@@ -177,7 +177,7 @@ def _read(model: MTEBModels) -> LoadedModel:
         pooling=pooling.pooling_mode if pooling is not None and isinstance(pooling.pooling_mode, str) else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
     )
-    return found if tokenizer is None else replace(found, **_read_texts(model, tokenizer))
+    return loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer))
 
 
 def _read_texts(model: MTEBModels, tokenizer: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ STATED = {"first_stage": "first stage", "depth": "reranked", "index": "index", "
 
 @dataclass(frozen=True)
 class Protocol:
-    """How the authors of a paper ran a model: a row of `protocols.csv`."""
+    """A way in which the authors of a paper ran a model: a row of `protocols.csv`."""
 
     paper: str
     model: str
@@ -148,23 +148,28 @@ def list_protocols(paper: str) -> list[Protocol]:
 def find_protocol(paper: str, model: str) -> Protocol:
     """Return the row of a paper and a model by its full or bare name; raise PosirError if there is none."""
     rows, plain = list_protocols(paper), model.partition("+")[0]
-    found = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
-    if found is None:
+    protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
+    if protocol is None:
         raise PosirError(
             f"protocol {paper}: the paper's authors did not run {model}. They ran {', '.join(row.model for row in rows)}."
         )
-    return found
+    return protocol
 
 
 def describe_difference(paper: str, model: str) -> str:
     """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is known; "" if in none."""
-    row = read_protocols().get((paper, model))
+    row = next((row for row in list_protocols(paper) if _plain_name(row.model) == _plain_name(model)), None)
     if row is None or not row.mteb_differs:
         return ""
     names = {**SETTINGS, **STATED}
     differing = [name for name in row.mteb_differs.split() if name != "max_query_tokens" or row.kind == "reranker"]
     parts = (f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}" for name in differing)
     return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(parts)}"
+
+
+def _plain_name(model: str) -> str:
+    """Return a name as results and papers have it in common."""
+    return bare_name(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:

@@ -105,7 +105,7 @@ def test_the_table_has_every_row_of_the_papers_and_checks_them():
     )
     assert find_protocol("posq", "voyage-3-large").find_number("dimensions") == 2048
     assert find_protocol("posq", "stella_en_400M_v5").find("dimensions") is None
-    for wrong in ({"dtype": "fp8"}, {"depth": "-1"}, {"source": ""}, {"mteb_differs": "colour"}):
+    for wrong in ({"dtype": "fp8"}, {"depth": "-1"}, {"source": ""}, {"mteb_differs": "shape"}):
         with pytest.raises(ValueError, match=r"posq, BAAI/bge-reranker-v2-m3"):
             replace(row, **wrong)
 
