@@ -22,6 +22,7 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY, describe_untested, failures
+from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.public import public
 from posir_tasks.results import ForeignFileError, rescore_file, result_files
@@ -57,8 +58,7 @@ class Diagnosis(Presentable):
     """The outcome of all checks of an installation."""
 
     findings: tuple[CheckResult, ...]
-
-    title = "Installation of posir"
+    title: str = "Installation of posir"
 
     @property
     def exit_status(self) -> int:
@@ -81,20 +81,35 @@ class Diagnosis(Presentable):
 
 
 @public()
-def doctor() -> Diagnosis:
+def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Diagnosis:
     """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails.
+
+    With a protocol: the text that reaches the tokenizer of each of a paper's models for a query and a document, window and
+    precision, and the difference from what the authors set. Without a model, or its weights on this machine, mteb's class for
+    it gets tiny random ones, and nothing is downloaded.
+
+    Args:
+        model: A model of the paper, by its full or bare name; by default all.
+        protocol: A paper whose protocol is checked in place of the installation.
 
     Returns:
         The findings; `exit_status` is 1 if any check fails.
 
     Raises:
-        PosirError: Never.
+        PosirError: A model is given without a protocol, or the paper's authors did not run it.
 
     Examples:
         >>> import posir
         >>> print(posir.doctor())  # doctest: +SKIP
         ✓ tasks: mteb knows 26 of 26
+        >>> print(posir.doctor("bge-m3", protocol="posq"))  # doctest: +SKIP
+        ✓ BAAI/bge-m3 (tiny random weights): query "<s>Where does the river rise?</s>", ...; no difference
     """
+    if protocol is not None:
+        rows = list_protocols(protocol) if model is None else [find_protocol(protocol, model)]
+        return Diagnosis(tuple(_check_protocols(rows, own_weights=model is not None)), f"Protocol {protocol}")
+    if model is not None:
+        raise PosirError(f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such as posq.")
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
     with track("Checking"):
@@ -104,6 +119,14 @@ def doctor() -> Diagnosis:
             except Exception as error:
                 findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
     return Diagnosis(tuple(findings))
+
+
+def _check_protocols(rows: Sequence[Protocol], *, own_weights: bool) -> Iterator[CheckResult]:
+    with track("Loading mteb"):
+        from posir_tasks.models.protocol_check import check_protocol
+    for row in progress(rows, "Loading models"):
+        check = check_protocol(row, own_weights=own_weights)
+        yield CheckResult(False if check.differs else None if check.problem else True, str(check))
 
 
 def check_autoload() -> Iterator[CheckResult]:

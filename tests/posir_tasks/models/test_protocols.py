@@ -1,13 +1,18 @@
 """Protocols: the table, and what a model of mteb's class gets at its tokenizer; texts are quoted from the authors' code."""
 
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mteb
 import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+import posir
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocol_check import check_protocol
 from posir_tasks.models.protocols import PAPERS, describe_difference, find_protocol, list_protocols, read_protocols
-from posir_tasks.models.tiny_model import with_tiny_weights
 
 WEB = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
 QUESTION, TEXT = "Where does the river rise?", "The river rises in the hills."
@@ -45,28 +50,67 @@ EXPECTED = [
 ]
 
 
-def load_tiny(paper: str, model: str):
-    """Load mteb's class for a model with tiny weights."""
-    protocol = find_protocol(paper, model)
-    with with_tiny_weights(mteb.get_model_meta(protocol.model, fetch_from_hf=False), protocol) as meta:
-        return meta.load_model(device="cpu")
-
-
 @pytest.mark.parametrize(("paper", "model", "query", "document", "window", "dtype"), EXPECTED)
-def test_what_reaches_the_tokenizer_is_what_the_authors_sent(monkeypatch, paper, model, query, document, window, dtype):
-    monkeypatch.setenv("POSIR_PROTOCOL", paper)
-    loaded = load_tiny(paper, model)
-    record = loaded.posir_protocol["loaded"]
-    assert (record.get("query_text"), record["document_text"], record["max_document_tokens"]) == (query, document, window)
-    assert dtype in (None, record["dtype"])
-    assert loaded.mteb_model_meta.experiment_kwargs == {"protocol": paper}
-    assert loaded.posir_protocol["asked"]["source"] == find_protocol(paper, model).source
+def test_what_reaches_the_tokenizer_is_what_the_authors_sent(paper, model, query, document, window, dtype):
+    check = check_protocol(find_protocol(paper, model))
+    assert not check.problem
+    loaded = check.loaded
+    assert (loaded.get("query_text"), loaded["document_text"], loaded["max_document_tokens"]) == (query, document, window)
+    assert dtype in (None, loaded["dtype"])
 
 
-def test_a_field_that_the_class_cannot_take_is_an_error_before_anything_is_encoded(monkeypatch):
-    monkeypatch.setenv("POSIR_PROTOCOL", "bias-learning")
-    with pytest.raises(PosirError, match=r"v1\.5: pooling cls is mean after loading\. Run the authors' code"):
-        load_tiny("bias-learning", "nomic-embed-text-v1.5")
+def test_a_field_that_the_class_cannot_take_is_an_error_before_anything_is_encoded():
+    check = check_protocol(find_protocol("bias-learning", "nomic-embed-text-v1.5"))
+    assert check.differs
+    assert "v1.5: pooling cls is mean after loading. Run the authors' code (sgoel97/" in check.problem
+
+
+def test_a_reranker_of_flag_embedding_reads_the_authors_window(monkeypatch):
+    """A stand-in has the defaults and the order of calls of FlagEmbedding 1.3.4."""
+    monkeypatch.setitem(sys.modules, "FlagEmbedding", SimpleNamespace(FlagReranker=FlagReranker))
+    check = check_protocol(find_protocol("posq", "bge-reranker-v2-m3"))
+    assert not check.problem
+    assert check.loaded["document_text"] == f"<s>{QUESTION}</s></s>{TEXT}</s>"
+    assert (check.loaded["max_document_tokens"], check.loaded["dtype"]) == (8192, "float16")
+
+
+class FlagReranker:
+    """A cross-encoder that reads 512 tokens unless it is told otherwise."""
+
+    def __init__(self, folder: str, *, use_fp16: bool) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForSequenceClassification.from_pretrained(folder)
+        self.model, self.max_length = model.half() if use_fp16 else model, 512
+
+    def compute_score(self, pairs, *, normalize: bool, max_length: int | None = None):  # noqa: ARG002
+        limit = max_length or self.max_length
+        query, text = (self.tokenizer(value, add_special_tokens=False)["input_ids"] for value in pairs[0])
+        ids = self.tokenizer.convert_tokens_to_ids(["<s>", "</s>"])
+        room = limit - 4 - len(query)
+        joined = [ids[0], *query, ids[1], ids[1], *text[:room], ids[1]]
+        return self.model(input_ids=torch.tensor([joined])).logits
+
+
+def test_an_api_is_asked_for_the_papers_dimensions(monkeypatch):
+    client = SimpleNamespace(embed=None)
+    monkeypatch.setitem(sys.modules, "voyageai", SimpleNamespace(Client=lambda **_: client))
+    check = check_protocol(find_protocol("posq", "voyage-3-large"))
+    assert not check.problem
+    assert check.loaded["dimensions"] == 2048
+
+
+def test_doctor_says_for_each_model_what_it_gets(monkeypatch):
+    monkeypatch.setattr("posir_tasks.command.api.list_protocols", lambda paper: list_protocols(paper)[:2])
+    diagnosis = posir.doctor(protocol="myopic-trap")
+    first, second = (finding.text for finding in diagnosis.findings)
+    assert first == "mteb/baseline-bm25s (tiny random weights): nothing to set; no difference"
+    assert second.startswith(
+        f'BAAI/bge-m3 (tiny random weights): query "<s>{QUESTION}</s>", document "<s>{TEXT}</s>", query window'
+    )
+    assert second.endswith("not set by it: index faiss IndexFlatIP; unknown: dtype; no difference")
+    assert diagnosis.exit_status == 0
+    with pytest.raises(PosirError, match="Add --protocol, such as posq"):
+        posir.doctor("bge-m3")
 
 
 def test_wrong_settings_are_one_sentence(monkeypatch):
