@@ -37,7 +37,7 @@ class ProtocolCheck:
     weights: str
     """`own`, or `tiny random` where the model's own are not on this machine."""
     loaded: Mapping[str, Any]
-    """What the loaded model says of itself; empty if it was not loaded."""
+    """The loaded model's own account; empty if it was not loaded."""
     problem: str = ""
     """The difference from the row, or why the model cannot be loaded here."""
     differs: bool = False

@@ -13,12 +13,16 @@ from mteb.types import PromptType
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
 
+import posir
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.prompts import find_prompt, replace_prompts
+from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, resolve_colbert_head
+from posir_tasks.models.tiny_model import with_tiny_weights
 from posir_tasks.profile import PositionProfile
+from posir_tasks.results import read_results
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
@@ -147,6 +151,21 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
     files = sorted(file.relative_to(tmp_path).parts for file in (tmp_path / "results").rglob("PosIR-Mini.json"))
     assert [("experiments" in parts) for parts in files] == [False, True]
     assert mteb.get_model("mteb/baseline-bm25s").mteb_model_meta.experiment_kwargs is None
+
+
+def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_PROTOCOL", "bias-learning")
+    protocol = find_protocol("bias-learning", "e5-large-v2")
+    with with_tiny_weights(mteb.get_model_meta(protocol.model), protocol) as meta:
+        cache = mteb.ResultCache(tmp_path)
+        mteb.evaluate(meta.load_model(device="cpu"), FewQuestions(), cache=cache, show_progress_bar=False)
+    (result,) = read_results(tmp_path)
+    assert result.experiment == "protocol_bias-learning"
+    asked, loaded = (result.run["protocol"][name] for name in ("asked", "loaded"))
+    assert (asked["document_prompt"], asked["max_document_tokens"], loaded["max_document_tokens"]) == ("", "512", 512)
+    assert loaded["document_text"] == "<s>The river rises in the hills.</s>"
+    report = posir.read_results(tmp_path)
+    assert [row.model for row in report.rows][:1] == ["intfloat/e5-large-v2 (protocol_bias-learning)"]
 
 
 def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):
