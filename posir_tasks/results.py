@@ -18,12 +18,14 @@ from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import atomic_write, find_files, folder_lock
 from posir_tasks.gate import GateError, read_json
+from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import CountedWith, Part, ReadKind
 from posir_tasks.result_schema import (
     KEYS_KEY,
     PROFILE_KEY,
+    PROTOCOL_KEY,
     RANKS_KEY,
     READ_KEY,
     READ_RANKS_KEY,
@@ -90,6 +92,12 @@ def find_experiment(file: Path) -> str | None:
     """Return mteb's name of the settings that a result file was made with; None if they are the model's own."""
     folder = file.parent
     return folder.name if folder.parent.name == EXPERIMENTS else None
+
+
+def find_paper(file: Path) -> str | None:
+    """Return the paper with whose protocol a result file was made; None for all others."""
+    paper = (find_experiment(file) or "").removeprefix(f"{PROTOCOL_KEY}_")
+    return paper if paper in PAPERS else None
 
 
 class ForeignFileError(PosirError):

@@ -340,7 +340,7 @@ def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProbl
     entries: dict[Path, Entry] = {}
     problems: dict[EntryProblem, None] = {}
     skipped: dict[Path, None] = {}
-    other = "results of other settings than a model's own (in `experiments`) cannot be submitted"
+    other = "results of other settings than a model's own or a protocol (in `experiments`) cannot be submitted"
     for folder in folders:
         read, unreadable = read_entries(folder)
         experiments = dict.fromkeys(entry_files(folder, experiments=True))

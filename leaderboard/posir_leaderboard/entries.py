@@ -19,9 +19,10 @@ from posir_tasks import gate
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Integers
+from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
-from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, REVISION_KEY, RUN_KEY
-from posir_tasks.results import META_FILE, NAN_PREFIX, SubsetResult, find_experiment, read_values
+from posir_tasks.result_schema import DIGEST_KEY, PROFILE_KEY, PROTOCOL_KEY, REVISION_KEY, RUN_KEY
+from posir_tasks.results import META_FILE, NAN_PREFIX, SubsetResult, find_experiment, find_paper, read_values
 from posir_tasks.tasks.catalog import find_task
 
 #: Name of the file with the pins of data, at the root of a repository of results.
@@ -129,6 +130,11 @@ class Entry:
     meta: Mapping[str, Any]
     """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision are checked."""
 
+    @property
+    def paper(self) -> str | None:
+        """The paper with whose protocol it was run; None for mteb's settings."""
+        return find_paper(self.file)
+
 
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
     """Read every entry below a folder, and return a problem for every file that cannot be read.
@@ -145,7 +151,7 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
                 entries[file] = entry
         except EntryError as error:
             problems.append(error.problem)
-    keys = {file: (entry.model, entry.revision, entry.task) for file, entry in entries.items()}
+    keys = {file: (entry.model, entry.revision, entry.task, entry.paper) for file, entry in entries.items()}
     for first, *others in find_duplicates(keys):
         message = f"is of the same model, revision and task as {first}; remove one of the two"
         problems.append(EntryProblem(str(others[-1]), message))
@@ -158,13 +164,13 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """Yield the files below a folder that lie where mteb puts results, `<org>__<model>/<revision>/`, in order.
 
     A file elsewhere counts if it has a `model_meta.json` beside it, so that a misplaced result is reported, not skipped. With
-    `experiments`, the results of other settings than a model's own are meant, which are no entries.
+    `experiments`, results of other settings than a model's own or a paper's protocol are meant, which are no entries.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
     for file in sorted(folder.resolve().rglob("*.json")):
         is_result = file.name != META_FILE and ("__" in file.parent.parent.name or file.with_name(META_FILE).exists())
-        if is_result and (find_experiment(file) is not None) == experiments:
+        if is_result and (find_experiment(file) is not None and find_paper(file) is None) == experiments:
             yield file
 
 
@@ -193,7 +199,8 @@ def read_entry(file: Path) -> Entry | None:
     meta = read_entry_json(meta_file)
     _check_shape(ModelMeta, meta, meta_file)
     model, revision = meta["name"], meta["revision"]
-    expected, actual = f"{model.replace('/', '__').replace(' ', '_')}/{revision}", "/".join(file.resolve().parts[-3:-1])
+    folder = file.resolve().parent if find_paper(file) is None else file.resolve().parents[2]
+    expected, actual = f"{model.replace('/', '__').replace(' ', '_')}/{revision}", "/".join(folder.parts[-2:])
     if actual != expected:  # the folder that mteb's ModelMeta.model_name_as_path names
         message = f"lies in {sanitized(actual, 300)}, but {META_FILE} names {expected}; move it to its model's folder"
         raise EntryError(file, message)
@@ -212,6 +219,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     elif entry.revision.startswith("no_revision"):  # as mteb writes a missing one
         message = "names no revision; run mteb with a model whose revision is known, such as --model-revision COMMIT"
         yield EntryProblem(str(entry.file), message, field="revision")
+    yield from _protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not FIRST_DATE <= date <= time.time() + CLOCK_SKEW:
         message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970, not in the future"
@@ -224,6 +232,22 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         pinned = task.metadata.dataset["revision"] if task else None
         if pinned and (problem := check_revision(result.run.get(REVISION_KEY), recorded, pinned)):
             yield EntryProblem(str(entry.file), problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+
+
+def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
+    """Yield where a run with a protocol was not asked for what the table of this version has."""
+    if entry.paper is None:
+        return
+    try:
+        asked: Any = find_protocol(entry.paper, entry.model).asked()
+    except PosirError as error:
+        yield EntryProblem(str(entry.file), str(error))
+        return
+    for result in entry.subsets:
+        record = result.run.get(PROTOCOL_KEY)
+        if not isinstance(record, dict) or record.get("asked") != asked:
+            message = f"is not the row of {entry.paper} and {entry.model}; run it with POSIR_PROTOCOL and this version of posir"
+            yield EntryProblem(str(entry.file), message, result.subset, f"{RUN_KEY}.{PROTOCOL_KEY}")
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:

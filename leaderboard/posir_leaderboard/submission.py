@@ -24,7 +24,7 @@ from posir_leaderboard.entries import PINS, Entry
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.profile import pool
-from posir_tasks.results import META_FILE, rounded
+from posir_tasks.results import EXPERIMENTS, META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
 from posir_tasks.tasks.catalog import find_task
 
@@ -275,7 +275,10 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
 
 
 def _path_in_repository(entry: Entry, name: str) -> str:
-    return f"results/{entry.file.parent.parent.name}/{entry.revision}/{name}"
+    folder = entry.file.parent
+    model = folder.parent.name if entry.paper is None else folder.parents[2].name
+    experiment = "" if entry.paper is None else f"{EXPERIMENTS}/{folder.name}/"
+    return f"results/{model}/{entry.revision}/{experiment}{name}"
 
 
 def upload(

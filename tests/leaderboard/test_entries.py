@@ -5,6 +5,7 @@ import json
 import os
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from posir_leaderboard.board.comparable import mark_records
+from posir_leaderboard.board.records import score_entry
 from posir_leaderboard.entries import (
     MAX_BYTES,
     MAX_COUNT,
@@ -21,14 +24,17 @@ from posir_leaderboard.entries import (
     EntryError,
     ModelMeta,
     entry_files,
+    origin_problems,
     read_entries,
     read_entry,
     read_entry_json,
 )
+from posir_leaderboard.submission import build_submission
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks, pack_column, unpack_column
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.models.protocols import find_protocol
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.results import read_result_file, read_results, rescore_file
@@ -264,6 +270,24 @@ def test_an_experiment_is_not_the_models_result_and_files_are_found_in_order(tmp
     assert (entry.file, problems) == (own, [])
     write_result(tmp_path, {"sports": profile(1)}, model="a/y")
     assert [file.parent.parent.name for file in entry_files(tmp_path)] == ["a__y", "org__model"]
+
+
+def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_not_ranked(tmp_path):
+    model = "BAAI/bge-m3"
+    own = write_result(tmp_path, {"sports": profile(1)}, model=model)
+    made = write_result(tmp_path, {"sports": profile(1)}, model=model, experiment="protocol_posir")
+    entries, problems = read_entries(tmp_path)
+    assert ({entry.file: entry.paper for entry in entries}, problems) == ({own: None, made: "posir"}, [])
+    (entry,) = (entry for entry in entries if entry.paper)
+    assert "is not the row of posir and BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
+    run = {**entry.subsets[0].run, "protocol": {"asked": find_protocol("posir", model).asked()}}
+    asked = replace(entry, subsets=(replace(entry.subsets[0], run=run),))
+    assert "is not the row" not in " ".join(map(str, origin_problems(asked)))
+    record = score_entry(asked)
+    assert record.model.name == "BAAI/bge-m3 (protocol posir)"
+    assert [marked.mark for marked in mark_records([record, score_entry(entries[0])], None)] == ["protocol posir", ""]
+    commit = build_submission([asked], "org/board")
+    assert all(f"/{made.parent.parent.parent.name}/experiments/protocol_posir/" in path for path in commit.files)
 
 
 def test_a_result_without_a_model_meta_is_not_passed_over_nor_one_that_poses_as_another_tasks(file):

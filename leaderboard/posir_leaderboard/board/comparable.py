@@ -94,6 +94,8 @@ def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None)
         reference = references.get(record.task)
         if record.model.published:
             return "the papers' data" if reference and reference[1] else ""
+        if record.model.paper:
+            return f"protocol {record.model.paper}"
         if reference is None:
             return "" if pins is None else NOT_PINNED
         if record.partial or record.data == reference[0]:

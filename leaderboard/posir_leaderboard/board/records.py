@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Annotated, Any, TypeVar
@@ -103,6 +103,8 @@ class BoardModel:
     revision: str
     """Empty for a paper's model."""
     published: bool = False
+    paper: str = ""
+    """The paper with whose protocol it was run; empty for mteb's settings."""
     kind: str = UNKNOWN
     parameters: int | None = None
     """0 for BM25."""
@@ -243,6 +245,8 @@ def score_entry(entry: Entry) -> BoardRecord:
     """Score an entry: pooled over its subsets, as `posir report` does, and each subset by itself."""
     (summary,) = summarize(entry.subsets)
     model = read_board_model(entry.model, entry.revision, entry.meta)
+    if entry.paper is not None:
+        model = replace(model, name=f"{model.name} (protocol {entry.paper})", paper=entry.paper)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
     rows = tuple(map(BoardRow.of_report, build_rows(summary)))
     read, missing = len(summary.subsets), len(summary.missing)
