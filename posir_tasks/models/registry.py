@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
+from posir_tasks.models.flag_rerankers import resolve_flag_reranker
 from posir_tasks.models.folder import require_weights, resolve_model_folder
 from posir_tasks.models.references import (
     CROSS_ENCODER,
@@ -270,6 +271,7 @@ RESOLVERS: tuple[Resolver, ...] = (
     resolve_hybrid,
     resolve_endpoint,
     resolve_colbert_head,
+    resolve_flag_reranker,
     resolve_bare_name,
     resolve_model_folder,
 )
