@@ -6,6 +6,7 @@ They score by the logit of a word, which a cross-encoder of sentence-transformer
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.models.references import CROSS_ENCODER
@@ -23,14 +24,13 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 def load_flag_reranker(model_name: str, revision: str | None = None, device: str | None = None, **_: Any) -> Any:  # noqa: ARG001
     """Return one of these models in mteb's class for BGE's rerankers, whose scores are probabilities."""
-    import FlagEmbedding
     from mteb.models.model_implementations.rerankers_custom import BGEReranker
 
     kind, settings = CLASSES[model_name]
     model = BGEReranker.__new__(BGEReranker)
     # Its constructor loads an encoder.
     super(BGEReranker, model).__init__(model_name)
-    model.model = getattr(FlagEmbedding, kind)(model_name, use_fp16=True, devices=device, **settings)
+    model.model = getattr(import_module("FlagEmbedding"), kind)(model_name, use_fp16=True, devices=device, **settings)
     return model
 
 
