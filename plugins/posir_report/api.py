@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_report import tables
 from posir_report.published import describe_settings, merge_published, merge_published_bins
-from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, build_rows, mark_notable_bias, model_labels, summarize
+from posir_report.summary import (
+    ReportRow,
+    TaskSummary,
+    average_languages,
+    build_bin_rows,
+    build_rows,
+    mark_notable_bias,
+    model_labels,
+    summarize,
+)
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
@@ -90,7 +99,7 @@ class Results(Presentable, Sequence[SubsetResult]):
     def sections(self) -> list[DisplaySection]:
         """Return the answers, an overview of the models that have several tasks, then every length."""
         overview = tables.overview_table(self.rows, self.columns)
-        lengths = tables.length_table(self.rows, self.columns, curves=True)
+        lengths = tables.length_table([*self.rows, *average_languages(self.rows)], self.columns, curves=True)
         shown = (overview, lengths) if overview.rows else (lengths,)
         return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
 
@@ -265,7 +274,7 @@ def report(
 
 def _tabulate_with_published(shown: Results) -> TableResult:
     """Return a row per length, the published results among them."""
-    merged = merge_published(shown.rows)
+    merged = merge_published([*shown.rows, *average_languages(shown.rows)])
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
     notes = [NOTE, *describe_settings(shown.rows)]

@@ -9,13 +9,16 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, Self, TypeVar
 
-from posir_published.rows import NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
+import numpy as np
+
+from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
 from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_tasks.display.numbers import draw_sparkline
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
+from posir_tasks.languages import LANGUAGES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain, pool
 from posir_tasks.result_schema import SubsetData, share_data
@@ -357,6 +360,45 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     notable = {model: find_notable_bias(by_task) for model, by_task in psi.items()}
     marks = [notable.get((row.model, row.revision), {}).get(row.task) for row in rows]
     return [row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}) for row, mark in zip(rows, marks, strict=True)]
+
+
+#: Tasks over which PosIR averages, by the name of the average, which is that of its published rows.
+AVERAGED_TASKS = {
+    MONOLINGUAL: frozenset(f"PosIR-{language.name}" for language in LANGUAGES),
+    CROSS_LINGUAL: frozenset(f"PosIR-{language.name}-English" for language in LANGUAGES if language.cross_lingual_in_paper),
+}
+
+
+def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return the unweighted means over the languages of PosIR, as its Tables 2 and 3 have them (arXiv 2601.08363).
+
+    They are of the published readings, for each model and length, and only where all languages of the paper have a result.
+    """
+    groups: defaultdict[tuple[str, str, str, str], dict[str, ReportRow]] = defaultdict(dict)
+    for row in rows:
+        for name, tasks in AVERAGED_TASKS.items():
+            if row.task in tasks and row.position is None:
+                groups[row.model, row.revision, name, row.length][row.task] = row
+    averages = []
+    for (model, revision, name, length), by_task in groups.items():
+        readings = ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published")
+        values = {key: [row.estimate(key) for row in by_task.values()] for key in readings}
+        means = {
+            key: float(np.mean([estimate.value for estimate in estimates if estimate]))
+            for key, estimates in values.items()
+            if all(estimates)
+        }
+        if by_task.keys() == AVERAGED_TASKS[name] and means:
+            averages.append(
+                ReportRow(
+                    model=model,
+                    task=name,
+                    length=length,
+                    revision=revision,
+                    scores={key: Estimate(value) for key, value in means.items()},
+                )
+            )
+    return averages
 
 
 def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:

@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import posir
+from posir_published.rows import published_rows
 from posir_report import api
 from posir_report.api import BRIEF
-from posir_report.published import merge_published, merge_published_bins
+from posir_report.published import merge_published, merge_published_bins, row_from_published
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
+    average_languages,
     build_bin_rows,
     build_rows,
     mark_notable_bias,
@@ -40,6 +43,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
+from posir_tasks.languages import LANGUAGES
 from posir_tasks.profile import PositionProfile
 from posir_tasks.result_schema import DataVersion
 from posir_tasks.results import read_results
@@ -398,3 +402,18 @@ def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
 def test_a_legend_keeps_acronyms():
     columns = [ScoreInfo("mrr", "MRR", "MRR of a bin."), ScoreInfo("share", "Share", "A share.")]
     assert build_legend(columns) == "MRR: MRR of a bin. Share: a share."
+
+
+def test_the_mean_over_languages_of_published_readings_is_table_2_of_posir(tmp_path):
+    """bge-m3: nDCG@10 over all lengths and Q1 to Q4 as printed, from its ten rows (arXiv 2601.08363)."""
+    tasks = [f"PosIR-{language.name}" for language in LANGUAGES]
+    rows = [row_from_published(row) for task in tasks for row in published_rows(task) if row.model == "bge-m3"]
+    averages = average_languages(rows)
+    values = [row.ndcg_at_10 or row.ndcg_at_10_as_published for row in averages]
+    assert [round(100 * value.value, 2) for value in values] == [43.22, 57.16, 43.48, 35.13, 29.72]
+    assert {row.task for row in averages} == {"PosIR"}
+    assert average_languages(row for row in rows if row.task != "PosIR-Korean") == [], "a language is missing"
+    for task in tasks:
+        write_result(tmp_path, {"sports": build_profile(np.ones((3, 12)))}, task=task)
+    shown = posir.report(tmp_path, published=True).to_polars().filter(task="PosIR", length="all")
+    assert set(shown["model"]) > {"org/model", "bge-m3 (published)"}
