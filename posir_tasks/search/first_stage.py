@@ -64,7 +64,7 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
     top_ranked = _read_candidates(file) if is_known else None
     if top_ranked is None:
         logger.info("Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name)
-        model = fit_to_script(with_cache(_load_model(reference)), request.context.corpus_language)
+        model = fit_to_script(with_cache(_load_model(reference, meta.experiment_name)), request.context.corpus_language)
         top_ranked = order_hits(search_hits(model, request), request)
         if is_known:
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
@@ -74,8 +74,8 @@ def load_first_stage(request: SearchRequest, reference: str = BM25_BASELINE) -> 
 
 
 @lru_cache(maxsize=1)
-def _load_model(reference: str) -> MTEBModels:
-    """Load the model of a first stage, which stays in memory for the next subset."""
+def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
+    """Load the model of a first stage, with the protocol of the run, which stays in memory for the next subset."""
     with own_settings():
         return load_model(ModelReference(reference))
 
