@@ -107,7 +107,7 @@ class PositionTask(RetrievalTask):
 
     scheme: ClassVar[PositionScheme]
     # The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and change no score.
-    k_values = (1, 3, 5, 10, 20, 100)
+    k_values = (1, 3, 5, 10, 20, 30, 50, 100)
     dataset: Mapping[str, Any]  # type: ignore[assignment]
     #: The benchmark that the instance belongs to; without data it is then skipped, not an error.
     benchmark: BenchmarkTasks | None = None
