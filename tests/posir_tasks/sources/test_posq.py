@@ -192,12 +192,6 @@ def test_a_fineweb_question_without_a_known_label_is_told_and_left_out(tmp_path,
         read_fineweb(alone)
 
 
-def test_a_fineweb_question_about_several_passages_has_the_last_one(tmp_path):
-    rows = [("What?", "First.", "end"), ("Who?", "First.", "middle"), ("What?", "Second.", "beginning")]
-    asked = pairs(read_fineweb(write_fineweb(tmp_path, rows)))
-    assert asked == [("What?", "Second."), ("Who?", "First."), ("What?", "Second.")]
-
-
 #: As released: JSON objects with the labels of the first version, one or two a question.
 RAW = [
     {"question": "Where does it begin?", "content": "One passage.", "span_class": ["before"], "id": 1},

@@ -55,8 +55,7 @@ def domains(task):
 
 
 @pytest.mark.parametrize(
-    ("place", "result"),
-    [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])],
+    ("place", "result"), [(".", ["game", "sports"]), ("eng-Latn", ["game", "sports"]), ("eng-Latn/sports", ["sports"])]
 )
 def test_a_folder_is_the_layout_or_a_part_of_it(folder, place, result):
     task = create(folder / place)
