@@ -65,7 +65,6 @@ def board_of(folder: Path, records) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
-    """Write the board of many models: twelve with their own pages, one published, one local, one without German, one a part."""
     models = [fake_model(number, name="local/model-50-" if number == 50 else None) for number in range(MODELS)]
     records = [
         fake_record(model, task, 10 * number + at, detail=number < 12)
@@ -121,7 +120,6 @@ class Visit:
         self.page.evaluate(f"(state) => {{ location.hash = state; return {PAINTED}; }}", state)
 
     def settle(self) -> None:
-        """Wait until nothing is being loaded and nothing fades."""
         self.page.wait_for_selector("[aria-busy='true']", state="detached")
         self.page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished)).then(() => null)")
 
@@ -143,7 +141,6 @@ class Visit:
         return self.page.inner_text("#status")
 
     def assert_nothing_went_wrong(self) -> None:
-        """Nothing went wrong and nothing was asked of another place."""
         forbidden = self.page.evaluate("window.forbidden")
         assert (self.errors, forbidden) == ([], [])
         own = ("http://127.0.0.1:", "file:", "about:", "data:", "blob:")
@@ -171,25 +168,7 @@ def numbers(texts: list[str]) -> list[float]:
 # The table
 
 
-@pytest.mark.slow
-def test_sorting_with_missing_values_last_either_way(visit, address):
-    page = visit().go(address)
-    assert page.status() == EVERY
-    best = numbers(page.column("score"))
-    assert len(best) == PAGE
-    assert best == sorted(best, reverse=True)
-    page.click("th.q4")
-    expect(page.locator("th.q4")).to_have_attribute("aria-sort", "descending")
-    long = numbers(page.column("q4"))
-    assert long == sorted(long, reverse=True)
-    assert page.state() == {"sort": "-q4"}
-    for sort in ("score", "-score", "psi", "-psi"):
-        page.to(f"sort={sort}&page={MODELS // PAGE}")
-        assert page.column(sort.removeprefix("-"))[-2:] == ["–", "–"], sort
-        assert "–" not in page.column(sort.removeprefix("-"))[:-2]
-
-
-def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, data):
+def test_rank_ranges_follow_the_sorted_score_and_missing_values_are_last_either_way(visit, address, data):
     view = length_columns(data, data["board"]["groups"][0]["views"][0]["file"], "Q4")
     page = visit().go(address)
     for sort, scores, ranks in (("-score", "score", "rank"), ("psi", "best_psi", "psi_rank")):
@@ -199,6 +178,10 @@ def test_rank_ranges_are_the_sites_and_follow_the_sorted_score(visit, address, d
         expected = ["–" if not rank else "–".join(map(str, dict.fromkeys(rank))) for _, rank in known[:PAGE]]
         assert page.column("rank") == expected
         assert any("–" in rank[1:] for rank in expected), "models that cannot be told apart share a range"
+    for sort in ("score", "-score", "psi", "-psi"):
+        page.to(f"sort={sort}&page={MODELS // PAGE}")
+        *known, last, missing = page.column(sort.removeprefix("-"))
+        assert (last, missing, "–" in known) == ("–", "–", False), sort
 
 
 def test_every_filter_shows_exactly_the_models_it_should(visit, address, data):
@@ -383,16 +366,11 @@ def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, d
     name = data["board"]["models"]["label"][matrix["models"][0]]
     row = page.locator(".matrix tbody tr", has=page.locator(f"bdi[title='{name}']"))
     assert row.locator("td").first.inner_text() == f"{100 * first:.1f}"
-    page.click(".matrix thead button >> nth=2")
-    column = numbers(page.locator(".matrix td:nth-child(4)").all_inner_texts())
-    assert column == sorted(column, reverse=True)
     page.select_option("#matrix-score", "start_to_end")
     page.select_option("#matrix-domain", index=3)
     assert page.locator(".matrix thead th").count() == 2
     assert {text[0] for text in page.locator(".matrix td").all_inner_texts()} <= {"+", "−", "0"}
     assert page.state()["domain"] == sorted(DOMAINS)[2]
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") == 390, "the matrix scrolls by itself"
 
 
 # Links
@@ -594,7 +572,6 @@ def test_names_that_mean_harm_are_text(visit, tmp_path):
             for model in four:
                 assert model.name in page.text_content("#panel-models .chips")
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.assert_nothing_went_wrong()
 
 
 def test_a_board_without_results(visit, tmp_path):
@@ -605,7 +582,6 @@ def test_a_board_without_results(visit, tmp_path):
         assert "No model" in page.inner_text("#panel-chart")
         page.click("#tab-models")
         assert "Choose a model" in page.inner_text("#panel-models")
-        page.assert_nothing_went_wrong()
 
 
 # For everyone, everywhere
@@ -659,20 +635,6 @@ def test_dark_mode_follows_the_system_and_the_button(visit, address):
     assert seen[0] == seen[2] != seen[1]
 
 
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(visit, address, data):
-    page = visit(viewport={"width": 390, "height": 844}, has_touch=True)
-    models = ",".join(first_ids(data, 4)[:4])
-    for state in ("tab=chart&search=model-1", f"tab=models&models={models}", "tab=matrix&search=model-20", ""):
-        page.go(f"{address}#{state}")
-        page.wait_for_selector(".chart svg, .matrix td" if state else "#table td")
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
-    first = page.locator("#table tbody tr").first.bounding_box()
-    assert first["y"] + 60 < 844, "the first row is on the first screen"
-    assert not page.is_visible("#kind")
-    page.click("#more")
-    assert page.is_visible("#kind")
-
-
 def test_detail_that_cannot_be_loaded_is_reported_and_retried(visit, address):
     page = visit().go(address)
     page.route("**/models/*", lambda route: route.abort())
@@ -702,13 +664,6 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
     expect(page.locator(".vg-tooltip")).to_contain_text("PSI")
     expect(page.locator(".vg-tooltip")).not_to_contain_text("null"), "an estimate has no null"
-    specifications = data["charts"]
-    for name, (low, high) in {"scatter": ("y", "y2"), "subsets_psi": ("x", "x2")}.items():
-        bars = [mark["encode"]["update"] for mark in specifications[name]["marks"] if "psi_chance" in json.dumps(mark)]
-        assert [(bar[low]["field"], bar[high]["field"]) for bar in bars] in (
-            [("psi_chance", "psi_chance_high")],
-            [("psi_chance_high", "psi_chance")],
-        )
 
 
 @pytest.mark.slow
@@ -724,8 +679,6 @@ def test_differences_have_one_axis_with_labels_and_one_zero(visit, address, data
     places = page.eval_on_selector_all("#table .difference .zero", zeros)
     assert len(places) == PAGE
     assert max(places) - min(places) < 1
-    titles = page.locator("#table svg.curve").evaluate_all("curves => curves.map((one) => one.viewBox.baseVal.height)")
-    assert set(titles) == {44}
     ends = page.inner_text("th.curve .tokens")
     assert f"axis {ends}" in page.inner_text("#key"), "all curves have one axis"
 
@@ -752,8 +705,7 @@ def test_a_color_means_one_thing(visit, address, data):
 @pytest.mark.slow
 def test_a_language_without_a_result_is_a_hatched_row_of_the_heat_map(visit, tmp_path):
     first, other = fake_model(1), fake_model(2)
-    tasks = ("PosIR-English", "PosIR-German", "PosIR-Hindi")
-    records = [fake_record(model, task, 5) for model in (first, other) for task in tasks if (model, task) != (other, tasks[1])]
+    records = [fake_record(model, task, 5) for model in (first, other) for task in TASKS if (model, task) != (other, TASKS[1])]
     with served(board_of(tmp_path, records)) as address:
         page = visit().go(f"{address}#data=PosIR-English&tab=models&models={first.id},{other.id}")
         charts(page, 1 + 2 + 2)
@@ -802,7 +754,6 @@ def assert_apart(texts, touching: int = 0) -> None:
 
 
 def records_beside_published_ones() -> list[BoardRecord]:
-    """The published results, with BM25 and MiniLM on PosIR-Mini and, on local data, on PosIR-English."""
     bm25 = replace(fake_model(1, "mteb/baseline-bm25s"), kind="BM25", parameters=None, window=None)
     minilm = replace(fake_model(2, "sentence-transformers/all-MiniLM-L6-v2"), window=256, parameters=22_700_000)
     records = [fake_record(model, "PosIR-Mini", seed) for seed, model in enumerate((bm25, minilm))]
@@ -821,13 +772,11 @@ def serve_results(folder: Path, records) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> Iterator[str]:
-    """Serve a board of the published results beside others."""
     yield from serve_results(tmp_path_factory.mktemp("published"), records_beside_published_ones())
 
 
 @pytest.fixture(scope="module")
 def own_board(tmp_path_factory) -> Iterator[str]:
-    """Serve the same results, ranked on one's own data."""
     yield from serve_results(tmp_path_factory.mktemp("own"), mark_records(records_beside_published_ones(), None))
 
 
@@ -895,8 +844,7 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     assert answers.count() == 0, "all of them are row 1"
     assert page.column("behind")[0] == "−11.4", "behind the best of all"
     page.to("benchmark=PosQ&data=FineWeb-PosQ")
-    (small,) = [text for text in answers.all_inner_texts() if "under 1B" in text] or [""]
-    assert small == "", "BM25, the best, has no parameters"
+    assert not any("under 1B" in text for text in answers.all_inner_texts()), "BM25, the best, has no parameters"
     assert page.names()[0] == "BM25"
 
 
@@ -914,11 +862,12 @@ def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, request, boar
     assert page.evaluate(f"{PAINTED}.then(() => window.shift)") < 0.05
 
 
-def test_the_smallest_screen_has_large_targets_and_does_not_scroll_sideways(visit, published):
-    page = visit(viewport={"width": 320, "height": 800})
-    for state, shown in ((AVERAGE, "#table td"), (f"{AVERAGE}&tab=matrix", ".matrix td")):
-        page.go(f"{published}#{state}")
-        page.wait_for_selector(shown)
+def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrolling_sideways(visit, address, data):
+    page = visit(viewport={"width": 320, "height": 800}, has_touch=True)
+    models = ",".join(first_ids(data, 4)[:4])
+    for state in ("tab=chart&search=model-1", f"tab=models&models={models}", "tab=matrix&search=model-20", ""):
+        page.go(f"{address}#{state}")
+        page.wait_for_selector(".chart svg, .matrix td" if state else "#table td")
         assert page.evaluate("document.documentElement.scrollWidth") == 320, state
         small = page.evaluate(
             """() => [...document.querySelectorAll("button, select, label.box, .pills label, .model-name, summary")]
@@ -926,6 +875,11 @@ def test_the_smallest_screen_has_large_targets_and_does_not_scroll_sideways(visi
               .filter(([, { width, height }]) => width < 24 || height < 24).map(([html]) => html)"""
         )
         assert small == [], state
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.locator("#table tbody tr").first.bounding_box()["y"] + 60 < 844, "the first row is on the first screen"
+    assert not page.is_visible("#kind")
+    page.click("#more")
+    assert page.is_visible("#kind")
 
 
 def test_forced_colors_show_what_is_selected(visit, published):

@@ -25,7 +25,6 @@ from posir_leaderboard.entries import (
     read_entry,
     read_entry_json,
 )
-from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks, pack_column, unpack_column
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
@@ -47,7 +46,6 @@ READ = ReadPart.first(100, KnownBy.CLASS)
 
 
 def is_safe(text):
-    """Return whether a text is one line without characters that control a terminal or the direction of writing."""
     turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
     return not any(
         unicodedata.category(word) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(word) in turning for word in text
@@ -412,12 +410,3 @@ def test_a_result_with_any_byte_replaced_is_read_or_named(tmp_path, place, byte)
     file.write_bytes(content)
     entries, problems = read_entries(tmp_path)
     assert len(entries) + len(problems) <= 1
-
-
-@given(value=VALUES | st.text(), limit=st.integers(10, 200))
-def test_what_is_shown_is_one_line_of_limited_length_without_controls(value, limit):
-    text = sanitized(value, limit)
-    assert is_safe(text)
-    assert len(text) <= limit
-    if isinstance(value, str) and value.isprintable() and len(value) <= limit:
-        assert text == value

@@ -58,7 +58,6 @@ def table(name):
 
 
 def values(task):
-    """nDCG@10 and PSI by model and length."""
     return {(row.model, row.length): (row.ndcg_at_10, row.psi_as_published) for row in published_rows(task)}
 
 
@@ -119,12 +118,6 @@ def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_w
         full = {row.model for row in published_rows(dataset)}
         assert sampled == set(systems[dataset][ran_on_samples].explode())
         assert full == set(systems[dataset].drop(ran_on_samples).explode())
-
-
-def test_the_myopic_trap_gives_the_later_papers_scores_on_squad_posq():
-    columns = ["task", "architecture", "model", "bucket", "ndcg_at_10"]
-    earlier = table("myopic_trap.csv").query("task == 'SQuAD-PosQ' and bucket != 'psi'")[columns]
-    assert len(earlier.merge(table("posq.csv")[columns])) == len(earlier) == 12 * 6
 
 
 def test_the_myopic_trap_is_shown_on_the_first_release_of_fineweb_posq():
@@ -196,9 +189,8 @@ def test_start_to_end_of_a_curve_is_its_first_seven_bins_minus_its_last_seven():
     for curve in curves.values():
         expected = np.mean(curve.ndcg_at_10[:7]) - np.mean(curve.ndcg_at_10[-7:])
         assert curve.start_to_end_unweighted == pytest.approx(expected)
-        assert curve.thirds == pytest.approx(
-            [np.mean(curve.ndcg_at_10[part]) for part in (slice(7), slice(7, 13), slice(13, 20))]
-        )
+        thirds = [np.mean(curve.ndcg_at_10[part]) for part in (slice(7), slice(7, 13), slice(13, 20))]
+        assert curve.thirds == pytest.approx(thirds)
     assert round(100 * curves["NV-Embed-v2"].start_to_end_unweighted, 1) == -31.9
     assert "inf-retriever-v1-1.5b" not in curves, "its curve could not be read within the stated error"
 
@@ -271,7 +263,6 @@ def test_numbers_of_queries_are_those_of_the_papers():
 
 
 def shuffled_psi(gains, queries, draws=400):
-    """PSI of buckets after shuffling per-query scores, shape (draws,)."""
     rng = np.random.default_rng(3)
     edges = np.cumsum([0, *queries])[:-1]
     means = np.array([np.add.reduceat(rng.permutation(gains), edges) for _ in range(draws)]) / np.asarray(queries)
@@ -279,7 +270,7 @@ def shuffled_psi(gains, queries, draws=400):
 
 
 @pytest.mark.parametrize("queries", [(2_000, 900, 1_100), (400, 300, 250, 200, 200, 400)])
-@pytest.mark.parametrize("ranks", [[0.9, 0.04, 0.02, 0.01], [0.5, 0.2, 0.1, 0.05, 0.03], [0.2, 0.1, 0.1, 0.1, 0.05]])
+@pytest.mark.parametrize("ranks", [[0.9, 0.04, 0.02, 0.01], [0.2, 0.1, 0.1, 0.1, 0.05]])
 def test_null_psi_of_ranks_is_below_the_bound(queries, ranks):
     rng = np.random.default_rng(5)
     gains = rng.choice(np.append(NDCG_AT_10[: len(ranks)], 0), sum(queries), p=[*ranks, 1 - sum(ranks)])
@@ -385,18 +376,14 @@ def test_every_view_explains_itself_if_asked_to(view):
 
 
 def test_findings_are_those_of_the_tables():
-    curves = published("--bins", "-t", "FineWeb-PosQ")
-    rows = (
-        table("posq.csv")
-        .query("task == 'FineWeb-PosQ' and architecture in ('sparse', 'dense')")
-        .pivot_table(index="model", columns="bucket", values="ndcg_at_10")
-    )
+    curves = " ".join(published("--bins", "-t", "FineWeb-PosQ").split())
+    part = table("posq.csv").query("task == 'FineWeb-PosQ' and architecture in ('sparse', 'dense')")
+    rows = part.pivot_table(index="model", columns="bucket", values="ndcg_at_10")
     lost = (rows["beginning"] - rows["end"]).sort_values()
-    assert f"{(lost > 0).sum()} of {len(lost)} models find evidence at the beginning better" in " ".join(curves.split())
-    assert f"{lost.index[-1]} most" in " ".join(curves.split())
-    training = (
-        table("training.csv").query("measure == 'psi'").pivot_table(index=["data", "model"], columns="training", values="value")
-    )
+    assert f"{(lost > 0).sum()} of {len(lost)} models find evidence at the beginning better" in curves
+    assert f"{lost.index[-1]} most" in curves
+    part = table("training.csv").query("measure == 'psi'")
+    training = part.pivot_table(index=["data", "model"], columns="training", values="value")
     reductions = 100 * (1 - training["uniform"] / training[["begin", "middle", "end"]].max(axis=1))
     text = " ".join(published("--training").split())
     assert f"PSI is {reductions.min():.1f} % to {reductions.max():.1f} % lower" in text
