@@ -1,7 +1,6 @@
 """The steps of `action.yml`, run as GitHub runs them: each script in a file, with bash, and inputs as variables only."""
 
 import re
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +10,7 @@ import yaml
 from posir_compare.api import compare
 from posir_compare.comparison import Metric
 from posir_significance.sentences import format_change
-from tests.support.commands import BIN, CLEAN
+from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
 
 ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
@@ -31,15 +30,8 @@ def run_step(step, folder, inputs, path=BIN):
     script = folder / "step.sh"
     script.write_text(step["run"])
     github = {name: str(file) for name, file in files.items()} | {"GITHUB_ACTION_PATH": "/the action"}
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=folder,
-        env=CLEAN | github | environment | {"PATH": f"{path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = CLEAN | github | environment | {"PATH": f"{path}:/usr/bin:/bin"}
+    done = run_process("bash", "--noprofile", "--norc", "-eo", "pipefail", script, cwd=folder, env=variables)
     outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
     return done, outputs, files["GITHUB_STEP_SUMMARY"].read_text()
 

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.commands import BIN
+from tests.support.commands import BIN, run_process
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -24,9 +23,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("docs", "docs_site"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("reference"))
     shutil.copy(ROOT / "zensical.toml", folder)
-    subprocess.run([sys.executable, "docs_site/reference.py"], cwd=folder, check=True)
-    built = subprocess.run([BIN / "zensical", "build", "--strict"], cwd=folder, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
+    for command in ((sys.executable, "docs_site/reference.py"), (BIN / "zensical", "build", "--strict")):
+        done = run_process(*command, cwd=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
 
 

@@ -51,7 +51,6 @@ class FewQuestions(PosIRMini):
 
 
 def evaluate(model: object) -> dict:
-    """Evaluate and return the scores of the only subset."""
     results = mteb.evaluate(model, FewQuestions(), cache=None, show_progress_bar=False)
     return results.task_results[0].scores["test"][0]
 
@@ -63,16 +62,11 @@ def check_scores(scores: dict) -> None:
     assert [value["counted_with"] for value in scores["read_ranks"]["sets"]] == ["tokenizer"]
 
 
-def test_dense(tiny):
-    check_scores(evaluate(SentenceTransformer(tiny(BertModel))))
-
-
-def test_sparse(tiny):
-    check_scores(evaluate(SparseEncoder(tiny(BertForMaskedLM))))
-
-
-def test_late_interaction(tiny):
-    check_scores(evaluate(MultiVectorEncoder(tiny(BertModel))))
+@pytest.mark.parametrize(
+    ("model", "kind"), [(SentenceTransformer, BertModel), (SparseEncoder, BertForMaskedLM), (MultiVectorEncoder, BertModel)]
+)
+def test_queries_and_truncation_are_counted(tiny, model, kind):
+    check_scores(evaluate(model(tiny(kind))))
 
 
 def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):

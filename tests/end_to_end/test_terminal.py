@@ -1,12 +1,11 @@
 """What the commands print on a narrow terminal and into a pipe: every column, every number, every name."""
 
 import re
-import subprocess
 
 import pytest
 
 from posir_tasks.languages import LANGUAGES
-from tests.support.commands import BIN, CLEAN, python, run, run_in_terminal
+from tests.support.commands import BIN, CLEAN, python, run, run_in_terminal, run_process
 from tests.support.comparison import write_run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -101,16 +100,15 @@ def split_paragraphs(printed):
     ],
 )
 def test_no_encoding_of_the_output_ends_a_command(results, command, encoding):
-    words, variables = command.format(results).split(), CLEAN | {"PYTHONIOENCODING": encoding}
-    done = subprocess.run([BIN / "posir", *words], capture_output=True, env=variables, check=False)
-    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    variables = CLEAN | {"PYTHONIOENCODING": encoding}
+    done = run_process(BIN / "posir", *command.format(results).split(), env=variables, encoding=encoding)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
 @pytest.mark.parametrize("format_", ["text", pytest.param("csv", marks=pytest.mark.slow)])
 def test_a_full_disk_on_standard_output_is_one_message(results, format_):
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        command = [BIN / "posir", "report", str(results), "--format", format_]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=CLEAN, check=False)
+        done = run_process(BIN / "posir", "report", results, "--format", format_, stdout=full)
     assert done.returncode == 1
     assert done.stderr == "error: standard output: not enough disk space (No space left on device). Free some space.\n"
 
