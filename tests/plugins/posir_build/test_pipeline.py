@@ -210,9 +210,11 @@ def test_false_negatives_are_found_in_overlapping_documents(squad_data, tmp_path
     documents = human.overlapping_documents(squad_data / "xquad.en.json", articles=24)
     truth, model = Truth(documents), get_model_path()
     write_documents(tmp_path / "texts", documents)
-    fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10"
-    values = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
     with serve_language_model(truth) as server:
+        # Three judges, two of whom have to agree, as in PosQ: about one grade in 100 is wrong, and there are 400 suspects.
+        panel = ", ".join(f"{{model: judge-{number}, endpoints: [{server.url}]}}" for number in range(3))
+        fields = f"embedder: '{model}', rerankers: ['{model}'], recall: 10, panel: [{panel}]"
+        values = (f"false_negatives={{{fields}}}", "sample.near_duplicate=null")
         results = run_stages(Tools(build_settings(tmp_path, server, *values)), "false-negatives")
     has_one = {question.id: len(truth.by_question.get(question.text, [])) < 2 for question in results["verify"].questions}
     kept = [has_one[question.id] for question in results["false-negatives"].questions]

@@ -25,7 +25,6 @@ PAIRS = [(question, text) for text in TEXTS for question in QUESTIONS] + [(QUEST
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A tiny model of each kind."""
     return {kind: write_tiny_model(tmp_path_factory.mktemp("models") / kind) for kind in TINY_KINDS}
 
 
