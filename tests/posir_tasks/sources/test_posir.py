@@ -21,7 +21,6 @@ def read(root, language="eng-Latn", corpus_language="eng-Latn"):
 
 
 def validate(root, language="eng-Latn", corpus_language="eng-Latn"):
-    """Raise what `posir validate` refuses."""
     raise_problems(inspect_domain(LocalRepository(root), SubsetKey(language, corpus_language, "sports")).problems)
 
 
@@ -251,7 +250,6 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
         read(tmp_path)
 
 
-NULLS = {"corpus": {"_id": [f"doc\0{number}" for number in range(4)]}}
 #: New columns of a table, and what is refused.
 REFUSED = {
     "one document of two articles": (
@@ -264,7 +262,10 @@ REFUSED = {
         r"(?s)field '_id': is empty; .*; 2 rows, first: 2 \(None\), 3 \(''\).*"
         r"field '_id': is a duplicate; .*; 2 rows, first: 0 \('doc_0'\), 1 \('doc_0'\)",
     ),
-    "ids with a null character": (NULLS, r"corpus\.parquet: field '_id': has a null character.*; 4 rows, first: 0"),
+    "ids with a null character": (
+        {"corpus": {"_id": ["a\0", "b\0", "c\0", "d\0"]}},
+        r"corpus\.parquet: field '_id': has a null character.*; 4 rows, first: 0",
+    ),
 }
 
 

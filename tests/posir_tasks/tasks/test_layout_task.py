@@ -41,7 +41,6 @@ def cache(tmp_path):
 
 
 def evaluate(task, cache=None, **options):
-    """Evaluate BM25 and return the scores by subset."""
     result = mteb.evaluate(mteb.get_model(BM25), task, cache=cache, show_progress_bar=False, **options)
     return {scores["hf_subset"]: scores for scores in result.task_results[0].scores["test"]}
 
@@ -117,13 +116,6 @@ def test_the_revision_depends_only_on_the_data(folder, tmp_path):
     (tmp_path / "moved" / "eng-Latn" / ".game.part").mkdir()
     assert create(tmp_path / "moved").metadata.revision == create(folder).metadata.revision
     assert create(tmp_path / "moved" / "eng-Latn").metadata.revision == create(folder).metadata.revision
-
-
-def test_one_models_documents_are_reranked_by_another(folder, tmp_path):
-    evaluate(create(folder), prediction_folder=tmp_path / "found")
-    reranked = evaluate(create(folder).convert_to_reranking(tmp_path / "found", top_k=2))
-    assert {scores["previous_results_model_meta"]["model_name"] for scores in reranked.values()} == {BM25}
-    assert {scores["position_run"]["top_k"] for scores in reranked.values()} == {2}
 
 
 def test_a_task_is_registered_until_another_is_created_under_its_name(folder):

@@ -87,11 +87,6 @@ def test_a_bad_splitter_is_one_sentence(split, message: str):
     assert str(error.value).startswith(message)
 
 
-def test_a_chunk_that_is_not_in_the_text_has_no_span():
-    (divided,) = TextSplitter("s", lambda text: [text, "Context: none"]).divide_all(["Some text."])
-    assert divided.spans == ((0, 10), None)
-
-
 def test_splitters_of_one_name_are_numbered():
     class Recursive:
         def split_text(self, text: str) -> list[str]:

@@ -24,14 +24,12 @@ READERS = {".json": read_squad_json, ".jsonl": read_json_lines}
 
 
 def question(name, text, answer=None, start=None):
-    """A question of SQuAD-format JSON."""
     if answer is None:
         return {"id": name, "question": text, "answers": [], "is_impossible": True}
     return {"id": name, "question": text, "answers": [{"text": answer, "answer_start": start}]}
 
 
 def record(**fields):
-    """A line of JSON Lines."""
     return {"context": TEXT, "question": "When?"} | fields
 
 

@@ -157,7 +157,6 @@ TEXTS = {"bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.",
 
 
 def excerpt(corpus: str, content: str) -> dict[str, Any]:
-    """Return an excerpt of a text."""
     start = TEXTS[corpus].index(content)
     return {"content": content, "start_index": start, "end_index": start + len(content)}
 
@@ -169,7 +168,6 @@ QUESTIONS = [
 
 
 def write_chunking_folder(folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv") -> Path:
-    """Write a folder as the evaluation has it."""
     (folder / "corpora").mkdir(parents=True, exist_ok=True)
     for corpus, text in TEXTS.items():
         (folder / "corpora" / f"{corpus}.md").write_text(text)
