@@ -71,13 +71,11 @@ def placed(*ranks, subset="sports"):
 
 @pytest.fixture
 def file(tmp_path):
-    """A result with two subsets and a known window."""
     subsets = {"sports": placed(1, 2, 0, 4, 1), "game": placed(1, 1, 11, subset="game")}
     return write_result(tmp_path, subsets, read=READ)
 
 
 def changed(file, change):
-    """Write a file anew, with a change to its JSON."""
     data = json.loads(file.read_text())
     change(data)
     file.write_text(json.dumps(data))
@@ -240,7 +238,6 @@ def test_every_name_and_revision_of_mtebs_registry_is_allowed_and_variants_are_r
 @given(name=st.text(max_size=40) | st.from_regex(r"[a-z./\\_-]{1,9}/[a-z./\\_ -]{1,9}", fullmatch=True))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
-    """Whatever a file says of its name: it is read only as `org/model`, in whose folder it lies, or not at all."""
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": "rev1"}))
     entries, problems = read_entries(file.parent)
     assert [entry.model for entry in entries] == (["org/model"] if name == "org/model" else [])
@@ -319,7 +316,6 @@ def test_a_field_of_additive_values_that_is_no_object_is_refused(file, key, valu
 
 
 def repack(data, column, replaced):
-    """Change a column of the stored ranks of the first subset."""
     stored = data["scores"][0]["read_ranks"]["sets"][0]
     stored[column] = pack_column(replaced(unpack_column(stored[column], 5)))
 

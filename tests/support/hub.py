@@ -294,7 +294,6 @@ def git_hash(content: bytes) -> str:
 
 @contextmanager
 def serve_all(*repositories: Any) -> Iterator[Hub]:
-    """Serve repositories on a free local port."""
     hub = Hub({(repository.kind, repository.repo_id): repository for repository in repositories})
     with embedding_server.serve(type("HandlerOfHub", (Handler,), {"hub": hub})) as hub.url:
         yield hub

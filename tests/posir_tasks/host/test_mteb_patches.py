@@ -70,7 +70,6 @@ def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(
 
 
 def make_mteb(load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model):
-    """The module of mteb's metadata, as small as it can be."""
     module = ModuleType("mteb.models.model_meta")
     module.ModelMeta = type("ModelMeta", (), {"name": "org/model", "revision": "5f1b", "loader": None, "load_model": load})
     module.ModelMeta.from_hub = staticmethod(from_hub)
