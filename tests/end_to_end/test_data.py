@@ -80,18 +80,6 @@ INVENTED = {
         ("Στο σπίτι δίπλα στο ποτάμι ζει ένας γέρος ψαράς.", "Ποιος ζει στα σπίτια;", "ένας γέρος ψαράς"),
         ("Η κόρη του σιδερά καβαλάει το άλογο κάθε μέρα.", "Ποιος καβαλάει άλογα;", "Η κόρη του σιδερά"),
     ),
-    "ron-Latn": (
-        ("În casa de lângă râu locuiește un pescar bătrân.", "Cine locuiește în casă?", "un pescar bătrân"),
-        ("Fiica fierarului călărește calul în fiecare zi.", "Cine călărește cai?", "Fiica fierarului"),
-    ),
-    "vie-Latn": (
-        ("Một ngư dân già sống trong ngôi nhà bên sông.", "Ai sống trong ngôi nhà?", "Một ngư dân già"),
-        ("Con gái người thợ rèn cưỡi ngựa mỗi ngày.", "Ai cưỡi ngựa?", "Con gái người thợ rèn"),
-    ),
-    "tur-Latn": (
-        ("Nehir kenarındaki evde yaşlı bir balıkçı yaşıyor.", "Evlerde kim yaşıyor?", "yaşlı bir balıkçı"),
-        ("Demircinin kızı her gün ata biniyor.", "Atlara kim biniyor?", "Demircinin kızı"),
-    ),
     "fin-Latn": (
         ("Talossa asuu vanha kalastaja Turusta.", "Kuka asuu taloissa?", "vanha kalastaja"),
         ("Hevosella ratsastaa nuori sepän tytär.", "Kuka ratsastaa hevosilla?", "nuori sepän tytär"),
@@ -105,27 +93,22 @@ ENGLISH = (
 
 def write_translation(file: Path, texts: Sequence[tuple[str, str, str]]) -> Path:
     """Write texts whose questions have the same ids in every language."""
-    paragraphs = [
-        {
-            "context": text,
-            "qas": [
-                {"id": f"q{number}", "question": question, "answers": [{"text": answer, "answer_start": text.index(answer)}]}
-            ],
-        }
-        for number, (text, question, answer) in enumerate(texts)
-    ]
+    paragraphs = []
+    for number, (text, question, answer) in enumerate(texts):
+        answers = [{"text": answer, "answer_start": text.index(answer)}]
+        paragraphs.append({"context": text, "qas": [{"id": f"q{number}", "question": question, "answers": answers}]})
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False), encoding="utf-8")
     return file
 
 
 def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
-    """Seven languages: imported, checked, described, listed, run alone and against English."""
+    """Four languages: imported, checked, described, listed, run alone and against English."""
     data, output = tmp_path / "data", tmp_path / "out"
     for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
         file = write_translation(tmp_path / f"{language}.json", texts)
         imported(read_squad_json(file), data / POSIR_FOLDER, language=language, domain="own")
-    assert "8 languages, 8 domains and 7 against the English corpus checked: no problem" in done("posir", "validate", str(data))
-    names = ["Persian", "Thai", "Greek", "Romanian", "Vietnamese", "Turkish", "Finnish"]
+    assert "5 languages, 5 domains and 4 against the English corpus checked: no problem" in done("posir", "validate", str(data))
+    names = ["Persian", "Thai", "Greek", "Finnish"]
     tasks = [*(f"PosIR-{name}" for name in names), *(f"PosIR-{name}-English" for name in names)]
     listed = {line.split()[0] for line in done("posir", "tasks", POSIR_DATA=str(data)).splitlines() if "PosIR-" in line}
     assert listed >= {*tasks}

@@ -15,16 +15,12 @@ MODEL = "Qwen/Qwen3-Embedding-0.6B"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Environment variables for a model, data in three languages, and an embedding cache."""
     write_hub_cache(tmp_path / "hub")
     for language in ("eng-Latn", "deu-Latn", "fra-Latn"):
         asked = {name: (f"{language}: {question}", *rest) for name, (question, *rest) in ASKED.items()}
         write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables(TEXTS, asked), language=language)
-    return {
-        "HF_HOME": str(tmp_path / "hub"),
-        "POSIR_DATA": str(tmp_path / "data"),
-        "POSIR_EMBEDDINGS": str(tmp_path / "embeddings"),
-    }
+    folders = {"HF_HOME": "hub", "POSIR_DATA": "data", "POSIR_EMBEDDINGS": "embeddings"}
+    return {name: str(tmp_path / folder) for name, folder in folders.items()}
 
 
 def count_cached(folder: Path) -> dict[str, int]:
@@ -32,9 +28,8 @@ def count_cached(folder: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     for about in folder.rglob("about.json"):
         prompt_type = json.loads(about.read_text())["prompt_type"]
-        counts[prompt_type] = counts.get(prompt_type, 0) + sum(
-            len(read_embeddings(file).keys) for file in about.parent.glob("*.arrow")
-        )
+        keys = sum(len(read_embeddings(file).keys) for file in about.parent.glob("*.arrow"))
+        counts[prompt_type] = counts.get(prompt_type, 0) + keys
     return counts
 
 

@@ -17,7 +17,6 @@ KEY = "sk-secret-of-the-test"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """One small domain, and caches of the test's own."""
     write_domain(tmp_path / "data" / POSIR_FOLDER, posir_tables())
     return {"POSIR_DATA": str(tmp_path / "data"), "POSIR_CACHE": str(tmp_path / "cache")}
 
@@ -69,15 +68,6 @@ def test_a_retrained_model_takes_neither_results_nor_embeddings_of_the_old_one(t
     assert "local/my-model" in planned.stdout
 
 
-def test_a_folder_without_a_model_is_one_message(tmp_path: Path, environment: dict[str, str]):
-    (tmp_path / "empty").mkdir()
-    for command in (("mteb", "run"), ("posir", "run"), ("posir", "run", "--plan")):
-        failed = run(*command, "-m", f"{tmp_path}/empty", "-t", "PosIR-English", **environment)
-        assert failed.returncode == 1
-        assert "Traceback" not in failed.stderr
-        assert "empty: not a model; there is neither modules.json nor config.json." in " ".join(failed.stderr.split())
-
-
 @pytest.mark.parametrize("command", [("mteb", "run"), pytest.param(("posir", "run", "--verbose"), marks=pytest.mark.slow)])
 def test_an_endpoint_is_evaluated_and_its_key_is_written_nowhere(
     tmp_path: Path, environment: dict[str, str], command: tuple[str, ...]
@@ -124,9 +114,8 @@ def test_a_run_survives_an_unreliable_server(tmp_path: Path, environment: dict[s
         smooth, rough = (list(results(tmp_path / name).values()) for name in ("smooth", "rough"))
         assert [scores["position_profile"] for scores in smooth] == [scores["position_profile"] for scores in rough]
         server.damage = lambda rows: rows[1:]
-        failed = run(
-            "mteb", "run", "-m", server.reference, "-t", "PosIR-English", "--output-folder", f"{tmp_path}/none", **environment
-        )
+        output = ("--output-folder", f"{tmp_path}/none")
+        failed = run("mteb", "run", "-m", server.reference, "-t", "PosIR-English", *output, **environment)
     assert failed.returncode == 1
     assert "has 0 vectors" in " ".join(failed.stderr.split())
     assert results(tmp_path / "none") == {}
@@ -137,7 +126,4 @@ def test_submit_refuses_a_model_in_a_folder_in_one_sentence(tmp_path: Path, envi
     evaluate(tmp_path / "my-model", tmp_path / "out", environment)
     refused = run("posir", "submit", str(tmp_path / "out"), "--repo", "org/results", "--dry-run", **environment)
     assert refused.returncode == 1
-    assert (
-        "is a model in a local folder, which nobody else can run; publish the model on the Hub"
-        in refused.stdout + refused.stderr
-    )
+    assert "a model in a local folder" in refused.stdout + refused.stderr
