@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +63,12 @@ def change_table(name: str, what: str, change: Callable[[pa.Table], pa.Table]) -
     return Mutation(name, what, lambda file: pq.write_table(change(pq.ParquetFile(file).read()), file))
 
 
-@dataclass(frozen=True)
-class FileSwap:
-    """A permutation of the names of the files."""
-
-    names: list[str]
-
-    def __call__(self, folder: Path) -> None:
-        contents = [(folder / file).read_bytes() if (folder / file).is_file() else b"" for file in FILES.values()]
-        for name, content in zip(self.names, contents, strict=True):
-            if not (folder / FILES[name]).is_dir():
-                (folder / FILES[name]).write_bytes(content)
+def swap_files(names: list[str], folder: Path) -> None:
+    """Permute the contents of the files."""
+    contents = [(folder / file).read_bytes() if (folder / file).is_file() else b"" for file in FILES.values()]
+    for name, content in zip(names, contents, strict=True):
+        if not (folder / FILES[name]).is_dir():
+            (folder / FILES[name]).write_bytes(content)
 
 
 def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
@@ -199,7 +195,7 @@ def formats(draw: st.DrawFn) -> Mutation:
     return Mutation(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
 
 
-SWAPS = st.builds(FileSwap, st.permutations([*FILES]))
+SWAPS = st.permutations([*FILES]).map(lambda names: partial(swap_files, names))
 #: One to three consecutive changes of the folder of a domain.
 MUTATIONS = st.lists(
     st.one_of(*[cells()] * 5, judgments(), columns(), types(), names(), rows(), contents(), formats(), SWAPS),

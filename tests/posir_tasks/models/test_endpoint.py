@@ -41,7 +41,6 @@ def expected(texts, window=None):
 @pytest.mark.parametrize(
     ("reference", "name", "portable"),
     [
-        ("bge-m3@http://localhost:8000/v1", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
         ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
         ("BAAI/bge-m3@https://a.org/team/v1", "endpoint/BAAI-bge-m3 (a.org-team)", "BAAI/bge-m3@https://a.org/team/v1"),
         ("m@https://a.org#2025-06", "endpoint/m (a.org)", "m@https://a.org#2025-06"),

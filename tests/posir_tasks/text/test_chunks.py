@@ -74,7 +74,6 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
     ("split", "message"),
     [
         (lambda _: 1 / 0, "s: raised ZeroDivisionError: division by zero, for 'Some text.'."),
-        (lambda _: None, "s: returned NoneType; it must return a list of texts."),
         (lambda text: text, "s: returned str; it must return a list of texts."),
         (lambda text: [text, 3], "s: item 1 of its list is int; it must be a text."),
         (lambda _: [" "], "s: returned no chunk, for 'Some text.'; every text needs at least one."),
