@@ -24,8 +24,6 @@ PAIRS = [(asked.text, other.text) for asked in QUESTIONS for other in DOCUMENTS]
 
 
 class InProcess:
-    """An engine with one worker, in this process."""
-
     def __init__(self):
         self.evaluator = Evaluator(Settings({"batch_size": 32}, verbose=True), {})
 

@@ -112,7 +112,6 @@ def test_shares_that_are_equal_as_written_are_ties():
 
 
 def name_texts(folder, name="", **fields):
-    """Return the texts by id, and the notes."""
     read = list(open_source(settings(documents=str(folder / name), **fields)).read_texts())
     result = sample(read, near_duplicate=None, check_language=False)
     return {document.id: document.text for document in result.documents}, result.notes
@@ -257,8 +256,6 @@ def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
 
 
 class WordRecall:
-    """Finds the documents that share most words with a query."""
-
     name = "words"
 
     def find(self, documents, queries, top_k):

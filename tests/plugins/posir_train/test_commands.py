@@ -116,9 +116,8 @@ def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch
 def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
     arguments = ["train", model, "--data", str(squad), "--output", str(tmp_path / "out")]
     logged, quiet = (CliRunner().invoke(build_app(), [*arguments, *options]) for options in ((), ("--quiet",)))
-    assert logged.stderr.splitlines()[:4] == [
-        "Loading libraries", "Reading the data", "Loading the model", "Preparing the data"
-    ]  # fmt: skip
+    stages = ["Loading libraries", "Reading the data", "Loading the model", "Preparing the data"]
+    assert logged.stderr.splitlines()[:4] == stages
     assert quiet.stderr == ""
 
 

@@ -58,7 +58,7 @@ def test_data_without_answers_or_spans_is_refused(posir_folder, tmp_path):
         read_examples(replace(dataset, subsets=(replace(dataset.subsets[0], read=lambda: labeled),)))
 
 
-def test_no_article_is_in_both_parts():
+def test_no_article_is_in_both_parts_and_too_few_are_refused():
     data = build_examples(articles=10)
     split = training, held_out = split_by_article(data, 0.3, seed=1)
     assert len(held_out.articles) == 3
@@ -66,6 +66,9 @@ def test_no_article_is_in_both_parts():
     assert {*held_out.examples, *training.examples} == {*data.examples}
     assert split == split_by_article(data, 0.3, seed=1)
     assert held_out.articles != split_by_article(data, 0.3, seed=2)[1].articles
+    for articles, share in ((1, 0.5), (3, 0.5), (10, 0.0), (10, 1.0)):
+        with pytest.raises(PosirError, match=r"both need at least 2"):
+            split_by_article(build_examples(articles=articles), share, seed=1)
 
 
 def test_articles_with_the_same_text_are_one():
@@ -74,12 +77,6 @@ def test_articles_with_the_same_text_are_one():
     copy = replace(first, id="copy", article=second.article)
     merged = merge_articles([*data.examples, Example("q", "What?", copy, 0, 3)])
     assert len({example.document.article for example in merged}) == 2
-
-
-@pytest.mark.parametrize(("articles", "share"), [(1, 0.5), (3, 0.5), (10, 0.0), (10, 1.0)])
-def test_too_few_articles_are_refused(articles, share):
-    with pytest.raises(PosirError, match=r"both need at least 2"):
-        split_by_article(build_examples(articles=articles), share, seed=1)
 
 
 PASSAGE = "Beside the river stood a mill of gray stone. It was built in 1821 by a miller from the coast. Nobody lives there."
@@ -174,11 +171,8 @@ def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
 
 def test_positions_are_the_bins_of_posir():
     spans = [(start, start + size) for start in range(30) for size in (1, 2, 5) if start + size <= 30]
-    evidence = Evidence(
-        [str(row) for row in range(len(spans))],
-        ["d"] * len(spans),
-        *(np.array(column, np.int64) for column in zip(*[(*span, 30, 8) for span in spans], strict=True)),
-    )
+    columns = np.array([(*span, 30, 8) for span in spans]).T
+    evidence = Evidence([str(row) for row in range(len(spans))], ["d"] * len(spans), *columns)
     assert RelativePositions(len(Position)).cells(evidence).position.tolist() == [find_position(*span, 30) for span in spans]
 
 
@@ -191,7 +185,7 @@ def test_weights_are_named_or_numbers(text, shares):
     assert (weights.shares, len(weights.needed)) == (pytest.approx(shares), sum(share > 0 for share in shares))
 
 
-@pytest.mark.parametrize("text", ["front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"])
-def test_other_weights_are_refused(text):
-    with pytest.raises(ValueError, match="uniform"):
-        PositionWeights.parse(text)
+def test_other_weights_are_refused():
+    for other in ("front", "1,2", "0,0,0", "1,-1,1", "nan,1,1", "inf,1,1"):
+        with pytest.raises(ValueError, match="uniform"):
+            PositionWeights.parse(other)

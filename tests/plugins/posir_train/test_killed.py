@@ -35,16 +35,8 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
     torch.set_num_threads(1)
-    settings = TrainingSettings(
-        model=str(folder / "tiny"),
-        data=str(folder / "facts.json"),
-        max_steps=8,
-        batch_size=8,
-        learning_rate=1e-3,
-        held_out=0.3,
-        evaluations=4,
-        select="last",
-    )
+    chosen = {"max_steps": 8, "batch_size": 8, "learning_rate": 1e-3, "held_out": 0.3, "evaluations": 4, "select": "last"}
+    settings = TrainingSettings(model=str(folder / "tiny"), data=str(folder / "facts.json"), **chosen)
     sys.addaudithook(audit)
     train(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
     (folder / "operations").write_text(str(operations))

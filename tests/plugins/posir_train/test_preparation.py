@@ -80,11 +80,8 @@ def test_a_few_long_documents_do_not_cost_the_rest(published):
 def test_without_groups_a_batch_is_a_random_draw(windows):
     """Built-in or Learned has no groups of articles."""
     batches = plan(windows, per_article=1).form_batches(8, seed=1, epoch=0)
-    neighbors = [
-        windows[first].document.article == windows[other].document.article
-        for batch in batches
-        for first, other in pairwise(batch)
-    ]
+    articles = [[windows[row].document.article for row in batch] for batch in batches]
+    neighbors = [first == other for batch in articles for first, other in pairwise(batch)]
     assert sum(neighbors) / len(neighbors) < 2 / 8
 
 
@@ -155,8 +152,6 @@ def test_negatives_are_the_other_parts_of_the_document():
 
 
 class ThirdReranker:
-    """Scores the thirds of each document alike, one row after the other."""
-
     name = "third"
 
     def __init__(self, scores):
@@ -219,9 +214,7 @@ def test_plain_texts_are_trained_on_and_all_questions_measured_with(tmp_path):
     assert prepared.held_out == data
     assert all(any(first in text for text in TEXTS[:3]) for first in prepared.dataset["first"])
     assert prepared.description == f"{tmp_path.name}: 6 pairs of 3 texts"
-
-
-def test_documents_without_questions_are_trained_on():
+    # Documents without questions are trained on.
     data = build_examples(articles=8)
     few = data.select(example for example in data.examples if example.document.id in ("d0", "d1", "d2", "d3"))
     prepared = prepare_data(TrainingSettings(model="m", data="d", objective="pads", held_out=0.5), few, Reader())

@@ -29,7 +29,6 @@ def build_examples(articles: int = 6, questions: int = 6, sentences: int = 30, s
 
 
 def write_squad(file: Path, data: Examples) -> Path:
-    """Write examples as SQuAD-format JSON."""
     articles = []
     for document in data.documents:
         questions = [
