@@ -51,9 +51,7 @@ RIGHT: dict[str, Any] = {
     "locate": {"evidence": [{"first_sentence": 2, "last_sentence": 2, "quote": "burned down in 1901"}]},
     "relevance": {"relevance": 4},
     "answerable": {"reasoning": "It says so.", "answer": "no"},
-    "translate_sentences": {
-        "sentences": [{"number": 1, "text": "Die Mühle stand am Fluss."}, {"number": 2, "text": "Der Müller zog nach Harrow."}]
-    },
+    "translate_sentences": {"sentences": [{"number": 1, "text": GERMAN[0]}, {"number": 2, "text": GERMAN[3]}]},
     "translate_question": {"text": "Wann brannte die Mühle nieder?"},
 }
 

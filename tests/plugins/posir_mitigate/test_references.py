@@ -55,7 +55,7 @@ def test_what_is_not_allowed_is_named_with_what_is(written, message):
 
 
 def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_taken(tmp_path):
-    folder = write_tiny_model(tmp_path / "tiny+chunks(8)")
+    folder = write_tiny_model(tmp_path / "other" / "tiny+chunks(8)")
     for name in ("organization/c+", "organization/notepad+plus", str(folder)):
         assert resolve_mitigated(name, {}) is None
     assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8"

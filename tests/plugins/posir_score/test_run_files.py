@@ -26,11 +26,11 @@ EXAMPLE: Rankings = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d9": 1.5}}
 
 def write(file: Path, rankings: Rankings) -> Path:
     rows = [(query, document, score) for query, scores in rankings.items() for document, score in scores.items()]
+    lines = "".join(f"{query}\tQ0\t{document}\t1\t{score!r}\ttag\n" for query, document, score in rows)
     match file.suffix:
         case ".trec":
-            file.write_text("".join(f"{query} Q0 {document} 1 {score!r} tag\n" for query, document, score in rows))
+            file.write_text(lines.replace("\t", " "))
         case ".gz":
-            lines = "".join(f"{query}\tQ0\t{document}\t1\t{score!r}\ttag\n" for query, document, score in rows)
             file.write_bytes(gzip.compress(lines.encode()))
         case ".json":
             file.write_text(json.dumps(rankings))

@@ -38,27 +38,16 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     file.write_text("batch_size: 8\nmax_steps: 4\nheld_out: 0.4\n")
     options = ("--data", data, "--output", output, "--config", file, "--guard", "PosIR-Mini", "--guard", squad)
     text = invoke("train", model, *options)
-    for said in (
-        "nDCG@10, begin",
-        "cosine of unrelated texts",
-        "forgetting check PosIR-Mini, nDCG@10",
-        "forgetting check facts, start to end",
-        "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on.",
-        f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}",
-    ):
+    checked = "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on."
+    command = f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}"
+    for said in ("nDCG@10, begin", "cosine of unrelated texts", "forgetting check PosIR-Mini, nDCG@10", checked, command):
         assert said in text.replace("\n", " ")
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"
     card = (output / "README.md").read_text()
-    for said in (
-        "## Position of the evidence",
-        "MultipleNegativesRankingLoss",
-        "Measured with",
-        "**Base model:** tiny",
-        "first 64 tokens",
-        "Forgetting check facts: The trained model",
-        "](training/curve.png)",
-    ):
+    for said in ("## Position of the evidence", "MultipleNegativesRankingLoss", "Measured with", "](training/curve.png)"):
+        assert said in card
+    for said in ("**Base model:** tiny", "first 64 tokens", "Forgetting check facts: The trained model"):
         assert said in card
     assert "Unknown](" not in card
     assert (output / "training" / "curve.png").read_bytes().startswith(b"\x89PNG")
