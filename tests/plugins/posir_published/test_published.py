@@ -84,12 +84,14 @@ def test_every_published_score_is_read():
     assert len({system.model for system in systems}) == 20
 
 
-def test_position_buckets_are_those_of_the_schemes():
+def test_position_buckets_are_those_of_the_schemes_and_published_psi_is_ours_of_them():
     schemes = {"SQuAD-PosQ": AbsolutePositions(), "FineWeb-PosQ": LabeledPositions(), "FineWeb-PosQ-Raw": LabeledPositions()}
     for system in read_posq_systems():
         axes = schemes[system.task.removesuffix("-Tiny")].axes
         assert tuple(system.buckets) == axes.positions
         assert len(BUCKET_QUERIES[system.task]) == len(axes.positions)
+        own = float(psi(list(system.buckets.values())))
+        assert own == system.psi if "Raw" in system.task else round(own, 3) == system.psi
     assert BUCKET_QUERIES.keys() == {name + size for name in schemes for size in ("", "-Tiny")}
 
 
@@ -106,8 +108,7 @@ def test_tasks_have_the_names_of_tasks_and_benchmarks():
 def test_rows_are_ordered_by_score_then_length():
     rows = published_rows("PosIR-Korean")
     assert [row.length for row in rows] == list(LENGTHS) * 10
-    overall = [row.ndcg_at_10 for row in rows if row.length == "all"]
-    assert overall == sorted(overall, reverse=True)
+    assert rows[:: len(LENGTHS)] == sorted(rows[:: len(LENGTHS)], key=lambda row: -row.ndcg_at_10)
 
 
 def test_rerankers_and_late_interaction_models_are_listed_under_the_samples_on_which_they_ran():
@@ -239,13 +240,7 @@ def test_averages_are_those_of_pandas(task, pairs, cross_lingual):
         assert averages[key] == pytest.approx(tuple(expected), abs=1e-12)
 
 
-# PSI, and the bound of its null distribution.
-
-
-def test_published_psi_is_ours_of_the_published_buckets():
-    for system in read_posq_systems():
-        own = float(psi(list(system.buckets.values())))
-        assert own == system.psi if "Raw" in system.task else round(own, 3) == system.psi
+# Queries, and the bound of the null distribution of PSI.
 
 
 def test_overall_score_of_posq_is_that_of_all_its_queries():
@@ -370,9 +365,7 @@ def test_training_shows_every_score_and_the_reductions_of_psi():
 def test_every_view_explains_itself_if_asked_to(view):
     *brief, hint = published(view).splitlines()
     complete = published(view, "--explain").splitlines()
-    assert "--explain" in hint
-    assert complete[: len(brief)] == brief
-    assert len(complete) > len(brief)
+    assert ("--explain" in hint, complete[: len(brief)], len(complete) > len(brief)) == (True, brief, True)
 
 
 def test_findings_are_those_of_the_tables():
