@@ -36,12 +36,8 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def settings(model):
+def settings(tmp_path_factory):
+    model = str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
     return TrainingSettings(
         model=model, data="made-up", max_steps=6, batch_size=8, learning_rate=1e-3, held_out=0.4, evaluations=3, select="last"
     )
@@ -217,9 +213,9 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
     assert find_checkpoint(tmp_path) is None
 
 
-def test_a_model_filters_by_margin(settings, data, model, tmp_path):
+def test_a_model_filters_by_margin(settings, data, tmp_path):
     for margin, positions, note in ((-2.0, "uniform", "left out: 0 questions"), (0.0, "1,1,1", "left out: ")):
-        filtered = change(settings, positions=positions, rerankers=(model,), margin=margin, max_steps=1)
+        filtered = change(settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1)
         result = train(filtered, tmp_path / str(margin), data)
         assert result.data.notes[0].startswith(note)
         assert f"with a margin below {margin:g}" in result.data.notes[0]
