@@ -60,9 +60,7 @@ def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("data")
-def test_the_english_corpus_is_encoded_once_for_all_languages_with_the_results_of_no_cache(
-    transformer, tiny, tmp_path, monkeypatch
-):
+def test_the_english_corpus_is_encoded_once_for_all_languages_with_equal_results(transformer, tiny, tmp_path, monkeypatch):
     questions = [mark + question for mark in LANGUAGES.values() for question, _, _ in ASKED.values()]
     first = evaluate(RecordingTransformer(tiny), *CROSS_LINGUAL)
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))

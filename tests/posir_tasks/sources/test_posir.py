@@ -28,10 +28,8 @@ def with_cell(tables, table, field, row, value):
     """The tables with one value changed; a list also changes the type where it must."""
     values = tables[table][field].to_list()
     values[row] = value
-    numbers = [
-        number for value in values for number in (value if isinstance(value, list) else [value]) if isinstance(number, int)
-    ]
-    kind = pl.UInt64 if max(numbers, default=0) >= 2**63 else None
+    numbers = [number for value in values for number in (value if isinstance(value, list) else [value])]
+    kind = pl.UInt64 if any(isinstance(number, int) and number >= 2**63 for number in numbers) else None
     column = pl.Series(field, values, pl.List(kind) if kind and isinstance(value, list) else kind, strict=False)
     return tables | {table: tables[table].with_columns(column)}
 

@@ -88,14 +88,8 @@ def test_squad_has_every_distinct_context_and_the_answerable_questions_train_bef
     assert data.evidence.query_ids == data.queries["id"][:] == ["t1", "t4", "t5", "v1", "v2", "v3"]
     assert data.evidence.starts.tolist() == [11, 5, 5, 0, 0, 6]
     assert data.revision.startswith("local-")
-    assert pairs(data) == [
-        ("Where do rivers run?", "Rivers run down."),
-        ("What do they do?", "Birds sing."),
-        ("What do they do?", "Birds sing."),
-        ("Who hums?", "Bees hum."),
-        ("What runs?", "Rivers run down."),
-        ("What do they do?", "Birds sing."),
-    ]
+    rivers, birds, text = ("Where do rivers run?", "What runs?"), ("What do they do?", "Birds sing."), "Rivers run down."
+    assert pairs(data) == [(rivers[0], text), birds, birds, ("Who hums?", "Bees hum."), (rivers[1], text), birds]
 
 
 def test_several_files_of_a_split_are_read_in_order(tmp_path):

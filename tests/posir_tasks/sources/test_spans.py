@@ -75,9 +75,8 @@ def test_a_repair_takes_the_only_match_nearby_or_none(document, text, start):
     assume(text.strip())
 
     def scan(match, at):
-        return [
-            place for place in range(len(document)) if abs(place - at) <= REPAIR_DISTANCE and document[place:].startswith(match)
-        ]
+        nearby = range(max(0, at - REPAIR_DISTANCE), at + REPAIR_DISTANCE + 1)
+        return [place for place in nearby if document[place:].startswith(match)]
 
     bare = text.strip()
     exact, stripped = scan(text, start), scan(bare, start + text.index(bare))

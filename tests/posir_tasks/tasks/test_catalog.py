@@ -61,15 +61,10 @@ def test_without_the_hub_nothing_is_listed_and_names_are_found():
 
 @pytest.mark.slow
 def test_the_languages_on_the_hub_are_listed(data, tmp_path):
+    names = "(task.metadata.name for task in mteb.get_tasks(languages=['pes', 'tha']))"
+    code = f"import mteb; print([name for name in {names} if name.startswith('PosIR')])"
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
-        listed = python(
-            "import mteb\n"
-            "print([task.metadata.name for task in mteb.get_tasks(languages=['pes', 'tha']) "
-            "if task.metadata.name.startswith('PosIR')])",
-            HF_ENDPOINT=hub.url,
-            HF_HOME=str(tmp_path / "hf"),
-            HF_HUB_OFFLINE="0",
-        )
+        listed = python(code, HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE="0")
     assert listed.stdout == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Thai']\n", listed.stderr
     assert len(hub.revisions) == 1
 

@@ -9,7 +9,7 @@ import pytest
 from mteb.get_tasks import _TASKS_REGISTRY
 
 from posir_tasks import PositionTask
-from posir_tasks.errors import DataError, PosirError
+from posir_tasks.errors import PosirError
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
@@ -153,12 +153,6 @@ def test_a_code_that_mteb_does_not_know_is_reported(folder, code):
     (folder / "eng-Latn").rename(folder / code)
     with pytest.raises(PosirError, match=rf"language {code}: .* A code is an individual language of ISO 639-3"):
         create(folder, language=code)
-
-
-def test_a_missing_file_is_reported_when_its_domain_is_read(folder):
-    (folder / "eng-Latn" / "game" / "corpus.parquet").unlink()
-    with pytest.raises(DataError, match=r"game/corpus\.parquet: missing"):
-        evaluate(create(folder))
 
 
 def test_a_repository_of_the_hub_needs_an_owner():
