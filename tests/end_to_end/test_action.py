@@ -19,11 +19,9 @@ EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
 
 def run_step(step, folder, inputs, path=BIN):
-    """Run a step with inputs; return its exit status, its outputs and the job's summary."""
     defaults = {name: declared.get("default", "") for name, declared in ACTION["inputs"].items()}
-    environment = {
-        name: EXPRESSION.sub(lambda match: (defaults | inputs)[match[1]], value) for name, value in step.get("env", {}).items()
-    }
+    given = defaults | inputs
+    environment = {name: EXPRESSION.sub(lambda match: given[match[1]], value) for name, value in step.get("env", {}).items()}
     files = {"GITHUB_STEP_SUMMARY": folder / "summary.md", "GITHUB_OUTPUT": folder / "output"}
     for file in files.values():
         file.write_text("")
@@ -69,7 +67,6 @@ def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verd
 
 
 def write_command(folder, name, last_line=""):
-    """Write a command that prints its arguments."""
     command = folder / "bin" / name
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nprintf "%s|" "$@"\n{last_line}\n')

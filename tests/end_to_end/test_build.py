@@ -17,7 +17,6 @@ from tests.support.rerankers import train_reranker
 
 
 def build(folder, server, name, *options, environment=None, **fields):
-    """Run a build of the texts in a folder; return its report and its files."""
     values = {
         "documents": str(folder / "texts"), "language": "eng-Latn", "domain": "harbour", "output": str(folder / name / "data"),
         "work": str(folder / name / "work"), "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},

@@ -16,33 +16,9 @@ XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl",
 
 
 def done(*command: str, **environment: str) -> str:
-    """Run a command that must succeed; return what it prints."""
     ran = run(*command, **environment)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     return ran.stdout
-
-
-def import_squad(*files: Path, language: str, output: Path, domain: str = "wikipedia", **environment: str) -> str:
-    options = ("--language", language, "--domain", domain, "--output", str(output / POSIR_FOLDER))
-    return done("posir", "import", *map(str, files), *options, **environment)
-
-
-@pytest.mark.slow
-def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_data: Path, tmp_path: Path):
-    file = squad_data / "jaquad" / "dev" / "jaquad_dev_0000.json"
-    paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
-    questions = sum(len(paragraph["qas"]) for paragraph in paragraphs)
-    printed = import_squad(file, language="jpn-Jpan", output=tmp_path)
-    assert printed.splitlines()[0].endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions")
-    assert "1 language, 1 domain checked: no problem" in done("posir", "validate", str(tmp_path))
-    described = json.loads(done("posir", "stats", str(tmp_path / POSIR_FOLDER), "--format", "json"))
-    assert described["rows"][0]["queries"] == questions
-    output = tmp_path / "out"
-    done("mteb", "run", "-t", "PosIR-Japanese", "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(tmp_path))
-    scores = result(output, "PosIR-Japanese")["wikipedia"]
-    assert scores["position_profile"]["queries"] == questions
-    assert scores["ndcg_at_10"] > 0.8
-    assert "PosIR-Japanese\n" in done("posir", "report", str(output))
 
 
 @pytest.mark.slow

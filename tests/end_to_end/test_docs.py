@@ -40,7 +40,6 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture(scope="session")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Return the environment variables of a reader, who has models, a language model and data."""
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:

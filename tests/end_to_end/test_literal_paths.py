@@ -49,7 +49,6 @@ def folder(tmp_path):
 
 
 def posir(*arguments: object) -> str:
-    """Run a command in this process, and return what it prints."""
     done = CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stdout

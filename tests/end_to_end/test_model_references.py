@@ -22,7 +22,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def evaluate(model: object, output: Path, environment: dict[str, str], *command: str) -> str:
-    """Run `mteb run`, or another command, and return what it printed."""
     words = command or ("mteb", "run")
     done = run(*words, "-m", str(model), "-t", "PosIR-English", OUTPUT[words[0]], str(output), **environment)
     assert done.returncode == 0, done.stderr
@@ -30,7 +29,6 @@ def evaluate(model: object, output: Path, environment: dict[str, str], *command:
 
 
 def results(output: Path) -> dict[str, dict]:
-    """Return the scores of every result by model and revision."""
     return {
         "/".join(file.parts[-3:-1]): json.loads(file.read_text())["scores"]["test"][0]
         for file in output.rglob("PosIR-English.json")

@@ -29,7 +29,6 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory):
-    """Return a function that saves a tiny BERT of a class with random weights and returns its folder."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
 
     def save(kind: type) -> str:

@@ -352,7 +352,6 @@ def board_numbers(site: Path) -> Shown:
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, dict[str, int]]:
-    """The judgments of PosIR-Mini."""
     from posir_score.evaluation import open_scored_data
     from posir_tasks.sources.opening import open_data
 
@@ -687,7 +686,6 @@ def test_model_folders(tmp_path: Path):
 
 
 def count_read(folder: Path) -> int:
-    """Return how many tokens of a text a model's tokenizer leaves."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")
