@@ -177,17 +177,12 @@ def test_published_averages_are_those_of_the_papers():
     records = published()
     for group in views.builtin_groups()[:2]:
         view = views.build_average_view(group, records)
-        shown = {
-            (row.model.name, length): (scored.score.value, scored.estimate("psi_as_published").value, scored.queries)
-            for row in view.rows
-            for length, scored in row.rows_by_length.items()
-        }
-        papers = {
-            (row.model, row.length): (row.ndcg_at_10, row.psi_as_published, row.queries) for row in published_rows(group.name)
-        }
+        shown = {(row.model.name, length): scored for row in view.rows for length, scored in row.rows_by_length.items()}
+        papers = {(row.model, row.length): row for row in published_rows(group.name)}
         assert shown.keys() == papers.keys()
         for key, row in papers.items():
-            assert shown[key] == pytest.approx(row)
+            values = (shown[key].score.value, shown[key].estimate("psi_as_published").value, shown[key].queries)
+            assert values == pytest.approx((row.ndcg_at_10, row.psi_as_published, row.queries))
 
 
 def test_results_in_further_languages_have_a_choice_and_are_not_averaged():
@@ -212,15 +207,11 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
 def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
     rows = [template.with_scores(psi=Estimate(mean, (low, high))) for low, mean, high in ends]
-    estimates = [row.psi for row in rows]
-    mean, count = np.mean([estimate.value for estimate in estimates]), len(rows)
+    lows, values, highs = np.array([(row.psi.low, row.psi.value, row.psi.high) for row in rows]).T
+    mean = values.mean()
     for power in (2, 1):
         shown = views.average_rows(rows, "PosIR", power).psi
-        below, above = (
-            sum(abs(estimate.value - end) ** power for estimate, end in zip(estimates, tails, strict=True)) ** (1 / power)
-            / count
-            for tails in ([estimate.low for estimate in estimates], [estimate.high for estimate in estimates])
-        )
+        below, above = ((abs(values - tails) ** power).sum() ** (1 / power) / len(rows) for tails in (lows, highs))
         assert shown.value == pytest.approx(mean)
         assert shown.interval == (pytest.approx(mean - below), pytest.approx(mean + above))
         assert -1e-9 <= shown.low <= shown.value + 1e-9
@@ -392,7 +383,7 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
 
 
 @pytest.fixture
-def declare_share(monkeypatch):
+def share(monkeypatch):
     share = ScoreInfo("length", "First, <b>share", "Share of queries.", unit=Unit.PERCENT, better=Better.HIGHER, interval=True)
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])
     recording.board_columns.cache_clear()
@@ -400,7 +391,7 @@ def declare_share(monkeypatch):
     recording.board_columns.cache_clear()
 
 
-def test_a_score_of_another_package_called_like_a_field_is_a_column_of_index_views_averages_and_file(declare_share):
+def test_a_score_of_another_package_called_like_a_field_is_a_column_of_index_views_averages_and_file(share):
     records = [
         replace(record, rows=tuple(row.with_scores(length=Estimate(0.25, (0.2, 0.3))) for row in record.rows))
         for record in (fake_record(fake_model(0), task, 1) for task in ("PosIR-English", "PosIR-German"))
@@ -408,7 +399,7 @@ def test_a_score_of_another_package_called_like_a_field_is_a_column_of_index_vie
     site = render_site(records, GROUPS, NO_LIBRARIES)
     data = contents(site)
     (column,) = [column for column in data["board"]["columns"] if column["key"] == "scores.length"]
-    assert (column["title"], column["description"], column["unit"]) == (declare_share.title, "Share of queries.", "percent")
+    assert (column["title"], column["description"], column["unit"]) == (share.title, "Share of queries.", "percent")
     assert (column["better"], column["citation"], column["interval"], column["column"]) == ("higher", "", True, True)
     for view in data["board"]["groups"][0]["views"]:
         shown = length_columns(data, view["file"], "all")
@@ -422,16 +413,10 @@ def test_every_declared_score_is_in_the_file_and_published_rows_have_no_mean_ove
     site = render_site([*records, fake_record(fake_model(0), "PosIR-English", 1)], GROUPS, NO_LIBRARIES)
     lines = list(csv.DictReader(io.StringIO(gzip.decompress(site["scores.csv.gz"]).decode())))
     assert {column.key for column in known_columns()} <= lines[0].keys()
-    filled = {
-        (line["published"], line["length"] == "all", bool(line["ndcg_at_10"]), bool(line["ndcg_at_10_as_published"]))
-        for line in lines
-    }
-    assert filled == {
-        ("true", True, True, False),
-        ("true", False, False, True),
-        ("false", True, True, True),
-        ("false", False, True, True),
-    }
+    means = ("ndcg_at_10", "ndcg_at_10_as_published")
+    filled = {(line["published"], line["length"] == "all", *(bool(line[mean]) for mean in means)) for line in lines}
+    of_papers = {("true", True, True, False), ("true", False, False, True)}
+    assert filled == of_papers | {("false", True, True, True), ("false", False, True, True)}
     data = contents(site)
     (view,) = [view for view in data["board"]["groups"][0]["views"] if view["name"] == "PosIR-English"]
     for length, key in (("all", "ndcg_at_10"), ("Q1", "ndcg_at_10_as_published")):
@@ -467,13 +452,9 @@ def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_ro
     models.append(replace(models[0], revision="another"))
     records = [fake_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
     site = render_site(records, GROUPS, NO_LIBRARIES)
-    assert all(
-        re.fullmatch(
-            r"(data/)?((views|lengths|models|matrix|differences|js|lib)/)?[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz",
-            path,
-        )
-        for path in site
-    )
+    folders = "(data/)?((views|lengths|models|matrix|differences|js|lib)/)?"
+    safe = folders + r"[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz"
+    assert all(re.fullmatch(safe, path) for path in site)
     for path, body in site.items():
         if path.startswith("data/"):
             assert body.isascii()

@@ -54,9 +54,8 @@ def is_safe(text):
 
 def evidence(count):
     starts = np.arange(count) * 900 // count
-    return Evidence(
-        [f"q{k}" for k in range(count)], ["d"] * count, starts, starts + 20, np.full(count, 1_000), np.full(count, 250)
-    )
+    ids, lengths = [f"q{k}" for k in range(count)], np.full(count, 1_000)
+    return Evidence(ids, ["d"] * count, starts, starts + 20, lengths, lengths // 4)
 
 
 def profile(*ranks):
