@@ -65,12 +65,7 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
 
 
 def imported(
-    passages: Iterable[Item],
-    output: Path,
-    *,
-    language: str = "eng-Latn",
-    domain: str = "sports",
-    repair: bool = False,
+    passages: Iterable[Item], output: Path, *, language: str = "eng-Latn", domain: str = "sports", repair: bool = False
 ) -> ImportedData:
     """Import passages with the default token count."""
     return import_passages(passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair)

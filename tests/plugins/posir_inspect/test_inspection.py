@@ -27,9 +27,8 @@ from posir_tasks.text.tokenizer import find_tokenizer
 from tests.plugins.posir_inspect.test_questions import collect
 from tests.support.cli import invoke
 from tests.support.embedding_server import serve_embeddings
-from tests.support.models import write_tiny_model
+from tests.support.models import build_encoder, write_tiny_model
 from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_last
-from tests.support.tiny_encoders import build_encoder
 
 
 def run(encoder: FirstWords, texts: list[str], budget: int | None = None, **options: Any) -> Inspection:

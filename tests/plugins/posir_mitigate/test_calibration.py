@@ -13,7 +13,7 @@ from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import find_prompt
 from tests.support.encode import TASK, encode
-from tests.support.tiny_encoders import build_encoder
+from tests.support.models import build_encoder
 
 WORDS = ["harbour", "copper", "bell", "lantern", "river", "winter", "engine", "letter", "garden", "silver", "market", "doctor"]
 #: Of 3 to 90 tokens, in an order that makes batches of different lengths.

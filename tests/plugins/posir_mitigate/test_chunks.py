@@ -14,7 +14,7 @@ from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.encode import TASK, encode
-from tests.support.tiny_encoders import build_encoder
+from tests.support.models import build_encoder
 
 SENTENCES = ["The bell was cast in copper.", "It hung in the harbour for 3.5 years!", "Who rang it?", "A doctor, they say."]
 TEXT = " ".join(SENTENCES * 3)

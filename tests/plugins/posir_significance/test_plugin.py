@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from posir_significance.scores import SCORES, fit_trend
 from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
-from tests.support.scores import score_groups
+from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
 #: Scores of the test and of what follows from it.

@@ -31,7 +31,7 @@ from posir_train.report import (
     open_forgetting_check,
 )
 from tests.plugins.posir_train.texts import build_examples, write_squad
-from tests.support.tiny_encoders import build_encoder
+from tests.support.models import build_encoder
 
 DATA = build_examples(articles=12, questions=9)
 LABELS = ("base", "trained")
