@@ -26,15 +26,11 @@ SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 def evidence_of(rows, prefix="q", article=None):
     """Evidence of (document, start in tenths, tokens) rows."""
     starts = np.array([start * 10 for _, start, _ in rows], np.int64)
-    return Evidence(
-        query_ids=[f"{prefix}{row}" for row in range(len(rows))],
-        document_ids=[f"d{document}" for document, _, _ in rows],
-        starts=starts,
-        ends=starts + 5,
-        characters=np.full(len(rows), 100),
-        tokens=np.array([50 if document % 2 else 200 for document, _, _ in rows]),
-        clusters=tuple(f"a{document // 3}" for document, _, _ in rows) if article else (),
-    )
+    names, documents = [f"{prefix}{row}" for row in range(len(rows))], [document for document, _, _ in rows]
+    tokens = np.array([50 if document % 2 else 200 for document in documents])
+    clusters = tuple(f"a{document // 3}" for document in documents) if article else ()
+    documents = [f"d{document}" for document in documents]
+    return Evidence(names, documents, starts, starts + 5, np.full(len(rows), 100), tokens, clusters=clusters)
 
 
 READ = ReadPart.first(512, KnownBy.GIVEN)

@@ -119,13 +119,12 @@ def run(*arguments):
 
 def test_the_function_gets_what_is_given_and_its_result_prints_itself():
     done = run(
-        "a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"
+        *["a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"]
     )
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[1].split(",", 2)[:2] == ["a", "4"]
-    assert example("a").rows == [
-        {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
-    ]
+    (row,) = example("a").rows
+    assert row == {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
     assert '"tags": []' in run("a", "--format", "json").stdout
 
 
