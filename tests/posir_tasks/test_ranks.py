@@ -36,8 +36,8 @@ def trec_ranks(results, positives):
 
 def mteb_scores(results, positives):
     scores = calculate_retrieval_scores(results, {query: {name: 1} for query, name in positives.items()}, list(K_VALUES))
-    main = (scores.ndcg, scores.map, scores.recall, scores.precision, scores.mrr)
-    return make_score_dict(*main, scores.naucs, scores.naucs_mrr, scores.hit_rate, {})
+    names = ("ndcg", "recall", "precision", "mrr", "naucs", "naucs_mrr", "hit_rate")
+    return make_score_dict(_map=scores.map, task_scores={}, **{name: getattr(scores, name) for name in names})
 
 
 def as_hits(results, document_ids):

@@ -23,10 +23,15 @@ class RecordingTransformer(SentenceTransformer):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
-        self.encoded: list[str] = []
+        self._encoded: list[str] = []
+
+    @property
+    def encoded(self) -> list[str]:
+        """All encoded texts, in order."""
+        return self._encoded
 
     def encode(self, inputs: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        self.encoded.extend(inputs)
+        self._encoded.extend(inputs)
         return super().encode(inputs, **kwargs)
 
 
@@ -36,11 +41,16 @@ class RecordingEncoder:
     def __init__(self, model_name: str = "test/encoder", revision: str | None = "1", **_: Any) -> None:
         self.mteb_model_meta = ModelMeta.create_empty({"name": model_name, "revision": revision})
         self.prefix = ""
-        self.encoded: list[str] = []
+        self._encoded: list[str] = []
+
+    @property
+    def encoded(self) -> list[str]:
+        """All encoded texts, in order."""
+        return self._encoded
 
     def encode(self, inputs: Any, *, task_metadata: Any, hf_subset: str, prompt_type: Any = None, **_: Any) -> Any:
         texts = [text for batch in inputs for text in batch["text"]]
-        self.encoded += texts
+        self._encoded += texts
         context = f"{self.prefix}{task_metadata.name}{hf_subset}{prompt_type}"
         return self.vectors([np.bincount(np.frombuffer((context + text).encode(), np.uint8), minlength=256) for text in texts])
 
