@@ -174,14 +174,6 @@ def test_p_value_of_a_few_models_is_that_of_all_their_orders():
     assert correlation.permutation_p_value(x, y, np.arange(7)) == pytest.approx(exact, abs=0.02)
 
 
-def test_permutations_keep_families_together():
-    orders = correlation.permute_families((0, 0, 1, 1, 1, 2))
-    assert np.array_equal(np.sort(orders, axis=1), np.tile(np.arange(6), (len(orders), 1)))
-    labels = np.array([0, 0, 1, 1, 1, 2])[orders]
-    assert (np.diff(labels, axis=1) != 0).sum(axis=1).max() == 2
-    assert len(np.unique(orders, axis=0)) == 6 * 2 * 6
-
-
 def test_jackknife_by_hand():
     rng = np.random.default_rng(3)
     families = np.repeat(np.arange(6), [3, 1, 2, 3, 3, 2])

@@ -48,22 +48,6 @@ def test_psi_depends_neither_on_scale_nor_on_order(scores, factor, random):
     assert float(psi(shuffled)) == pytest.approx(float(psi(scores)), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("scores", "expected"),
-    [
-        ([0.5, 0.4, 0.25], 0.5),
-        ([0.5, math.nan, 0.4], 0.2),
-        ([0.5, 0.0], 1.0),
-        ([0.3], 0.0),
-        ([0.0, 0.0], math.nan),
-        ([math.nan, 0.0], math.nan),
-        ([math.nan, math.nan], math.nan),
-    ],
-)
-def test_psi_of_empty_and_zero_bins(scores, expected):
-    assert float(psi(scores)) == pytest.approx(expected, nan_ok=True)
-
-
 def test_psi_of_many_rows_is_the_psi_of_each():
     rows = np.array([[0.5, 0.25, np.nan], [0.0, 0.0, 0.0], [0.9, 0.6, 0.3]])
     np.testing.assert_allclose(psi(rows), [0.5, np.nan, 2 / 3])

@@ -149,8 +149,6 @@ def test_recall_by_position_is_that_of_pandas(raw, folder, summary):
         f"{summary.model}: Recall@10 {whole}; {first} at {expected[1]}, {last} at {expected[2]}. "
     )
     assert shown.bins().to_polars()["ndcg_at_10"].is_not_null().any()
-    refused = CliRunner().invoke(build_app(), ["report", str(folder), "--recall", "--bins"])
-    assert "table of its own" in str(refused.exception)
 
 
 def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_length(raw, summary):
@@ -225,14 +223,6 @@ def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, sum
     assert first["nDCG@10"].split()[0] == f"{raw.ndcg.mean() * 100:.1f}"
     assert first["PSI (as published)"] == f"{psi(raw.groupby('bin').ndcg.mean()):.3f}"
     assert lines[3][3:6] == ["0", "–", "–"]
-
-
-def test_markdown_keeps_its_columns_when_a_name_has_a_bar(raw, tmp_path):
-    write_result(tmp_path, {"game": profile_of(raw)}, model="org/a|b")
-    (only,) = summarize(read_results(tmp_path))
-    table = cells_of(to_markdown(bin_table(build_bin_rows(only), bin_columns())))
-    assert {len(line) for line in table} == {5}
-    assert table[2][0] == "org/a|b"
 
 
 def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_rows_of_one_table(raw, tmp_path):

@@ -140,12 +140,7 @@ SENTENCES = [
         "shape.",
     ),
     (
-        decision(
-            contrast(8, 2),
-            UNKNOWN,
-            None,
-            bias_within_read=None,
-        ),
+        decision(contrast(8, 2), UNKNOWN, None, bias_within_read=None),
         "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it. Start to end +8.0 [+4.1, "
         "+11.9].",
     ),

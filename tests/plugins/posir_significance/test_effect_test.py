@@ -10,13 +10,7 @@ from posir_significance.correction import holm
 from posir_significance.effect_test import EffectModels, find_p_value
 from posir_significance.position_effect import estimate_effect, permute_gains, pseudoinverse
 
-STRUCTURES = [
-    ("independent", 0.0),
-    ("random", 0.4),
-    ("near", 0.4),
-    ("confounded", 0.4),
-    ("papers", 0.2),
-]
+STRUCTURES = [("independent", 0.0), ("random", 0.4), ("near", 0.4), ("confounded", 0.4), ("papers", 0.2)]
 
 
 def curve(effect, size, level=0.8, bins=20):

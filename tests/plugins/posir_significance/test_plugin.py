@@ -66,10 +66,6 @@ def test_same_profile_same_numbers(profile):
     assert score_groups(profile) == score_groups(replace(profile, counts=profile.counts.copy()))
 
 
-def test_one_length_has_only_the_group_all():
-    assert list(score_groups(build_profile(draw_counts(np.full(3, 0.5), 90, 1)))) == ["all"]
-
-
 def test_empty_profile():
     for entry in score_groups(build_profile(np.zeros((3, 12)), np.zeros((3, 12)))).values():
         assert entry == dict.fromkeys(entry) | COUNTS

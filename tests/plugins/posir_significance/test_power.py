@@ -8,14 +8,7 @@ from typer.testing import CliRunner
 
 from benchmarks.simulation import draw_clustered, true_means
 from posir_psi.scores import psi
-from posir_significance.api import (
-    POWER,
-    Design,
-    detectable_effect,
-    find_effect,
-    required_sample,
-    standardized_effect,
-)
+from posir_significance.api import POWER, Design, detectable_effect, find_effect, required_sample, standardized_effect
 from posir_significance.decision import decide_state
 from posir_significance.effect_test import EffectModels, run_effect_test
 from posir_significance.position_effect import estimate_effect
