@@ -50,6 +50,17 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     assert len(json.loads(invoke(*arguments, "--format", "json"))["results"]) == 3
 
 
+@pytest.mark.slow
+def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
+    page, folder = tmp_path / "page.html", tmp_path / "pictures"
+    invoke("probe", model, "--documents", 6, "--output", results, *PROBES[:2], "--html", page, "--png", folder)
+    assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "PosIR-Mini.segment_similarity_10.png",
+        "PosIR-Mini.segment_similarity_3.png",
+    ]
+
+
 def test_domains_are_compared(model, tmp_path):
     for domain in ("sports", "law"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)

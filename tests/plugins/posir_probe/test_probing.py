@@ -19,7 +19,7 @@ from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.tables import ProbeMeasurements, build_index_rows, build_overview, build_probe_tables
-from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
+from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.sources.mini import read_mini
@@ -243,13 +243,6 @@ def test_tables_have_sources_intervals_and_warnings(run):
     legend = " ".join(ProbeMeasurements(tuple(results), run.output).explanation())
     assert all(" ".join(probes[result.probe].notes) in legend for result in results)
     assert not any(result.probe in legend for result in results)
-
-
-def test_distinct_texts_of_no_plan_are_no_call():
-    def fail(*_):
-        raise AssertionError
-
-    assert encode_distinct(fail, []).documents.embeddings.shape == (0, 0)
 
 
 def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):

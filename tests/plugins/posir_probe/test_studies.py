@@ -43,7 +43,6 @@ SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
 
 
 def compare(sample, complete):
-    """Return the row of the largest difference, and those of the buckets."""
     largest, *buckets = studies.compare_tiny([sample, complete])
     return largest, buckets
 

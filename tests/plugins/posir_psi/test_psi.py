@@ -54,7 +54,6 @@ def test_psi_of_many_rows_is_the_psi_of_each():
 
 
 def compute(ranks):
-    """Return the plugin's scores by group, and of the position bins."""
     values = ResultValues(ranks)
     by_group = {group.name: {score.key: score.compute(group) for score in SCORES} for group in values.groups()}
     return by_group, [{score.key: score.compute(group) for score in SCORES if score.by_position} for group in values.bins()]

@@ -188,7 +188,6 @@ def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
 
 
 def columns_of(text, *names):
-    """Columns of a CSV file, numbers read as they are written, None where empty."""
     rows = list(csv.DictReader(io.StringIO(text)))
     return [[float(row[name]) if row[name] else None for row in rows] for name in names]
 
@@ -209,7 +208,6 @@ def test_csv_of_lengths_and_positions_parses_back_to_the_same_rows(summary):
 
 
 def cells_of(markdown):
-    """The cells of each line, split at bars that are not escaped."""
     lines = [line.replace("\\|", "\0").strip("|").split("|") for line in markdown.splitlines()]
     return [[cell.strip().replace("\0", "|") for cell in line] for line in lines]
 

@@ -10,7 +10,6 @@ from posir_significance.position_effect import Stratum, estimate_effect
 
 
 def build(rows, bins):
-    """Observations of (document, length, bin, gain) rows."""
     document, length, position, gain = (np.array(column) for column in zip(*rows, strict=True))
     return Observations(
         gain.astype(float), np.zeros_like(length), length, document, document, np.arange(len(rows)), position, bins

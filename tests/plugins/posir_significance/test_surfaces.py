@@ -139,7 +139,6 @@ def run(*arguments: object) -> str:
 
 
 def visible(page: str) -> str:
-    """The text of a page as it is read."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
@@ -150,7 +149,6 @@ def test_each_model_has_the_state_that_it_was_made_for(decisions):
 
 
 def inspect(decision: Decision) -> Inspection:
-    """An inspection that found this decision."""
     read = decision.read
     bounds = Bounds(read.tokens or 4000, read.tokens or 4000)
     reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
@@ -200,7 +198,6 @@ def test_the_answer_in_five_parts_stands_on_every_page(folder, results, decision
 PRINTED: dict[str, Callable[[Presentable], str]] = {
     "text": str,
     "html": lambda shown: visible(shown.to_html()),
-    "notebook": lambda shown: visible(shown._repr_html_()),
     "markdown": lambda shown: "\n\n".join(section.to_markdown() for section in shown.sections()),
 }
 

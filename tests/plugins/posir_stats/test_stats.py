@@ -114,7 +114,6 @@ def described(folder):
 
 
 def kind_of(text, language):
-    """The type of one query, letter by letter."""
     closing = {"Pe", "Pf", "Pi"}
     end = text
     while end and (end[-1].isspace() or end[-1] in "\"'" or unicodedata.category(end[-1]) in closing):
@@ -236,7 +235,6 @@ def markdown(described):
 
 
 def markdown_tables(text):
-    """Title to rows of cells."""
     tables = {}
     for part in text.split("### ")[1:]:
         title, _, *lines = part.splitlines()
@@ -341,7 +339,6 @@ def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
 
 
 def bars_in(chart):
-    """The counts of each panel of a figure."""
     data = [pd.DataFrame(rows) for rows in chart.to_dict()["datasets"].values()]
     return [bars["queries"].tolist() for frame in data for _, bars in frame.groupby("panel")]
 
