@@ -212,12 +212,8 @@ BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidenc
 
 
 def test_bad_input_is_counted_and_skipped():
-    questions = (
-        ProbeQuestion("?", "whole", Span(0, len(BAD["whole"]))),
-        ProbeQuestion("?", "short", Span(5, 99)),
-        ProbeQuestion("?", "short", Span(3, 3)),
-    )
-    data = ProbeData(BAD, questions)
+    spans = (("whole", Span(0, len(BAD["whole"]))), ("short", Span(5, 99)), ("short", Span(3, 3)))
+    data = ProbeData(BAD, tuple(ProbeQuestion("?", name, span) for name, span in spans))
     assert run_probe(SegmentSimilarity(10), order_blind, data).skipped == {"empty text": 1, "fewer than 10 words": 1}
     moved = run_probe(EvidenceMoving(), order_blind, data)
     assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}

@@ -285,10 +285,8 @@ def test_many_results_are_counted():
 
 
 def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
-    own = [
-        replace(EMPTY_ROW, model="mine/model", task="PosIR-English", length=length).with_scores(ndcg_at_10=0.7)
-        for length in ("all", "Q1")
-    ]
+    mine = replace(EMPTY_ROW, model="mine/model", task="PosIR-English")
+    own = [replace(mine, length=length).with_scores(ndcg_at_10=0.7) for length in ("all", "Q1")]
     rows = merge_published(own)
     whole = [row for row in rows if row.length == "all"]
     assert {row.length for row in rows} == {"all", "Q1"}
@@ -305,11 +303,8 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
     ], "the papers have no bins over all lengths"
     queries = summary.profile.counts.sum(axis=2)
     assert [row.queries for row in own] == queries.ravel().tolist()
-    (published,) = [
-        row
-        for row in rows
-        if (row.model, row.length, row.position) == ("Qwen3-Embedding-4B (published)", "Q4", summary.profile.positions[0])
-    ]
+    key = ("Qwen3-Embedding-4B (published)", "Q4", summary.profile.positions[0])
+    (published,) = (row for row in rows if (row.model, row.length, row.position) == key)
     assert published.ndcg_at_10.interval is None
     assert "Length" in [column.heading for column in bin_table(rows, bin_columns()).columns]
     with pytest.raises(PosirError, match="No position bins are published on PosIR-Mini"):

@@ -289,11 +289,8 @@ def test_a_row_of_the_board_has_the_state_and_its_tooltip_the_answer(results, de
         decision = decisions[row.model]
         cells = {name: values[place] for name, values in columns.items()}
         assert (cells["states"], cells["state_label"]) == ([decision.state], label_state(decision))
-        assert (cells["state"], cells["reason"], cells["documents_needed"]) == (
-            decision.state,
-            decision.reason,
-            decision.documents_needed,
-        )
+        states = [cells[name] for name in ("state", "reason", "documents_needed")]
+        assert states == [decision.state, decision.reason, decision.documents_needed]
         assert cells["parts"] == dict(iterate_answer(decision))
         assert cells["answer"] == f"{describe_start_to_end(decision)} {describe_decision(decision)}"
         interval = decision.interval(decision.start_to_end)
