@@ -469,6 +469,7 @@ def test_ids_differ_where_name_or_revision_differ():
     parts = ("", "a", "b", "ab", "ba", "a\0", "\0b", "\ud800")
     models = [recording.BoardModel(*pair, published=published) for pair in product(parts, parts) for published in (False, True)]
     assert len({model.id for model in models}) == len(models)
+    assert recording.BoardModel("NV-Embed-v2", "").id == recording.BoardModel("NV-embed-v2", "").id, "whatever the case"
     assert all(re.fullmatch("[0-9a-f]{12}", model.id) for model in models)
 
 

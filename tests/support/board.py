@@ -124,13 +124,11 @@ NO_LIBRARIES = {"datatables": "", "vega": ""}
 
 @cache
 def published() -> list[BoardRecord]:
-    """Return the published results; making them takes a second."""
     return published_records()
 
 
 @cache
 def libraries() -> dict[str, str]:
-    """Return the libraries of a site; Vega takes seconds to bundle."""
     return {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
 
 
