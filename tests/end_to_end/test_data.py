@@ -111,11 +111,3 @@ def test_a_language_is_found_by_its_name_alone_and_missing_data_is_one_message(t
     unknown = run("mteb", "run", "-t", "PosIR-Persien", "-m", BM25, POSIR_DATA=str(tmp_path))
     assert unknown.returncode == 1
     assert "'PosIR-Persien' not found" in unknown.stderr
-
-
-def test_a_wrong_language_code_is_refused_with_what_may_be_meant(tmp_path: Path):
-    file = write_translation(tmp_path / "fa.json", INVENTED["pes-Arab"])
-    for code in ("fas-Arab", "fa"):
-        refused = run("posir", "import", str(file), "--language", code, "--domain", "own", "--output", str(tmp_path))
-        assert refused.returncode == 1
-        assert "did you mean pes-Arab?" in refused.stderr

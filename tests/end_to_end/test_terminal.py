@@ -124,10 +124,3 @@ main()
     assert done.returncode in (1, 130)
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 1
-
-
-def test_a_run_into_a_folder_that_cannot_be_written_is_one_message():
-    done = run("posir", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s", "--output", "/proc/results")
-    assert done.returncode == 1
-    assert "error: /proc/results: cannot be written to (No such file or directory). Choose a writable folder." in done.stderr
-    assert "Traceback" not in done.stderr
