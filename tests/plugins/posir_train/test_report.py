@@ -130,22 +130,18 @@ def test_the_table_has_every_score(cured):
     assert [record["state"] for record in records] == ["better", None, None, None, "better", "better", None]
 
 
-@pytest.mark.parametrize(
-    ("card", "base"),
-    [
-        (None, "my-model"),
-        ("No metadata.", "my-model"),
-        ("---\nbase_model: org/encoder\n---\n", "org/encoder"),
-        ("---\nbase_model:\n- org/encoder\n- org/other\n---\n", "org/encoder"),
-        ("---\nbase_model: [\n---\n", "my-model"),
-    ],
-)
-def test_the_base_of_a_folder_is_named(card, base, tmp_path):
+def test_the_base_of_a_folder_is_named(tmp_path):
     folder = tmp_path / "my-model"
     folder.mkdir()
-    if card is not None:
+    assert find_base(folder) == "my-model"
+    for card, base in {
+        "No metadata.": "my-model",
+        "---\nbase_model: org/encoder\n---\n": "org/encoder",
+        "---\nbase_model:\n- org/encoder\n- org/other\n---\n": "org/encoder",
+        "---\nbase_model: [\n---\n": "my-model",
+    }.items():
         (folder / CARD_FILE).write_text(card)
-    assert find_base(folder) == base
+        assert find_base(folder) == base
 
 
 def test_a_folder_is_no_link_to_the_hub(tmp_path):
