@@ -175,12 +175,7 @@ def test_outside_data_is_parsed_by_the_gate_alone_and_csv_is_written_in_one_modu
 
 
 #: Public functions that share a name on purpose, and why.
-TWINS = {
-    "read_results": "`posir.read_results` shows what the one of posir_tasks reads",
-    "psi": "`posir.psi` checks what it is given and shows what the formula says",
-    "compare": "the command and `posir.compare`, until they are one function",
-    "train": "`posir.train` checks its settings before it starts the run",
-}
+TWINS = {"read_results": "`posir.read_results` shows what the one of posir_tasks reads"}
 
 
 def test_a_public_function_has_a_name_of_its_own():

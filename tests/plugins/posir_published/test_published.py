@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_published import rows as published_module
 from posir_published.rows import (
     BUCKET_QUERIES,
@@ -90,7 +90,7 @@ def test_position_buckets_are_those_of_the_schemes_and_published_psi_is_ours_of_
         axes = schemes[system.task.removesuffix("-Tiny")].axes
         assert tuple(system.buckets) == axes.positions
         assert len(BUCKET_QUERIES[system.task]) == len(axes.positions)
-        own = float(psi(list(system.buckets.values())))
+        own = float(compute_psi(list(system.buckets.values())))
         assert own == system.psi if "Raw" in system.task else round(own, 3) == system.psi
     assert BUCKET_QUERIES.keys() == {name + size for name in schemes for size in ("", "-Tiny")}
 
@@ -180,7 +180,7 @@ def test_curves_agree_with_the_published_means_and_psi_within_the_stated_errors(
     for key, curve in curves.items():
         assert len(curve.ndcg_at_10) == 20
         assert np.mean(curve.ndcg_at_10) - printed[key].ndcg_at_10 == pytest.approx(curve.mean_error, abs=1e-4)
-        assert float(psi(curve.ndcg_at_10)) - printed[key].psi_as_published == pytest.approx(curve.psi_error, abs=1e-3)
+        assert float(compute_psi(curve.ndcg_at_10)) - printed[key].psi_as_published == pytest.approx(curve.psi_error, abs=1e-3)
         assert abs(curve.mean_error) <= 0.0005
         assert abs(curve.psi_error) <= 0.01
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import draw_clustered
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.correction import holm
 from posir_significance.effect_test import EffectModels, find_p_value
@@ -26,7 +26,7 @@ def simulate(structure, icc, effect, size, queries, draws):
     """Share of significant results, coverage of PSI and of start to end, and root mean squared error of PSI."""
     means = curve(effect, size)
     third = len(means) // 3 + 1
-    truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
+    truth, difference = float(compute_psi(means)), means[:third].mean() - means[-third:].mean()
     rows = []
     for seed in range(draws):
         group = GroupAnalysis(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
@@ -142,7 +142,7 @@ def test_what_is_not_significant_is_within_the_interval_of_psi(structure, effect
     for seed in range(50):
         group = GroupAnalysis(draw_clustered(structure, queries, 0.2, means, np.random.default_rng([seed, 6])))
         if group.test.p_value >= 0.05:
-            covered.append(group.psi.low <= psi(means) <= group.psi.high)
+            covered.append(group.psi.low <= compute_psi(means) <= group.psi.high)
     assert len(covered) >= least
     assert np.mean(covered) >= 0.9
 

@@ -78,7 +78,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
             (tmp_path / "out" / "training" / "run.json").write_text("{}")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("posir_train.training.train", stop)
+    monkeypatch.setattr("posir_train.training.train_model", stop)
     result = CliRunner().invoke(build_app(), ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")])
     assert result.exit_code == 130
     assert f"Interrupted: run the same command {advice}" in result.stderr

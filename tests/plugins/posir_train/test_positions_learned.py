@@ -9,7 +9,7 @@ from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.examples import WindowComposer, compose_examples, read_examples, tokenize_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, TrainingSettings, open_dataset
-from posir_train.training import train
+from posir_train.training import train_model
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def run(windows, folder, positions, steps=24, base=None, name=None):
     schedule = {"warmup": 10, "schedule": "constant_with_warmup", "held_out": 0.3, "evaluations": 1, "select": "last"}
     chosen = {"positions": positions, "max_steps": steps, "batch_size": 16, "learning_rate": 1e-4, **schedule}
     settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **chosen)
-    trained = train(settings, folder / (name or positions), windows)
+    trained = train_model(settings, folder / (name or positions), windows)
     return {change.score: change for change in compare_measurements(trained.before, trained.after)}
 
 
