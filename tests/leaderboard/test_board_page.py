@@ -802,6 +802,7 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     assert page.names()[0] == "BM25"
 
 
+@pytest.mark.slow
 def test_nothing_moves_while_the_page_loads_and_tabs_change(visit, published):
     page = visit(viewport={"width": 1024, "height": 900})
     page.add_init_script(

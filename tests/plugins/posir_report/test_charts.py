@@ -376,6 +376,7 @@ def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
     assert "Intervals are in the chart of each model" in texts_of(draw_models(models))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
 def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_path):
     file = tmp_path / "page.html"
