@@ -1,7 +1,9 @@
 """Ranks by document: additive, small, and the source of the profile."""
 
+import base64
 import json
 import tracemalloc
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +56,16 @@ def built(given_rows, prefix="q", **options):
 def test_the_profile_follows_from_it(given_rows):
     ranks = np.array([rank for *_, rank in given_rows], np.int64)
     assert built(given_rows).profile == PositionProfile.from_ranks(SCHEME, evidence_of(given_rows), ranks)
+
+
+def test_the_stored_form_stays_so_that_results_of_other_versions_pair():
+    stored = built([(document, start, rank) for document in range(6) for start, rank in ((0, 0), (4, 9), (9, 130))]).to_json()
+    (part,) = stored[RANKS_KEY]["sets"]
+    assert (part["documents"], part["queries"]) == ("916ee6533da91c8e", "c0d81ff1a8057445")
+    assert stored[RANKS_KEY]["cells"] == "0:0 0:1 0:3 1:0 1:1 1:3"
+    assert list(zlib.decompress(base64.b85decode(part["document_sizes"][1:]))) == [3] * 6
+    # A query without its document, the ninth rank, and one below the hundredth.
+    assert sorted(zlib.decompress(base64.b85decode(part["ranks"][1:]))) == [8] * 6 + [11] * 12
 
 
 @given(rows, rows, rows)
