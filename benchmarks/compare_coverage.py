@@ -23,7 +23,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from posir_compare.comparison import CommonResults, Metric, ModelRun, Pair, compare_pair
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_significance.decision import ChangeState
 from posir_significance.observations import Floats, Integers
 from posir_tasks.document_keys import KEY_NAMES
@@ -187,7 +187,7 @@ def true_differences(models: tuple[SimulatedModel, SimulatedModel], structure: s
     return {
         Metric.NDCG: float(shares @ (b - a)),
         Metric.START_TO_END: float((ends[0] - ends[1]) @ (b - a)),
-        Metric.PSI: float(psi(b) - psi(a)),
+        Metric.PSI: float(compute_psi(b) - compute_psi(a)),
     }
 
 

@@ -43,7 +43,7 @@ from simulation import (
     true_means,
 )
 
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_significance.analysis import GroupAnalysis, estimate_bins
 from posir_significance.decision import ChangeState, Reason, State, compare_groups, decide_state
 from posir_significance.intervals import ALPHA
@@ -144,7 +144,7 @@ def simulate(job: tuple[Setting, int, Path | None]) -> tuple[Setting, list[float
     """Return a setting and the values of its row."""
     setting, draws, data = job
     means, layout = setting.means(), read_real(setting.structure, data) if data and setting.structure in REAL else None
-    true, level, rows = float(psi(means)), expected_level(setting, layout), []
+    true, level, rows = float(compute_psi(means)), expected_level(setting, layout), []
     for seed in range(draws):
         observations = draw(setting, layout, np.random.default_rng([seed, setting.queries]))
         group = GroupAnalysis(observations)
@@ -159,7 +159,7 @@ def simulate(job: tuple[Setting, int, Path | None]) -> tuple[Setting, list[float
                 contains(group.position.start_to_end, difference(observations, means)),
                 contains(group.psi, true),
                 (group.psi.value - true) ** 2,
-                (float(psi(np.array(observed))) - true) ** 2,
+                (float(compute_psi(np.array(observed))) - true) ** 2,
             )
         )
     columns = np.mean(rows, axis=0)
@@ -391,7 +391,7 @@ def measure_psi(draws: int, data: Path | None, contradictions: list[float]) -> I
     for structure, (shape, sensitivity) in product(PSI_STRUCTURES, SHAPES.items()):
         own = structure == "covid-qa"
         setting = Setting("papers" if own else structure, 0.2, 0.1, 1380 if own else 0, 20, shape, sensitivity)
-        true, covered, above, contradicted = float(psi(setting.means())), 0, 0, 0
+        true, covered, above, contradicted = float(compute_psi(setting.means())), 0, 0, 0
         for seed in range(draws):
             drawn = draw(setting, layout if own else None, np.random.default_rng([seed, 5]))
             group = GroupAnalysis(drawn)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from posir_build.api import build as build
+    from posir_build.api import build_agreement as build_agreement
+    from posir_build.api import build_sample as build_sample
     from posir_build.api import rate_translations as rate_translations
     from posir_compare.api import compare as compare
     from posir_data.api import import_data as import_data
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 _MODULES = {
     name: module
     for module, names in {
-        "posir_build.api": "build rate_translations",
+        "posir_build.api": "build build_agreement build_sample rate_translations",
         "posir_compare.api": "compare",
         "posir_data.api": "import_data validate",
         "posir_inspect.api": "inspect window",

@@ -1,4 +1,4 @@
-"""The public function of this package, `posir.build`: all stages, the dataset, and the report on what each stage kept."""
+"""`posir.build`: all stages, the dataset, and the report on what each stage kept; the check of its questions by people."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from posir_build import translation_ratings as ratings
-from posir_build.balance import find_needed_questions
+from posir_build.balance import CELLS, find_needed_questions
 from posir_build.cluster import StartEngine
-from posir_build.dataset_files import read_constructions
+from posir_build.dataset_files import (
+    build_agreement_table,
+    choose_questions,
+    count_agreement,
+    read_constructions,
+    read_judgments,
+    record_human_check,
+    write_sheet,
+)
 from posir_build.estimate import REASON_TOKENS, add_reranker_seconds, add_up, describe_plan, estimate_stages
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
 from posir_build.records import LOG_FILE
@@ -39,7 +47,7 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
 from posir_tasks.models.references import ModelReference
-from posir_tasks.public import public, to_list
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import Target
 from posir_tasks.text.tokenizer import load_tokenizer
@@ -316,3 +324,74 @@ def describe_usage(tools: Tools) -> list[str]:
             f"{used.output_tokens:,} output tokens{price}"
         )
     return described
+
+
+@public(settings="posir_build.settings:BuildSettings")
+def build_sample(
+    number: Annotated[int, Option(min=1, metavar="N")],
+    config: str | Path | None = None,
+    *,
+    output: str | Path | None = None,
+    **settings: Any,
+) -> TableResult:
+    """Write a sheet for a human check: question, document with the span marked, verdicts, and columns for yes or no.
+
+    The questions are a random sample of a finished build, with about as many from each cell of length and position.
+
+    Args:
+        number: Number of questions.
+        config: YAML file with settings; further ones take precedence, in sections field by field.
+        output: CSV file; by default human-check.csv in the work folder.
+        settings: Settings by name, as those of the build.
+
+    Returns:
+        The sheet; a row for each question.
+
+    Raises:
+        PosirError: The build is not finished, its settings have changed, or the sheet exists.
+
+    Examples:
+        >>> import posir
+        >>> posir.build_sample(30, "notes.yaml")  # doctest: +SKIP
+    """
+    loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
+    with locked(loaded.work_folder):
+        results = run_stages(Tools(loaded), None)
+    if STAGE_NAMES[-1] not in results:
+        raise PosirError(f"{loaded.work_folder}: the build is not finished, or its settings have changed. Run it first.")
+    file = Path(output) if output else loaded.work_folder / "human-check.csv"
+    if file.exists():
+        raise PosirError(f"{file}: already exists, and may have judgments. Remove it, or choose another --output.")
+    result = results[STAGE_NAMES[-1]]
+    questions = choose_questions(result, number, loaded.seed, CELLS[loaded.balance.cells])
+    write_sheet(file, result, questions)
+    rows = [{"question": question.text, "document": question.document} for question in questions]
+    return TableResult(title=str(file), tables=(), rows=rows, last=(f"{file}: {pluralize(len(questions), 'question')}",))
+
+
+@public()
+def build_agreement(sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None) -> TableResult:
+    """Read judgments back: how often people find a question right, with a 95 % interval.
+
+    Args:
+        sheets: Sheets with judgments, one per person.
+        data: Folder of the domain, such as data/NAME/eng-Latn/notes: put the agreement into its dataset card.
+
+    Returns:
+        A row for each kind of judgment: how often it is yes, in [0, 1].
+
+    Raises:
+        PosirError: A sheet is named twice, cannot be read, or has no judgments; or there is no such domain.
+
+    Examples:
+        >>> import posir
+        >>> posir.build_agreement("notes-build/human-check.csv")  # doctest: +SKIP
+    """
+    files = [Path(sheet) for sheet in to_list(sheets)]
+    if len({sheet.resolve() for sheet in files}) < len(files):
+        raise PosirError("a sheet is named twice. Name one sheet per person.")
+    judgments = [read_judgments(sheet) for sheet in files]
+    counted = count_agreement(judgments)
+    if data is not None:
+        record_human_check(Path(data), counted, {name for sheet in judgments for name, given in sheet.items() if given})
+    return TableResult(title="Agreement", tables=[build_agreement_table(counted)], rows=counted)

@@ -438,7 +438,7 @@ def _draw_positions(inspection: Inspection) -> list[Figure]:
         ),
         *charts.name_lines(ends, positions, axes.positions),
     ]
-    chart = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
+    chart = alt.layer(*layers, width=WIDTH, height=HEIGHT)
     explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position."
     explanation += (" Shaded: 95 % intervals." if known else "") + charts.explain_window(first, window)
     seen = " ".join(

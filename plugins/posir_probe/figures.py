@@ -143,7 +143,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
             rows += _mark_windows(labels, results)
         layers, height = _draw_lines(rows, keys, probe, color, bands=len(results) <= MOST_INTERVALS), HEIGHT
     width = WIDTH if len(panels) > 1 else WIDE
-    chart = alt.layer(*layers, data=alt.InlineData(values=rows)).properties(width=width, height=height)
+    chart = alt.layer(*layers, data=alt.InlineData(values=rows), width=width, height=height)
     if len(panels) == 1:
         return chart
     facets = _facet(chart, panels)

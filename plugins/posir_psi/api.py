@@ -34,7 +34,7 @@ def psi(scores: Iterable[float | None]) -> float:
         raise PosirError(f"The scores of position buckets must be numbers: {error}.") from error
     if values.ndim != 1 or np.any((values < 0) | (values > 1)):
         raise PosirError("The scores of position buckets must be a sequence of numbers in [0, 1]: divide percentages by 100.")
-    value = float(psi_scores.psi(values))
+    value = float(psi_scores.compute_psi(values))
     if np.isnan(value):
         raise PosirError("PSI is undefined: every bucket is empty or scores 0. At least one must have a positive score.")
     return value

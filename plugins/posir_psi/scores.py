@@ -12,7 +12,7 @@ from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.scores import Better, Score, Unit
 
 
-def psi(scores: ArrayLike) -> NDArray[np.float64]:
+def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
     """Return the Position Sensitivity Index, 1 - worst bucket / best bucket.
 
     Read it beside the mean score: a model that is equally bad everywhere has PSI 0.
@@ -52,6 +52,6 @@ SCORES = (
         unit=Unit.INDEX,
         better=Better.LOWER,
         citation="Zeng et al. 2025, arXiv 2505.13950",
-        compute=lambda group: none_if_nan(float(psi(mean_gain(group.counts, NDCG_AT_10)))),
+        compute=lambda group: none_if_nan(float(compute_psi(mean_gain(group.counts, NDCG_AT_10)))),
     ),
 )

@@ -15,7 +15,7 @@ from itertools import groupby
 
 import numpy as np
 
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.schemes import START_TO_END, RelativePositions, assign_thirds, contrast_thirds
 from posir_tasks.scores import Better, ScoreInfo, Unit
@@ -247,7 +247,7 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
             rows = {row["bucket"]: row for row in group}
             printed = rows.pop("psi", None)
             buckets = {bucket: float(row["ndcg_at_10"]) for bucket, row in rows.items()}
-            observed = float(printed["psi"]) if printed else float(psi(list(buckets.values())))
+            observed = float(printed["psi"]) if printed else float(compute_psi(list(buckets.values())))
             task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
             if dataset not in known:
                 systems.append(PosqSystem(task, architecture, model, buckets, observed, source))
@@ -325,7 +325,7 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
     has queries.
     """
     rng = np.random.default_rng(SEED)
-    null = psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
+    null = compute_psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
     return float(null.mean()), float(np.quantile(null, 0.95))
 
 

@@ -130,7 +130,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         scored.mark_text(fontSize=11, dy=9).encode(text=alt.Text("queries:Q", format=","), color=ink),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
-    chart = alt.layer(*layers).properties(width=alt.Step(35 if narrow else 100), height=alt.Step(48))
+    chart = alt.layer(*layers, width=alt.Step(35 if narrow else 100), height=alt.Step(48))
     explanation = (
         "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
         f"{FEW} queries, so the score is uncertain. Dash: no queries."
@@ -188,7 +188,7 @@ def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tu
     seen = " ".join(
         charts.describe_scores(name, _list_scores(cells, ALL_LENGTHS)) for name, cells in zip(names, curves, strict=True)
     )
-    return alt.layer(*layers).properties(width=740, height=HEIGHT), explanation, seen
+    return alt.layer(*layers, width=740, height=HEIGHT), explanation, seen
 
 
 def _list_ends(names: Sequence[str], curves: Sequence[Sequence[ProfileCell]]) -> dict[str, float]:

@@ -203,8 +203,6 @@ def prepare_run(
     read_by: ReadPart | MTEBModels = UNKNOWN,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
-    if not any(subset.judgments.grades for subset in data.subsets):
-        raise PosirError(f"{data.task.metadata.name}: has no judged queries.")
     model = RunSearch(run.name, revision, align_run(run, data.subsets, rules), read_by)
     for other in earlier:
         name = other.mteb_model_meta.name

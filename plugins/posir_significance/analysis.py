@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_significance import position_effect
 from posir_significance.effect_test import NULL_DRAWS, EffectTest, draw_true_effects, run_effect_test
 from posir_significance.intervals import TAILS, MeanEstimate, Z, estimate_mean
@@ -133,8 +133,8 @@ class GroupAnalysis:
         error = max(mean.standard_error**2 - float(explained), 0.0) ** 0.5
         levels = effect.level + error * np.random.default_rng(position_effect.SEED + 1).standard_normal(len(effects))
         levels += (effects - effect.effects) @ effect.level_slope
-        drawn = psi(np.clip(levels[:, None] + effects, SMALLEST_SCORE, 1))
-        return drawn, psi(np.clip(effect.level + centers, SMALLEST_SCORE, 1))
+        drawn = compute_psi(np.clip(levels[:, None] + effects, SMALLEST_SCORE, 1))
+        return drawn, compute_psi(np.clip(effect.level + centers, SMALLEST_SCORE, 1))
 
     @property
     def psi_draws(self) -> Floats | None:
@@ -175,7 +175,7 @@ class GroupAnalysis:
     @property
     def psi_as_published(self) -> float | None:
         """The observed 1 - worst / best position bin, to which chance adds."""
-        return float(psi(self._chance.scores)) if self._chance else None
+        return float(compute_psi(self._chance.scores)) if self._chance else None
 
     @cached_property
     def psi_chance(self) -> Estimate | None:
@@ -252,7 +252,7 @@ class ChanceScores:
 
     def estimate_psi(self) -> Estimate:
         """Return the mean of the published PSI, and the ends of the central 90 % of its draws."""
-        drawn = psi(np.clip(self.level + self.clusters.draw(NULL_DRAWS), 0, 1))
+        drawn = compute_psi(np.clip(self.level + self.clusters.draw(NULL_DRAWS), 0, 1))
         drawn = drawn[~np.isnan(drawn)]
         (low, high), mean = np.quantile(drawn, CHANCE_QUANTILES).tolist(), float(drawn.mean())
         return Estimate(mean, (min(low, mean), max(high, mean)))
@@ -294,4 +294,4 @@ def _largest_psi_not_excluded(effect: position_effect.PositionEffect, position: 
         if thirds is not None and contrast and contrast.interval and abs(thirds @ shape) > SMALLEST_SCORE:
             curve = (shape - effect.weights @ shape) / (thirds @ shape)
             curves += [end * curve for end in contrast.interval]
-    return float(psi(np.clip(effect.level + np.array([*curves, np.zeros(size)]), SMALLEST_SCORE, 1)).max())
+    return float(compute_psi(np.clip(effect.level + np.array([*curves, np.zeros(size)]), SMALLEST_SCORE, 1)).max())

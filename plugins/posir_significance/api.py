@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from posir_psi.scores import psi as psi_of
+from posir_psi.scores import compute_psi
 from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, State
 from posir_significance.intervals import LEVEL, TAILS, Z
 from posir_significance.observations import Floats, Integers
@@ -116,7 +116,7 @@ def _scale_trend(trend: tuple[Floats, float], slope: float, level: float) -> Lin
     scores = level + slope * trend[0]
     if scores.min() < -ROUNDING or scores.max() > 1 + ROUNDING:
         return None
-    return LinearEffect(slope * trend[1], float(psi_of(np.clip(scores, 0, 1))))
+    return LinearEffect(slope * trend[1], float(compute_psi(np.clip(scores, 0, 1))))
 
 
 def detectable_effect(effect: PositionEffect, power: float = POWER) -> LinearEffect | None:

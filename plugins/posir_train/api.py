@@ -88,7 +88,7 @@ def train(
         forgetting_checks = [open_forgetting_check(name) for name in loaded.guard]
         with track("Reading the data"):
             examples = read_examples(open_dataset(loaded.data))
-        trained = training.train(loaded, folder, examples, resume=resume)
+        trained = training.train_model(loaded, folder, examples, resume=resume)
         with track("Comparing with the base model"):
             report = build_report(loaded, folder, trained, forgetting_checks)
     except KeyboardInterrupt:

@@ -171,7 +171,7 @@ class TrainedModel:
     """The step whose weights it has."""
 
 
-def train(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False) -> TrainedModel:
+def train_model(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False) -> TrainedModel:
     """Train a model, measure it, and write it into the output folder; or continue an unfinished run of the same settings."""
     _check_run(settings, output, data, resume=resume)
     work_folder, checkpoints = output / WORK, output / CHECKPOINTS

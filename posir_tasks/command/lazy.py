@@ -26,9 +26,13 @@ OWN_COMMANDS = (
 
 #: What `posir --help` says of groups of commands.
 GROUPS = {
+    "build": "Build a dataset of questions about your documents, controlled for the position of the evidence. "
+    "`posir build CONFIG.yaml` runs all stages; `posir build run --help` lists the options.",
     "study": "Study probes over models, samples of data, domains and translations.",
     "leaderboard": "Build, serve and publish a leaderboard: one static page that needs no server.",
 }
+#: Of a group, the command that is meant if none is named: `posir build CONFIG.yaml`.
+DEFAULTS = {"build": "run"}
 #: Commands that have moved: what is typed instead.
 MOVED = {
     "check-results": "posir submit RESULTS --dry-run",
@@ -75,6 +79,16 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
+class NestedGroup(TyperGroup):
+    """A group of commands, of which one may be meant if none is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name the default command if the first argument is none, and not a request for help."""
+        if args and self.name in DEFAULTS and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [DEFAULTS[self.name], *args]
+        return super().parse_args(ctx, args)
+
+
 class LazyGroup(TyperGroup):
     """The commands of posir and of all plugins, in the order of their panels; `study correlate` is a command of a group."""
 
@@ -83,7 +97,8 @@ class LazyGroup(TyperGroup):
         for command in declared_commands():
             group, _, name = command.name.rpartition(" ")
             if group and group not in commands:
-                commands[group] = TyperGroup(name=group, help=GROUPS.get(group), rich_help_panel=command.panel)
+                options: dict[str, Any] = {"help": GROUPS.get(group), "rich_help_panel": command.panel}
+                commands[group] = NestedGroup(name=group, no_args_is_help=True, **options)
             members = commands[group].commands if group else commands
             members[name] = LazyCommand(command)
         super().__init__(**attributes | {"commands": commands})

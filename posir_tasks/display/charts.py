@@ -27,6 +27,17 @@ TEXT_COLORS = ("#005f96", "#a34700", "#00704f", "#97477a", "#000000", "#825900",
 NULL, BEYOND, FAINT, INK = "#d4d4d4", "#faeccb", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
+LayeredChart = alt.LayerChart | alt.FacetChart
+FRAME = alt.Config(
+    font="DejaVu Sans, Verdana, sans-serif",
+    padding=12,
+    background="white",
+    view=alt.ViewConfig(stroke="#bbbbbb"),
+    axis=alt.AxisConfig(labelFontSize=11, titleFontSize=11, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee"),
+    header=alt.HeaderConfig(labelFontSize=12, labelFontWeight="bold", labelAnchor="start", labelColor=INK, labelPadding=6),
+    title=alt.TitleConfig(fontSize=15, subtitleFontSize=11, subtitleColor=FAINT, subtitlePadding=6, color=INK),
+    legend=alt.LegendConfig(labelFontSize=11, titleFontSize=11, labelLimit=640, titleFontWeight="normal", symbolSize=90),
+)
 
 
 def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
@@ -40,12 +51,7 @@ def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
 
 
 def add_frame(
-    chart: alt.LayerChart | alt.FacetChart | alt.VConcatChart,
-    title: str,
-    subject: str,
-    explanation: str,
-    source: str,
-    seen: str = "",
+    chart: LayeredChart | alt.VConcatChart, title: str, subject: str, explanation: str, source: str, seen: str = ""
 ) -> alt.VConcatChart:
     """Return a chart with a title of two lines and an explanation of its marks above, and its source below.
 
@@ -60,23 +66,16 @@ def add_frame(
         seen: The numbers in a sentence, for readers who do not see the marks.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
-    headed = alt.vconcat(chart).properties(title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
-    cited = alt.vconcat(headed).properties(
-        title=alt.TitleParams(
-            _wrap(source), orient="bottom", anchor="start", offset=12, fontSize=10, fontWeight="normal", color=FAINT
-        )
+    headed = alt.vconcat(chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
+    cited: dict[str, Any] = {"orient": "bottom", "anchor": "start", "offset": 12, "fontSize": 10, "fontWeight": "normal"}
+    # All at once: Altair copies the whole chart at every `properties` and `configure`.
+    return alt.vconcat(
+        headed,
+        title=alt.TitleParams(_wrap(source), color=FAINT, **cited),
+        config=FRAME,
+        usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
+        description=" ".join(filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation))),
     )
-    framed: alt.VConcatChart = (
-        cited.configure(font="DejaVu Sans, Verdana, sans-serif", padding=12, background="white")
-        .configure_view(stroke="#bbbbbb")
-        .configure_axis(labelFontSize=11, titleFontSize=11, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee")
-        .configure_header(labelFontSize=12, labelFontWeight="bold", labelAnchor="start", labelColor=INK, labelPadding=6)
-        .configure_title(fontSize=15, subtitleFontSize=11, subtitleColor=FAINT, subtitlePadding=6, color=INK)
-        .configure_legend(labelFontSize=11, titleFontSize=11, labelLimit=640, titleFontWeight="normal", symbolSize=90)
-    )
-    framed.usermeta = {"title": title, "subject": subject, "explanation": explanation, "source": source}
-    framed.description = " ".join(filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation)))
-    return framed
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
@@ -113,7 +112,6 @@ MOSTLY = 0.5
 Shade = str | alt.ExprRef
 #: An encoding of the color of marks.
 Color = alt.Color | alt.ColorValue
-LayeredChart = alt.LayerChart | alt.FacetChart
 
 
 @dataclass(frozen=True)
@@ -277,8 +275,7 @@ def interval_rule(
 def facet_panels(layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any) -> alt.FacetChart:
     """Return layers in a panel for each title, two in a row, each with its own axes; rows name their title as `panel`."""
     panels: alt.FacetChart = (
-        alt.layer(*layers)
-        .properties(width=width, height=height)
+        alt.layer(*layers, width=width, height=height)
         .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)
         .resolve_axis(x="independent", y="independent")
     )

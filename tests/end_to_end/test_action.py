@@ -1,7 +1,6 @@
 """The steps of `action.yml`, run as GitHub runs them: each script in a file, with bash, and inputs as variables only."""
 
 import re
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,7 +10,7 @@ import yaml
 from posir_compare.api import compare
 from posir_compare.comparison import Metric
 from posir_significance.sentences import format_change
-from tests.support.commands import BIN, CLEAN
+from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
 
 ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
@@ -20,26 +19,17 @@ EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
 
 def run_step(step, folder, inputs, path=BIN):
-    """Run a step with inputs; return its exit status, its outputs and the job's summary."""
     defaults = {name: declared.get("default", "") for name, declared in ACTION["inputs"].items()}
-    environment = {
-        name: EXPRESSION.sub(lambda match: (defaults | inputs)[match[1]], value) for name, value in step.get("env", {}).items()
-    }
+    given = defaults | inputs
+    environment = {name: EXPRESSION.sub(lambda match: given[match[1]], value) for name, value in step.get("env", {}).items()}
     files = {"GITHUB_STEP_SUMMARY": folder / "summary.md", "GITHUB_OUTPUT": folder / "output"}
     for file in files.values():
         file.write_text("")
     script = folder / "step.sh"
     script.write_text(step["run"])
     github = {name: str(file) for name, file in files.items()} | {"GITHUB_ACTION_PATH": "/the action"}
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=folder,
-        env=CLEAN | github | environment | {"PATH": f"{path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = CLEAN | github | environment | {"PATH": f"{path}:/usr/bin:/bin"}
+    done = run_process("bash", "--noprofile", "--norc", "-eo", "pipefail", script, cwd=folder, env=variables)
     outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
     return done, outputs, files["GITHUB_STEP_SUMMARY"].read_text()
 
@@ -77,7 +67,6 @@ def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verd
 
 
 def write_command(folder, name, last_line=""):
-    """Write a command that prints its arguments."""
     command = folder / "bin" / name
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nprintf "%s|" "$@"\n{last_line}\n')

@@ -16,43 +16,7 @@ from tests.support.models import write_tiny_model
 from tests.support.rerankers import train_reranker
 
 
-@pytest.mark.slow
-def test_from_documents_to_a_report(squad_data, tmp_path):
-    documents = squad_documents(squad_data / "xquad.en.json", 3, squad_data / "xquad.de.json")[:20]
-    truth = Truth(documents)
-    write_documents(tmp_path / "texts", documents)
-    reranker = train_reranker(tmp_path / "reranker", squad_documents(squad_data / "xquad.en.json", 1)[120:])
-    output = tmp_path / "data" / "PosIR-Benchmark-v1"
-    with serve_language_model(truth) as server:
-        values = {
-            "documents": str(tmp_path / "texts"), "language": "eng-Latn", "domain": "harbour", "output": str(output),
-            "work": str(tmp_path / "work"), "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
-            "ask": {"draws": 2}, "verify": {"rerankers": [str(reranker)], "rerank_rule": "segments"},
-            "false_negatives": {"embedder": str(get_model_path()), "recall": 5, "rerankers": [str(reranker)]},
-        }  # fmt: skip
-        config = tmp_path / "build.yaml"
-        config.write_text(yaml.safe_dump(values))
-        done = run("posir", "build", str(config), "--format", "json", POSIR_CACHE=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stderr
-    stages = {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
-    assert stages["verify: rerankers"]["published_rate"] == 0.44
-    assert stages["false-negatives"]["kept"] >= 20
-    right = [
-        truth.is_right(line["text"], line["document"], line["span"]["start"], line["span"]["end"])
-        for line in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
-    ]
-    assert sum(right) / len(right) >= 0.97
-    assert run("posir", "validate", str(tmp_path / "data")).returncode == 0
-    results = tmp_path / "results"
-    model = ("-m", "mteb/baseline-bm25s", "--output-folder", str(results))
-    evaluated = run("mteb", "run", "-t", "PosIR-English", *model, POSIR_DATA=str(tmp_path / "data"))
-    assert evaluated.returncode == 0, evaluated.stderr
-    reported = run("posir", "report", str(results))
-    assert f"{len(right):,}" in reported.stdout
-
-
 def build(folder, server, name, *options, environment=None, **fields):
-    """Run a build of the texts in a folder; return its report and its files."""
     values = {
         "documents": str(folder / "texts"), "language": "eng-Latn", "domain": "harbour", "output": str(folder / name / "data"),
         "work": str(folder / name / "work"), "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
@@ -65,6 +29,33 @@ def build(folder, server, name, *options, environment=None, **fields):
     output = folder / name / "data"
     files = {str(file.relative_to(output)): file.read_bytes() for file in sorted(output.rglob("*")) if file.is_file()}
     return json.loads(done.stdout), files
+
+
+@pytest.mark.slow
+def test_from_documents_to_a_report(squad_data, tmp_path):
+    documents = squad_documents(squad_data / "xquad.en.json", 3, squad_data / "xquad.de.json")[:20]
+    truth = Truth(documents)
+    write_documents(tmp_path / "texts", documents)
+    reranker = train_reranker(tmp_path / "reranker", squad_documents(squad_data / "xquad.en.json", 1)[120:])
+    verify = {"rerankers": [str(reranker)], "rerank_rule": "segments"}
+    false_negatives = {"embedder": str(get_model_path()), "recall": 5, "rerankers": [str(reranker)]}
+    with serve_language_model(truth) as server:
+        report, _ = build(tmp_path, server, "built", ask={"draws": 2}, verify=verify, false_negatives=false_negatives)
+    output, stages = tmp_path / "built" / "data", {stage["stage"]: stage for stage in report["stages"]}
+    assert stages["verify: rerankers"]["published_rate"] == 0.44
+    assert stages["false-negatives"]["kept"] >= 20
+    right = [
+        truth.is_right(line["text"], line["document"], line["span"]["start"], line["span"]["end"])
+        for line in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
+    ]
+    assert sum(right) / len(right) >= 0.97
+    assert run("posir", "validate", str(output)).returncode == 0
+    results = tmp_path / "results"
+    model = ("-m", "mteb/baseline-bm25s", "--output-folder", str(results))
+    evaluated = run("mteb", "run", "-t", "PosIR-English", *model, POSIR_DATA=str(output))
+    assert evaluated.returncode == 0, evaluated.stderr
+    reported = run("posir", "report", str(results))
+    assert f"{len(right):,}" in reported.stdout
 
 
 @pytest.mark.slow

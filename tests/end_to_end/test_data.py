@@ -16,33 +16,9 @@ XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl",
 
 
 def done(*command: str, **environment: str) -> str:
-    """Run a command that must succeed; return what it prints."""
     ran = run(*command, **environment)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     return ran.stdout
-
-
-def import_squad(*files: Path, language: str, output: Path, domain: str = "wikipedia", **environment: str) -> str:
-    options = ("--language", language, "--domain", domain, "--output", str(output / POSIR_FOLDER))
-    return done("posir", "import", *map(str, files), *options, **environment)
-
-
-@pytest.mark.slow
-def test_jaquad_becomes_a_task_is_validated_described_run_and_reported(squad_data: Path, tmp_path: Path):
-    file = squad_data / "jaquad" / "dev" / "jaquad_dev_0000.json"
-    paragraphs = [paragraph for article in json.loads(file.read_text())["data"] for paragraph in article["paragraphs"]]
-    questions = sum(len(paragraph["qas"]) for paragraph in paragraphs)
-    printed = import_squad(file, language="jpn-Jpan", output=tmp_path)
-    assert printed.splitlines()[0].endswith(f"{len({p['context'] for p in paragraphs}):,} documents, {questions:,} questions")
-    assert "1 language, 1 domain checked: no problem" in done("posir", "validate", str(tmp_path))
-    described = json.loads(done("posir", "stats", str(tmp_path / POSIR_FOLDER), "--format", "json"))
-    assert described["rows"][0]["queries"] == questions
-    output = tmp_path / "out"
-    done("mteb", "run", "-t", "PosIR-Japanese", "-m", BM25, "--output-folder", str(output), POSIR_DATA=str(tmp_path))
-    scores = result(output, "PosIR-Japanese")["wikipedia"]
-    assert scores["position_profile"]["queries"] == questions
-    assert scores["ndcg_at_10"] > 0.8
-    assert "PosIR-Japanese\n" in done("posir", "report", str(output))
 
 
 @pytest.mark.slow
@@ -80,18 +56,6 @@ INVENTED = {
         ("Στο σπίτι δίπλα στο ποτάμι ζει ένας γέρος ψαράς.", "Ποιος ζει στα σπίτια;", "ένας γέρος ψαράς"),
         ("Η κόρη του σιδερά καβαλάει το άλογο κάθε μέρα.", "Ποιος καβαλάει άλογα;", "Η κόρη του σιδερά"),
     ),
-    "ron-Latn": (
-        ("În casa de lângă râu locuiește un pescar bătrân.", "Cine locuiește în casă?", "un pescar bătrân"),
-        ("Fiica fierarului călărește calul în fiecare zi.", "Cine călărește cai?", "Fiica fierarului"),
-    ),
-    "vie-Latn": (
-        ("Một ngư dân già sống trong ngôi nhà bên sông.", "Ai sống trong ngôi nhà?", "Một ngư dân già"),
-        ("Con gái người thợ rèn cưỡi ngựa mỗi ngày.", "Ai cưỡi ngựa?", "Con gái người thợ rèn"),
-    ),
-    "tur-Latn": (
-        ("Nehir kenarındaki evde yaşlı bir balıkçı yaşıyor.", "Evlerde kim yaşıyor?", "yaşlı bir balıkçı"),
-        ("Demircinin kızı her gün ata biniyor.", "Atlara kim biniyor?", "Demircinin kızı"),
-    ),
     "fin-Latn": (
         ("Talossa asuu vanha kalastaja Turusta.", "Kuka asuu taloissa?", "vanha kalastaja"),
         ("Hevosella ratsastaa nuori sepän tytär.", "Kuka ratsastaa hevosilla?", "nuori sepän tytär"),
@@ -105,27 +69,22 @@ ENGLISH = (
 
 def write_translation(file: Path, texts: Sequence[tuple[str, str, str]]) -> Path:
     """Write texts whose questions have the same ids in every language."""
-    paragraphs = [
-        {
-            "context": text,
-            "qas": [
-                {"id": f"q{number}", "question": question, "answers": [{"text": answer, "answer_start": text.index(answer)}]}
-            ],
-        }
-        for number, (text, question, answer) in enumerate(texts)
-    ]
+    paragraphs = []
+    for number, (text, question, answer) in enumerate(texts):
+        answers = [{"text": answer, "answer_start": text.index(answer)}]
+        paragraphs.append({"context": text, "qas": [{"id": f"q{number}", "question": question, "answers": answers}]})
     file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False), encoding="utf-8")
     return file
 
 
 def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
-    """Seven languages: imported, checked, described, listed, run alone and against English."""
+    """Four languages: imported, checked, described, listed, run alone and against English."""
     data, output = tmp_path / "data", tmp_path / "out"
     for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
         file = write_translation(tmp_path / f"{language}.json", texts)
         imported(read_squad_json(file), data / POSIR_FOLDER, language=language, domain="own")
-    assert "8 languages, 8 domains and 7 against the English corpus checked: no problem" in done("posir", "validate", str(data))
-    names = ["Persian", "Thai", "Greek", "Romanian", "Vietnamese", "Turkish", "Finnish"]
+    assert "5 languages, 5 domains and 4 against the English corpus checked: no problem" in done("posir", "validate", str(data))
+    names = ["Persian", "Thai", "Greek", "Finnish"]
     tasks = [*(f"PosIR-{name}" for name in names), *(f"PosIR-{name}-English" for name in names)]
     listed = {line.split()[0] for line in done("posir", "tasks", POSIR_DATA=str(data)).splitlines() if "PosIR-" in line}
     assert listed >= {*tasks}
@@ -152,11 +111,3 @@ def test_a_language_is_found_by_its_name_alone_and_missing_data_is_one_message(t
     unknown = run("mteb", "run", "-t", "PosIR-Persien", "-m", BM25, POSIR_DATA=str(tmp_path))
     assert unknown.returncode == 1
     assert "'PosIR-Persien' not found" in unknown.stderr
-
-
-def test_a_wrong_language_code_is_refused_with_what_may_be_meant(tmp_path: Path):
-    file = write_translation(tmp_path / "fa.json", INVENTED["pes-Arab"])
-    for code in ("fas-Arab", "fa"):
-        refused = run("posir", "import", str(file), "--language", code, "--domain", "own", "--output", str(tmp_path))
-        assert refused.returncode == 1
-        assert "did you mean pes-Arab?" in refused.stderr

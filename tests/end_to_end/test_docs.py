@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.command.calls import check_call
-from tests.support.commands import BIN, CLEAN
+from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.fresh import fresh_environment
 from tests.support.human_answers import Truth, mini_documents
@@ -35,13 +35,11 @@ LETTERS = {
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the blocks of a page in a language, in order."""
     return [match[2] for match in BLOCK.finditer(page.read_text()) if match[1] == language]
 
 
 @pytest.fixture(scope="session")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Return the environment variables of a reader, who has models, a language model and data."""
     home = tmp_path_factory.mktemp("reader")
     write_hub_cache(home / "hugging-face")
     for language in LANGUAGES:
@@ -78,17 +76,8 @@ def write_squad(folder: Path) -> None:
 
 
 def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
-    """Run a shell script in a folder and assert that every line succeeds."""
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    options = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL}
+    done = run_process("bash", "-euo", "pipefail", "-c", script, **options)
     assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert "Traceback" not in done.stderr
 

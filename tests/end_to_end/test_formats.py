@@ -169,16 +169,13 @@ def texts_of_probe(source: str) -> list[str]:
 def questions_of_probe(source: str) -> list[tuple[str, str, str]]:
     (read,) = open_probe_source(source).subsets.values()
     data = read()
-    return [
-        (question.text, data.documents[question.document], question.span.of(data.documents[question.document]))
-        for question in data.questions
-    ]
+    asked = [(question, data.documents[question.document]) for question in data.questions]
+    return [(question.text, document, question.span.of(document)) for question, document in asked]
 
 
 def questions_of_train(source: str) -> list[tuple[str, str, str]]:
-    return [
-        (example.question, example.document.text, example.evidence) for example in read_examples(open_dataset(source)).examples
-    ]
+    examples = read_examples(open_dataset(source)).examples
+    return [(example.question, example.document.text, example.evidence) for example in examples]
 
 
 def questions_of_mitigate(source: str) -> list[tuple[str, str, str]]:

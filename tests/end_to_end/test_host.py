@@ -6,18 +6,7 @@ import pytest
 
 from tests.support.commands import python, python_with_mteb, run
 
-LANGUAGES = [
-    "English",
-    "Chinese",
-    "Arabic",
-    "German",
-    "French",
-    "Italian",
-    "Korean",
-    "Portuguese",
-    "Russian",
-    "Spanish",
-]
+LANGUAGES = ["English", "Chinese", "Arabic", "German", "French", "Italian", "Korean", "Portuguese", "Russian", "Spanish"]
 TASKS = {
     *(f"PosIR-{language}" for language in LANGUAGES),
     *(f"PosIR-{language}-English" for language in LANGUAGES[1:]),
@@ -33,36 +22,28 @@ def test_available_tasks_lists_every_task():
     assert all(f"- {name}," in listed.stdout for name in TASKS)
 
 
-def test_get_tasks_filters_by_type_and_language():
-    names = json.loads(python_with_mteb(NAMES).stdout)
-    assert set(names) >= TASKS
-    german = python_with_mteb(NAMES.replace("task_types=['Retrieval']", "languages=['deu'], task_types=['Retrieval']"))
-    assert {name for name in json.loads(german.stdout) if name.startswith("PosIR")} == {"PosIR-German", "PosIR-German-English"}
-
-
-def test_benchmarks_contain_the_tasks_of_the_papers():
-    shown = python_with_mteb(
-        "import json, mteb; print(json.dumps({b: [t.metadata.name for t in mteb.get_benchmark(b).tasks] "
-        "for b in ('PosIR', 'PosIR(cross-lingual)', 'PosQ')}))"
-    )
-    benchmarks = json.loads(shown.stdout)
-    assert len(benchmarks["PosIR"]) == 10
-    assert len(benchmarks["PosIR(cross-lingual)"]) == 8
-    assert benchmarks["PosQ"] == ["SQuAD-PosQ", "FineWeb-PosQ"]
-
-
-def test_metadata_is_complete_and_subsets_are_domains():
-    checked = python_with_mteb(
-        "import mteb\n"
+def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
+    german = "(languages=['deu'], task_types"
+    asked = python_with_mteb(
+        f"{NAMES.replace('(task_types', german)}\n{NAMES}\n"
+        "print(json.dumps({b: [t.metadata.name for t in mteb.get_benchmark(b).tasks] "
+        "for b in ('PosIR', 'PosIR(cross-lingual)', 'PosQ')}))\n"
         "from posir_tasks.tasks.catalog import builtin_task_classes\n"
         "for task in builtin_task_classes():\n"
         "    task.metadata._validate_metadata(); assert task.metadata.is_filled(), task; assert task.metadata.prompt\n"
-        "one = mteb.get_task('PosIR-German', hf_subsets=['sports', 'game'])\n"
-        "assert sorted(one.hf_subsets) == ['game', 'sports'], one.hf_subsets\n"
-        "assert len(mteb.get_task('PosIR-German').hf_subsets) == 31\n"
-        "print('ok')"
+        "subsets = mteb.get_task('PosIR-German', hf_subsets=['sports', 'game']), mteb.get_task('PosIR-German')\n"
+        "print(json.dumps([sorted(subsets[0].hf_subsets), len(subsets[1].hf_subsets)]))\n"
+        "metas = [meta.name for meta in mteb.get_model_metas()]\n"
+        "names = ('Qwen3-Embedding-0.6B', 'Qwen/Qwen3-Embedding-0.6B')\n"
+        "print(json.dumps([*(mteb.get_model_meta(name).name for name in names), len(metas) == len(set(metas))]))\n"
+        "try:\n    mteb.get_model_meta('no-such-model')\nexcept KeyError as error:\n    print('[]')"
     )
-    assert checked.stdout == "ok\n", checked.stderr
+    german, names, benchmarks, subsets, models, unknown = map(json.loads, asked.stdout.splitlines())
+    assert set(names) >= TASKS
+    assert {name for name in german if name.startswith("PosIR")} == {"PosIR-German", "PosIR-German-English"}
+    assert {name: len(tasks) for name, tasks in benchmarks.items()} == {"PosIR": 10, "PosIR(cross-lingual)": 8, "PosQ": 2}
+    assert benchmarks["PosQ"] == ["SQuAD-PosQ", "FineWeb-PosQ"]
+    assert (subsets, models, unknown) == ([["game", "sports"], 31], [*["Qwen/Qwen3-Embedding-0.6B"] * 2, True], [])
 
 
 def test_autoload_off_leaves_mteb_alone():
@@ -72,14 +53,12 @@ def test_autoload_off_leaves_mteb_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["mteb, posir_tasks", "posir_tasks, mteb"])
-def test_an_import_registers_in_either_order(order):
-    known = python(
-        f"import {order}\nmteb.get_task('SQuAD-PosQ'); mteb.get_benchmark('PosIR')\n"
-        "print(len([t for t in mteb.get_tasks() if t.metadata.name.startswith('PosIR-')]))",
-        POSIR_AUTOLOAD="0",
-    )
-    assert known.stdout == "20\n", known.stderr
+@pytest.mark.parametrize("autoload", ["0", "1"])
+@pytest.mark.parametrize("order", ["mteb, posir_tasks", "posir_tasks.tasks.posq, mteb", "posir_tasks.host.mteb_patches, mteb"])
+def test_an_import_registers_in_either_order(order, autoload):
+    known = "mteb.get_task('SQuAD-PosQ'); print(len([t for t in mteb.get_tasks() if t.metadata.name.startswith('PosIR-')]))"
+    imported = python(f"import {order}; {known}", POSIR_AUTOLOAD=autoload)
+    assert (imported.stdout, imported.stderr) == ("20\n", "")
 
 
 def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
@@ -99,13 +78,6 @@ def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
         "True",
         "KeyError: 'PosIR-Persien' not found. Did you mean: 'PosIR-Persian'?",
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["tasks.posq", "host.mteb_patches"])
-def test_a_module_can_be_imported_before_mteb(module):
-    imported = python(f"import posir_tasks.{module}, mteb; print(mteb.get_task('PosIR-Mini').metadata.name)")
-    assert (imported.stdout, imported.stderr) == ("PosIR-Mini\n", "")
 
 
 def test_a_changed_mteb_prints_one_warning_and_works():
@@ -158,10 +130,7 @@ def outcome(model):
     return "scores" + ("" if any(name.startswith("nauc") for name in scores) else " without nAUC")
 
 models = mteb.get_model("mteb/baseline-bm25s"), Encoder(), Reranker()
-for owner, name in (
-    ("mteb._create_dataloaders", "create_dataloader"),
-    ("mteb._evaluators.retrieval_metrics", "nauc"),
-):
+for owner, name in (("mteb._create_dataloaders", "create_dataloader"), ("mteb._evaluators.retrieval_metrics", "nauc")):
     value = sys.modules[owner].__dict__.pop(name)
     print(name, *map(outcome, models), sep=" | ")
     setattr(sys.modules[owner], name, value)
@@ -205,17 +174,6 @@ def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
         assert any(said in line for line in wrong), (said, lines)
     assert "✓ tasks: mteb knows 26 of 26" in lines
     assert len([line for line in checked.stderr.splitlines() if line.startswith("posir: ")]) == 1
-
-
-def test_a_bare_model_name_is_the_full_one_where_it_is_unambiguous():
-    named = python_with_mteb(
-        "import mteb\n"
-        "print(mteb.get_model_meta('Qwen3-Embedding-0.6B').name, mteb.get_model_meta('Qwen/Qwen3-Embedding-0.6B').name)\n"
-        "names = [meta.name for meta in mteb.get_model_metas()]\n"
-        "print(len(names) == len(set(names)))\n"
-        "try:\n    mteb.get_model_meta('no-such-model')\nexcept KeyError as error:\n    print('unknown')"
-    )
-    assert named.stdout.splitlines() == ["Qwen/Qwen3-Embedding-0.6B Qwen/Qwen3-Embedding-0.6B", "True", "unknown"]
 
 
 def test_unused_it_imports_nothing():

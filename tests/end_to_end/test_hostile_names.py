@@ -17,7 +17,6 @@ ESCAPED = r"\x1b]0;title\x07\x1b[31m\u202e\x9b"
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Results of two models, hostile in every name."""
     output, axes = tmp_path_factory.mktemp("results"), RelativePositions().axes
     drawn = np.random.default_rng(0).integers(0, 9, (len(axes.lengths), len(axes.positions), len(RANKS)))
     for model, counts in {"a": drawn, "b": drawn[..., ::-1]}.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import posir_autoload
+from tests.support.commands import run_process
 from tests.support.fresh import fresh_environment
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ AUTOLOAD_FILES = {name: (ROOT / "autoload" / name).read_text(encoding="utf-8-sig
 def build(kind: str, folder: Path) -> zipfile.ZipFile:
     """Build a wheel of a kind ("wheel" or "editable") and open it."""
     code = f"from hatchling.build import build_{kind}; print(build_{kind}({str(folder)!r}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_process(sys.executable, "-c", code, cwd=ROOT)
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
 
@@ -66,8 +67,7 @@ def test_the_pth_file_is_one_line_that_executes_no_text():
 
 def start(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
     """Run code in a Python whose only site folder is this one."""
-    code = f"import site; site.addsitedir({str(folder)!r}); {code}"
-    return subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False, env={})
+    return run_process(sys.executable, "-I", "-S", "-c", f"import site; site.addsitedir({str(folder)!r}); {code}", env={})
 
 
 def test_a_pth_file_without_its_module_is_silent(tmp_path: Path):
@@ -79,12 +79,11 @@ def test_a_pth_file_without_its_module_is_silent(tmp_path: Path):
 def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: Path):
     for name in ("posir.pth", "posir_autoload.py"):
         shutil.copy(ROOT / "autoload" / name, tmp_path)
-    (tmp_path / "mteb").mkdir()
-    (tmp_path / "mteb" / "__init__.py").write_text("from mteb import get_tasks\nimport mteb.benchmarks.benchmarks")
-    (tmp_path / "mteb" / "get_tasks.py").write_text("TASKS = 1")
-    (tmp_path / "mteb" / "benchmarks").mkdir()
-    (tmp_path / "mteb" / "benchmarks" / "__init__.py").write_text("")
-    (tmp_path / "mteb" / "benchmarks" / "benchmarks.py").write_text("")
+    (tmp_path / "mteb" / "benchmarks").mkdir(parents=True)
+    imports = "from mteb import get_tasks\nimport mteb.benchmarks.benchmarks"
+    modules = {"__init__": imports, "get_tasks": "TASKS = 1", "benchmarks/__init__": "", "benchmarks/benchmarks": ""}
+    for name, code in modules.items():
+        (tmp_path / "mteb" / f"{name}.py").write_text(code)
     done = start(tmp_path, "import mteb; print(mteb.get_tasks.TASKS)")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "1\n", 1)
     assert done.stderr.startswith("posir: ")
@@ -92,31 +91,22 @@ def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: 
 
 def test_the_module_imports_only_what_python_has_loaded_at_start():
     code = "import sys; before = set(sys.modules); import posir_autoload; print(sorted(set(sys.modules) - before))"
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'autoload')!r}); {code}"],
-        capture_output=True, text=True, check=True, env={"POSIR_AUTOLOAD": "1"},
-    )  # fmt: skip
+    path = f"import sys; sys.path.insert(0, {str(ROOT / 'autoload')!r})"
+    done = run_process(sys.executable, "-I", "-c", f"{path}; {code}", env={"POSIR_AUTOLOAD": "1"})
     assert done.stdout in ("[]\n", "['posir_autoload']\n")
 
 
 @pytest.mark.parametrize(("switch", "installed"), [("1", True), ("0", False)])
 def test_importing_the_module_installs_the_hook_unless_it_is_switched_off(switch: str, installed: bool):
     code = "import posir_autoload as a; print(a.is_installed()); a.start(); print(a.is_installed())"
-    done = run_without_site(code, ROOT / "autoload", POSIR_AUTOLOAD=switch)
+    done = run_process(sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={"POSIR_AUTOLOAD": switch})
     assert (done.stdout, done.stderr) == (f"{installed}\n{installed}\n", "")
 
 
 def test_neither_the_import_nor_the_function_ever_raises():
     code = "import os; os.environ = None; import posir_autoload as a; a.is_installed = None; a.start()"
-    done = run_without_site(code, ROOT / "autoload")
-    assert (done.stdout, done.stderr) == ("", "")
-
-
-def run_without_site(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a Python that does not read site-packages."""
-    return subprocess.run(
-        [sys.executable, "-S", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_process(sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_readme_says_how_to_avoid_cuda_before_the_first_command():
@@ -129,19 +119,13 @@ def test_the_readme_says_how_to_avoid_cuda_before_the_first_command():
 def published(tmp_path_factory) -> Path:
     """Return the folder of what `make wheel` builds: an sdist, and a wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "-q", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, capture_output=True, check=True)
+    run_process(sys.executable, "-m", "build", "-q", "--no-isolation", "--outdir", folder, ROOT)
     return folder
 
 
-def test_what_would_be_published_passes_the_checks_of_pypi(published: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *published.iterdir()], capture_output=True, text=True, check=False
-    )
+def test_what_would_be_published_passes_the_checks_of_pypi_and_is_the_wheel_of_the_clone(published: Path, tmp_path: Path):
+    done = run_process(sys.executable, "-m", "twine", "check", "--strict", *published.iterdir())
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_wheel_of_the_sdist_is_the_wheel_of_the_clone(published: Path, tmp_path: Path):
     (file,) = published.glob("*.whl")
     assert set(zipfile.ZipFile(file).namelist()) == set(build("wheel", tmp_path).namelist())
 
@@ -152,7 +136,7 @@ def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path)
     environment = fresh_environment(tmp_path / "venv") | {"PYTHONPATH": ""}
 
     def run_there(*command: str) -> str:
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = run_process(*command, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -27,7 +27,6 @@ TARGET = ("--language", "eng-Latn", "--domain", "sports")
 
 
 def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[str, str, str]]) -> None:
-    """Write the same questions in every format."""
     plain_texts(folder / "texts", texts)
     layout(folder / POSIR_FOLDER, texts, asked)
     for write in (beir, question_lines, squad_file):
@@ -35,7 +34,6 @@ def write_sources(folder: Path, texts: dict[str, str], asked: dict[str, tuple[st
 
 
 def list_files(folder: Path) -> dict[str, int]:
-    """Return when each file below a folder was changed."""
     return {file.relative_to(folder).as_posix(): file.stat().st_mtime_ns for file in folder.rglob("*")}
 
 
@@ -51,7 +49,6 @@ def folder(tmp_path):
 
 
 def posir(*arguments: object) -> str:
-    """Run a command in this process, and return what it prints."""
     done = CliRunner().invoke(build_app(), list(map(str, arguments)), catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return done.stdout
@@ -66,9 +63,8 @@ def test_data_is_imported_and_read(folder, monkeypatch):
     assert "1 language, 1 domain checked: no problem" in posir("validate", data)
     assert f"folder {data}," in posir("stats", data, "--format", "json")
     composed = folder / "composed"
-    assert f"{composed}/eng-Latn/sports_1: 30 questions" in posir(
-        "compose", data, *TARGET, "--output", composed, "--tokens", 40
-    )
+    printed = posir("compose", data, *TARGET, "--output", composed, "--tokens", 40)
+    assert f"{composed}/eng-Latn/sports_1: 30 questions" in printed
     monkeypatch.setenv("POSIR_DATA", str(folder))
     (planned,) = json.loads(posir("run", "--plan", "-m", "mteb/baseline-bm25s", "-t", "PosIR-English", "--format", "json"))
     assert (sum(planned["total"]["documents"]["texts"]), planned["total"]["queries"]) == (6, 36)
@@ -88,11 +84,7 @@ def test_models_are_run_and_results_are_read(folder):
     options = ("-t", "PosIR-English")
     dense, reranker = (str(write_tiny_model(folder / kind, kind)) for kind in ("dense", "cross-encoder"))
     # The second run reads the embeddings and the first stage from the caches.
-    for command in (
-        ("mteb", "run", "--overwrite-strategy", "always"),
-        ("mteb", "run", "--overwrite-strategy", "always"),
-        ("posir", "run"),
-    ):
+    for command in (*[("mteb", "run", "--overwrite-strategy", "always")] * 2, ("posir", "run")):
         for model in (dense, reranker):
             done = run(*command, *options, OUTPUT[command[0]], str(results), "-m", model, **environment)
             assert done.returncode == 0, done.stderr
@@ -103,8 +95,7 @@ def test_models_are_run_and_results_are_read(folder):
     posir("report", results, "--html", folder / "page.html", "--png", folder / "charts")
     assert "local/dense" in posir("compare", results, results)
     assert "rescored 2 profiles in 2 files" in posir("rescore", results)
-    done = run("posir", "submit", str(results), "--dry-run")
-    assert str(results) in done.stdout
+    assert str(results) in run("posir", "submit", str(results), "--dry-run").stdout
     site = posir("leaderboard", "build", "--results", results, "--output", folder / "site")
     assert "2 results" in site
 

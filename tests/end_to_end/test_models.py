@@ -32,7 +32,6 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "i
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory):
-    """Return a function that saves a tiny BERT of a class with random weights and returns its folder."""
     tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
 
     def save(kind: type) -> str:
@@ -54,7 +53,6 @@ class FewQuestions(PosIRMini):
 
 
 def evaluate(model: object) -> dict:
-    """Evaluate and return the scores of the only subset."""
     results = mteb.evaluate(model, FewQuestions(), cache=None, show_progress_bar=False)
     return results.task_results[0].scores["test"][0]
 
@@ -66,16 +64,11 @@ def check_scores(scores: dict) -> None:
     assert [value["counted_with"] for value in scores["read_ranks"]["sets"]] == ["tokenizer"]
 
 
-def test_dense(tiny):
-    check_scores(evaluate(SentenceTransformer(tiny(BertModel))))
-
-
-def test_sparse(tiny):
-    check_scores(evaluate(SparseEncoder(tiny(BertForMaskedLM))))
-
-
-def test_late_interaction(tiny):
-    check_scores(evaluate(MultiVectorEncoder(tiny(BertModel))))
+@pytest.mark.parametrize(
+    ("model", "kind"), [(SentenceTransformer, BertModel), (SparseEncoder, BertForMaskedLM), (MultiVectorEncoder, BertModel)]
+)
+def test_queries_and_truncation_are_counted(tiny, model, kind):
+    check_scores(evaluate(model(tiny(kind))))
 
 
 def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):

@@ -13,9 +13,10 @@ import re
 import resource
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,17 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import Endpoint
 from tests.support.damage import (
-    Door,
     Ended,
     WrongError,
     call_posir,
     check_ended,
+    choose_place,
     damage_bytes,
     damage_json,
     damage_json_text,
     noted,
     time_limit,
+    try_cases,
 )
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.embedding_server import serve_embeddings
@@ -59,6 +61,8 @@ DOMAINS = ("sports", "game", "mining")
 STORED = ("position_profile", "document_ranks", "read_ranks", "document_keys", "position_run", "read", "position_scores")
 #: Queries and nDCG@10.
 Numbers = tuple[int, float]
+#: Numbers by length of each model, revision and task.
+Shown = dict[tuple[str, str, str], dict[str, Numbers]]
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +80,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         write_guesses(root / "honest", tasks)
         write_guesses(root / "honest", tasks, name="org/third", window=None, seed=1)
         yield root / "honest"
-
-
-def test_the_corpus_is_large():
-    assert sum(CASES.values()) >= 3_000
 
 
 def decode(column: str) -> list[int]:
@@ -119,9 +119,9 @@ def allowed_numbers(file: Path) -> list[dict[str, Numbers]]:
     return [pool(list(some)) for size in range(len(entries), 0, -1) for some in combinations(entries, size)]
 
 
-def same_numbers(shown: dict[str, Numbers], expected: dict[str, Numbers]) -> bool:
+def same_numbers(shown: dict[str, Numbers], expected: dict[str, Numbers], tolerance: float = 1e-9) -> bool:
     return shown.keys() == expected.keys() and all(
-        shown[name][0] == expected[name][0] and math.isclose(shown[name][1], expected[name][1], abs_tol=1e-9) for name in shown
+        math.isclose(*pair, abs_tol=tolerance) for name in shown for pair in zip(shown[name], expected[name], strict=True)
     )
 
 
@@ -140,11 +140,7 @@ def damage_result(results: Path, copy: Path, draw: random.Random) -> tuple[str, 
             place = ("scores", "test", draw.randrange(len(value["scores"]["test"])))
             inside = value["scores"]["test"][place[2]]
             key = draw.choice([key for key in STORED if key in inside])
-            place = (*place, key)
-            value = inside[key]
-            while isinstance(value, dict | list) and value and draw.random() < 0.8:
-                key = draw.choice(list(value) if isinstance(value, dict) else range(len(value)))
-                place, value = (*place, key), value[key]
+            place = (*place, key, *choose_place(inside[key], draw))
         what, content = damage_json_text(file.read_text(), draw, place)
     if content == file.read_bytes():
         return damage_result(results, copy, draw)
@@ -152,7 +148,29 @@ def damage_result(results: Path, copy: Path, draw: random.Random) -> tuple[str, 
     return f"{file.parent.parent.name}/{file.name}: {what[:200]}", file
 
 
-def shown_numbers(report: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Numbers]]:
+def try_results(
+    door: str,
+    results: Path,
+    copy: Path,
+    arguments: tuple[str | Path, ...],
+    check: Callable[[Ended, Path], None],
+    said: tuple[str, ...] = (),
+) -> None:
+    """Call a command with damaged copies of results; check what it ends with, an error by the names in it alone."""
+
+    def examine(draw: random.Random) -> bool:
+        what, file = damage_result(results, copy, draw)
+        with noted(what):
+            ended = call_posir(*arguments)
+            check_ended(ended, [file.name, str(copy), *said])
+            if not ended.status:
+                check(ended, file)
+        return not ended.status
+
+    try_cases(door, CASES[door], examine)
+
+
+def shown_numbers(report: list[dict[str, Any]]) -> Shown:
     """Return the numbers of a report by model, revision and task; a task whose data differ is named with them."""
     return {
         (row["model"], row["revision"], row["task"].partition(" (")[0]): {
@@ -171,26 +189,14 @@ def test_report(results: Path, tmp_path: Path):
         (file,) = results.rglob(f"{model.replace('/', '__')}/*/{task}.json")
         assert same_numbers(numbers, allowed_numbers(file)[0])
 
-    def examine(draw: random.Random) -> bool:
-        what, file = damage_result(results, tmp_path / "copy", draw)
-        with noted(what):
-            ended = call_posir("report", tmp_path / "copy", "--format", "json")
-            check_ended(ended, [file.name, str(tmp_path / "copy")])
-            if ended.status:
-                return False
-            check_rows(whole, shown_numbers(json.loads(ended.printed)), file, ended.said, results)
-        return True
+    def check(ended: Ended, file: Path) -> None:
+        check_rows(whole, shown_numbers(json.loads(ended.printed)), file, ended.said, results)
 
-    Door("report", CASES["report"]).try_cases(examine)
+    copy = tmp_path / "copy"
+    try_results("report", results, copy, ("report", copy, "--format", "json"), check)
 
 
-def check_rows(
-    whole: dict[tuple[str, str, str], dict[str, Numbers]],
-    shown: dict[tuple[str, str, str], dict[str, Numbers]],
-    file: Path,
-    said: str,
-    results: Path,
-) -> None:
+def check_rows(whole: Shown, shown: Shown, file: Path, said: str, results: Path) -> None:
     """Raise WrongError if a number is not that of the undamaged parts, or a result is left out without a word."""
     origin = results / file.relative_to(file.parents[3])
     files = [origin] if origin.name.startswith("PosIR") else sorted(origin.parent.glob("PosIR-*.json"))
@@ -212,26 +218,22 @@ def test_compare(results: Path, tmp_path: Path):
     """Of each comparison, both sides and the difference are those of undamaged parts."""
     allowed = {(file.parent.parent.name, file.stem): allowed_numbers(file) for file in results.rglob("PosIR-*.json")}
 
-    def examine(draw: random.Random) -> bool:
-        what, file = damage_result(results, tmp_path / "copy", draw)
-        with noted(what):
-            ended = call_posir("compare", "--results", tmp_path / "copy", "--baseline", "org/guessing", "--format", "json")
-            check_ended(ended, [file.name, str(tmp_path / "copy"), "org/guessing"])
-            if ended.status:
-                return False
-            rows = [row for row in json.loads(ended.printed)["comparisons"] if row["metric"] == "nDCG@10"]
-            for row in rows:
-                for side, name in (("a", row["baseline"]), ("b", row["model"])):
-                    check_side(row, side, name, file, allowed)
-                if not math.isclose(row["b"] - row["a"], row["difference"], abs_tol=1e-9):
-                    raise WrongError(f"{row['b']} - {row['a']} is not {row['difference']}")
-            compared = {(row["model"], row["task"].partition(" (")[0]) for row in rows}
-            whole = {("mteb/baseline-bm25s", "PosIR-Mini"), ("org/third", "PosIR-Mini"), ("org/third", "PosIR-English")}
-            if not compared >= whole and not any(word in ended.everything for word in (file.name, "no results of it")):
-                raise WrongError(f"{whole - compared} left out without a word")
-        return True
+    whole = {("mteb/baseline-bm25s", "PosIR-Mini"), ("org/third", "PosIR-Mini"), ("org/third", "PosIR-English")}
 
-    Door("compare", CASES["compare"]).try_cases(examine)
+    def check(ended: Ended, file: Path) -> None:
+        rows = [row for row in json.loads(ended.printed)["comparisons"] if row["metric"] == "nDCG@10"]
+        for row in rows:
+            for side, name in (("a", row["baseline"]), ("b", row["model"])):
+                check_side(row, side, name, file, allowed)
+            if not math.isclose(row["b"] - row["a"], row["difference"], abs_tol=1e-9):
+                raise WrongError(f"{row['b']} - {row['a']} is not {row['difference']}")
+        compared = {(row["model"], row["task"].partition(" (")[0]) for row in rows}
+        if not compared >= whole and not any(word in ended.everything for word in (file.name, "no results of it")):
+            raise WrongError(f"{whole - compared} left out without a word")
+
+    copy, baseline = tmp_path / "copy", "org/guessing"
+    arguments = ("compare", "--results", copy, "--baseline", baseline, "--format", "json")
+    try_results("compare", results, copy, arguments, check, (baseline,))
 
 
 def check_side(
@@ -239,14 +241,12 @@ def check_side(
 ) -> None:
     """Raise WrongError if a score is not that of undamaged parts of the result that it is said to be of."""
     folder, task = model.replace("/", "__"), row["task"].partition(" (")[0]
-    touched = file.parent.parent.name
+    touched, length = file.parent.parent.name, row["length"].lower()
     # A damaged name may be any.
     known = allowed.get((folder, task)) or [numbers for key, value in allowed.items() if key[0] == touched for numbers in value]
     shown = (row["queries"], row[side])
-    for numbers in known:
-        queries, score = numbers.get(row["length"].lower(), (0, 0.0))
-        if queries == shown[0] and math.isclose(score, shown[1], abs_tol=1e-9):
-            return
+    if any(same_numbers({length: shown}, {length: numbers[length]}) for numbers in known if length in numbers):
+        return
     raise WrongError(f"{model} has {shown} on {row['task']}, {row['length']} instead of {known[0].get(row['length'].lower())}")
 
 
@@ -266,7 +266,7 @@ def test_rescore(results: Path, tmp_path: Path):
                     raise WrongError(f"{path.name} is left out without a word")
         return not ended.status
 
-    Door("rescore", CASES["rescore"]).try_cases(examine)
+    try_cases("rescore", CASES["rescore"], examine)
 
 
 def check_rescored(origin: Path, file: Path, before: bytes) -> None:
@@ -280,14 +280,7 @@ def check_rescored(origin: Path, file: Path, before: bytes) -> None:
             for name, scores in entry["position_scores"].items()
             if name in ("all", "q1", "q2", "q3", "q4") and scores["queries"]
         }
-        if not any(
-            shown.keys() == groups.keys()
-            and all(
-                shown[name][0] == queries and math.isclose(shown[name][1], total / queries, abs_tol=1e-6)
-                for name, (queries, total) in groups.items()
-            )
-            for groups in expected
-        ):
+        if not any(same_numbers(shown, pool([groups]), 1e-6) for groups in expected):
             raise WrongError(f"{shown} instead of {expected}")
         if lost := was.keys() - entry.keys():
             raise WrongError(f"lost {lost}")
@@ -302,17 +295,13 @@ def test_submit_dry_run(results: Path, tmp_path: Path):
         file.unlink()
     assert call_posir("submit", mini, "--dry-run").status == 0
 
-    def examine(draw: random.Random) -> bool:
-        what, file = damage_result(mini, tmp_path / "copy", draw)
-        with noted(what):
-            ended = call_posir("submit", tmp_path / "copy", "--dry-run", "--format", "json")
-            check_ended(ended, [file.name, str(tmp_path / "copy")])
-            if ended.status == 0 and file.name.startswith("PosIR"):
-                origin = mini / file.relative_to(file.parents[3])
-                check_same_result(json.loads(origin.read_bytes()), json.loads(file.read_bytes()))
-        return not ended.status
+    def check(_: Ended, file: Path) -> None:
+        if file.name.startswith("PosIR"):
+            origin = mini / file.relative_to(file.parents[3])
+            check_same_result(json.loads(origin.read_bytes()), json.loads(file.read_bytes()))
 
-    Door("submit", CASES["submit"]).try_cases(examine)
+    copy = tmp_path / "copy"
+    try_results("submit", mini, copy, ("submit", copy, "--dry-run", "--format", "json"), check)
 
 
 #: Fields of a result that say when and how it was made.
@@ -344,22 +333,16 @@ def test_board_build(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     whole = board_numbers(site)
     assert len(whole) == 5
 
-    def examine(draw: random.Random) -> bool:
-        what, file = damage_result(results, tmp_path / "copy", draw)
-        with noted(what):
-            ended = call_posir("leaderboard", "build", "--results", tmp_path / "copy", "--output", site)
-            check_ended(ended, [file.name, str(tmp_path / "copy")])
-            if ended.status:
-                return False
-            check_rows(whole, board_numbers(site), file, ended.said, results)
-        return True
+    def check(ended: Ended, file: Path) -> None:
+        check_rows(whole, board_numbers(site), file, ended.said, results)
 
-    Door("board", CASES["board"]).try_cases(examine)
+    copy = tmp_path / "copy"
+    try_results("board", results, copy, ("leaderboard", "build", "--results", copy, "--output", site), check)
 
 
-def board_numbers(site: Path) -> dict[tuple[str, str, str], dict[str, Numbers]]:
+def board_numbers(site: Path) -> Shown:
     """Return the numbers of results on a board by model, revision and task."""
-    numbers: dict[tuple[str, str, str], dict[str, Numbers]] = {}
+    numbers: Shown = {}
     for row in csv.DictReader(gzip.decompress((site / "scores.csv.gz").read_bytes()).decode().splitlines()):
         if row["published"] == "false" and int(row["queries"]):
             key = row["model"], row["revision"], row["task"]
@@ -369,7 +352,6 @@ def board_numbers(site: Path) -> dict[tuple[str, str, str], dict[str, Numbers]]:
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, dict[str, int]]:
-    """The judgments of PosIR-Mini."""
     from posir_score.evaluation import open_scored_data
     from posir_tasks.sources.opening import open_data
 
@@ -390,47 +372,24 @@ def draw_rankings(judged: dict[str, dict[str, int]]) -> dict[str, dict[str, floa
     return run
 
 
-def write_trec(run: dict[str, dict[str, float]]) -> str:
-    rows = ((query, name, rank, score) for query, hits in run.items() for rank, (name, score) in enumerate(hits.items(), 1))
-    return "".join(f"{query} Q0 {name} {rank} {score} tag\n" for query, name, rank, score in rows)
-
-
-def write_csv(run: dict[str, dict[str, float]]) -> str:
-    rows = "".join(f"{query},{name},{score}\n" for query, hits in run.items() for name, score in hits.items())
-    return f"query_id,document_id,score\n{rows}"
-
-
-def write_json_lines(run: dict[str, dict[str, float]]) -> str:
-    rows = ((query, name, score) for query, hits in run.items() for name, score in hits.items())
-    return "".join(json.dumps({"query_id": query, "document_id": name, "score": score}) + "\n" for query, name, score in rows)
-
-
 def read_again(content: bytes, suffix: str) -> dict[str, dict[str, float]]:
     """Return what a damaged run says, read by other means: the highest score of a repeated document counts."""
     text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     rows: list[tuple[Any, Any, Any]] = []
     run: dict[str, dict[str, float]] = {}
     csv.field_size_limit(2**24)
+    columns = itemgetter("query_id", "document_id", "score")
     if suffix == ".trec":
-        rows = [tuple(line.split()[place] for place in (0, 2, 4)) for line in text.split("\n") if line.strip()]  # type: ignore[misc]
+        rows = [itemgetter(0, 2, 4)(line.split()) for line in text.split("\n") if line.strip()]
     elif suffix == ".csv":
-        table = csv.DictReader(io.StringIO(text, newline=""))
-        rows = [tuple(row[name] for name in ("query_id", "document_id", "score")) for row in table if any(row.values())]  # type: ignore[misc]
+        rows = [columns(row) for row in csv.DictReader(io.StringIO(text, newline="")) if any(row.values())]
     elif suffix == ".jsonl":
-        rows = [
-            tuple(json.loads(line)[name] for name in ("query_id", "document_id", "score"))
-            for line in text.split("\n")
-            if line.strip()
-        ]  # type: ignore[misc]
+        rows = [columns(json.loads(line)) for line in text.split("\n") if line.strip()]
     else:
         for query, hits in json.loads(text).items():
             run[query] = {}
-            scored = (
-                hits.items()
-                if isinstance(hits, dict)
-                else [hit if isinstance(hit, list) else (hit, len(hits) - place) for place, hit in enumerate(hits)]
-            )
-            rows += [(query, *hit) for hit in scored]
+            ranked = [hit if isinstance(hit, list) else (hit, len(hits) - place) for place, hit in enumerate(hits)]
+            rows += [(query, *hit) for hit in (hits.items() if isinstance(hits, dict) else ranked)]
     for query, document, score in rows:
         hits = run.setdefault(str(query), {})
         hits[str(document)] = max(float(score), hits.get(str(document), -math.inf))
@@ -447,10 +406,15 @@ def judge(run: dict[str, dict[str, float]], judged: dict[str, dict[str, int]]) -
 
 def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
     """What is scored is what the damaged file says, by pytrec_eval; queries that it lost are refused."""
-    run = draw_rankings(judged)
+    run, output = draw_rankings(judged), ("--output", tmp_path / "out", "--overwrite", "--format", "json")
+    rows = [(query, name, rank, score) for query, hits in run.items() for rank, (name, score) in enumerate(hits.items(), 1)]
+    objects = ({"query_id": query, "document_id": name, "score": score} for query, name, _, score in rows)
     written = {
-        ".trec": write_trec(run), ".csv": write_csv(run), ".jsonl": write_json_lines(run), ".json": json.dumps(run),
-    }  # fmt: skip
+        ".trec": "".join(f"{query} Q0 {name} {rank} {score} tag\n" for query, name, rank, score in rows),
+        ".csv": "".join(["query_id,document_id,score\n", *(f"{query},{name},{score}\n" for query, name, _, score in rows)]),
+        ".jsonl": "".join(f"{json.dumps(row)}\n" for row in objects),
+        ".json": json.dumps(run),
+    }
 
     def examine(draw: random.Random) -> bool:
         suffix = draw.choice(list(written))
@@ -464,9 +428,7 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
         file = tmp_path / f"run{suffix}"
         file.write_bytes(content)
         with noted(f"{suffix}: {what}"):
-            ended = call_posir(
-                "score", file, "--data", "PosIR-Mini", "--output", tmp_path / "out", "--overwrite", "--format", "json"
-            )
+            ended = call_posir("score", file, "--data", "PosIR-Mini", *output)
             # What does not fit the data is said of the run by its name.
             check_ended(ended, [file.name, "run: "])
             if ended.status:
@@ -478,7 +440,7 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
                 raise WrongError(f"{shown} instead of {expected}")
         return True
 
-    Door("score", CASES["score"]).try_cases(examine)
+    try_cases("score", CASES["score"], examine)
 
 
 #: Cells that replace a cell of a run.
@@ -495,9 +457,8 @@ def damage_row(text: str, suffix: str, draw: random.Random) -> tuple[str, bytes]
     at = draw.randrange(len(lines))
     if suffix == ".jsonl":
         what, changed = damage_json_text(lines[at], draw)
-        return f"line {at + 1}: {what}", b"\n".join(
-            [*(line.encode() for line in lines[:at]), changed, *(line.encode() for line in lines[at + 1 :])]
-        )
+        changed_lines = [*map(str.encode, lines[:at]), changed, *map(str.encode, lines[at + 1 :])]
+        return f"line {at + 1}: {what}", b"\n".join(changed_lines)
     mark = "," if suffix == ".csv" else " "
     cells = lines[at].split(mark)
     place, cell = draw.randrange(len(cells)), draw.choice(CELLS)
@@ -535,10 +496,10 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def run_compose(file: Path) -> tuple[Ended, str]:
         output = tmp_path / f"composed{next(made)}"
-        ended = call_posir(
-            "compose", "PosIR-Mini", "--language", "eng-Latn", "--domain", "made", "--output", output, "--config", file
-        )
-        shown = ended.printed.replace(output.name, "composed") + digest_tables(output)
+        target = ("--language", "eng-Latn", "--domain", "made", "--output", output)
+        ended = call_posir("compose", "PosIR-Mini", *target, "--config", file)
+        tables = (hashlib.sha256(table.read_bytes()).hexdigest() for table in sorted(output.rglob("*.parquet")))
+        shown = " ".join([ended.printed.replace(output.name, "composed"), *tables])
         shutil.rmtree(output, ignore_errors=True)
         return ended, shown
 
@@ -548,6 +509,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return ended, ended.printed
 
     train = {"model": "./none", "data": "PosIR-Mini", "epochs": 1, "guard": ["PosIR-Mini"], "warmup": 0.1, "select": "last"}
+    said = ("texts", "harbour", "eng-Latn", "made", "./none", "no model", "too long", "--", "data: ", "model: ")
     doors = {"build": (build, run_build), "compose": (compose, run_compose), "train": (train, run_train)}
 
     def examine(draw: random.Random) -> bool:
@@ -558,22 +520,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         file.write_bytes(content)
         with noted(f"{name}: {what}"):
             ended, shown = call(file)
-            check_ended(
-                ended,
-                [
-                    file.name,
-                    "texts",
-                    "harbour",
-                    "eng-Latn",
-                    "made",
-                    "./none",
-                    "no model",
-                    "too long",
-                    "--",
-                    "data: ",
-                    "model: ",
-                ],
-            )
+            check_ended(ended, [file.name, *said])
             if ended.status:
                 return False
             if re.search(r"\b(nan|inf|Infinity|NaN)\b", shown):
@@ -585,12 +532,7 @@ def test_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
                 raise WrongError(f"{shown[:300]} instead of {expected[:300]}")
         return True
 
-    Door("settings", CASES["settings"]).try_cases(examine)
-
-
-def digest_tables(folder: Path) -> str:
-    """Return a digest of the tables below a folder."""
-    return " ".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*.parquet")))
+    try_cases("settings", CASES["settings"], examine)
 
 
 YAML_SCALARS = (
@@ -648,11 +590,8 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
             if draw.random() < 0.15:
                 status = draw.choice([301, 302, 307, 308, 204, 206, 304, 400, 401, 403, 404, 413, 422, 429, 500, 503, 999])
                 location = draw.choice([f"{elsewhere.url}/embeddings", server.url, "//evil", "file:///etc/passwd", "\\x00", ""])
-                what, headers, body = (
-                    f"status {status}",
-                    {"Location": location, "Retry-After": draw.choice(["0", "x", "-5"])},
-                    b"{}",
-                )
+                headers = {"Location": location, "Retry-After": draw.choice(["0", "x", "-5"])}
+                what, body = f"status {status}", b"{}"
             else:
                 status, (what, headers, body) = 200, damage_answer(whole, draw)
             answers[:] = [(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}, body)]
@@ -662,9 +601,7 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
                     vectors = client.embed(texts)
                 except PosirError as error:
                     if server.url not in str(error) or len(str(error)) > 2_000:
-                        raise WrongError(
-                            f"an error that does not name the endpoint, or is too long: {str(error)[:300]}"
-                        ) from None
+                        raise WrongError(f"does not name the endpoint, or is too long: {str(error)[:300]}") from None
                     return False
                 finally:
                     if len(elsewhere.batches) != sent:
@@ -672,7 +609,7 @@ def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
                 check_vectors(vectors, body, headers)
             return True
 
-        Door("endpoint", CASES["endpoint"]).try_cases(examine)
+        try_cases("endpoint", CASES["endpoint"], examine)
 
 
 def check_vectors(vectors: Any, body: bytes, headers: dict[str, str]) -> None:
@@ -745,11 +682,10 @@ def test_model_folders(tmp_path: Path):
                 raise WrongError(f"reads {shown['tokens']} tokens: {shown['sentence']}")
         return True
 
-    Door("model", CASES["model"]).try_cases(examine)
+    try_cases("model", CASES["model"], examine)
 
 
 def count_read(folder: Path) -> int:
-    """Return how many tokens of a text a model's tokenizer leaves."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")

@@ -9,17 +9,12 @@ from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
 RAW = [
-    {
-        "question": "Where was the mill?",
-        "content": "The mill stood by the river. It burned down in 1901.",
-        "span_class": ["before"],
-    },
-    {
-        "question": "When did it burn?",
-        "content": "The mill stood by the river. It burned down.",
-        "span_class": ["middle", "after"],
-    },
-    {"question": "", "content": "Bees hum.", "span_class": []},
+    {"question": question, "content": content, "span_class": classes}
+    for question, content, classes in (
+        ("Where was the mill?", "The mill stood by the river. It burned down in 1901.", ["before"]),
+        ("When did it burn?", "The mill stood by the river. It burned down.", ["middle", "after"]),
+        ("", "Bees hum.", []),
+    )
 ]
 
 
@@ -28,15 +23,10 @@ def write_translation(root: Path) -> None:
     tables = posir_tables()
     blank = pl.DataFrame({"_id": ["blank"], "text": [""]})
     removed = pl.DataFrame({"query-id": ["gone"], "corpus-id": ["doc_0"], "score": [1]})
-    write_domain(
-        root / POSIR_FOLDER,
-        {
-            "corpus": pl.concat([tables["corpus"].select("_id", text="Der Text: " + pl.col("text")), blank]),
-            "queries": tables["queries"].with_columns(pl.col("pos_token_length").cast(pl.UInt16), domain=pl.lit("sports")),
-            "qrels": pl.concat([tables["qrels"], removed]),
-        },
-        language="deu-Latn",
-    )
+    corpus = pl.concat([tables["corpus"].select("_id", text="Der Text: " + pl.col("text")), blank])
+    queries = tables["queries"].with_columns(pl.col("pos_token_length").cast(pl.UInt16), domain=pl.lit("sports"))
+    released = {"corpus": corpus, "queries": queries, "qrels": pl.concat([tables["qrels"], removed])}
+    write_domain(root / POSIR_FOLDER, released, language="deu-Latn")
 
 
 def test_released_data_runs_and_a_task_without_data_ends_in_one_sentence(tmp_path: Path):
@@ -55,11 +45,8 @@ def test_released_data_runs_and_a_task_without_data_ends_in_one_sentence(tmp_pat
     results = {file.stem: json.loads(file.read_text())["scores"]["test"] for file in output.rglob("*-*.json")}
     (german,), (raw,) = results["PosIR-German"], results["FineWeb-PosQ-Raw"]
     assert set(results) == {"PosIR-German", "FineWeb-PosQ-Raw"}
-    assert german["position_run"]["tolerated"] == {
-        "documents_without_text": 1,
-        "queries_removed": 1,
-        "queries_with_another_length": 4,
-    }
+    counts = {"documents_without_text": 1, "queries_removed": 1, "queries_with_another_length": 4}
+    assert german["position_run"]["tolerated"] == counts
     assert german["position_profile"]["queries"] == 4
     told = " ".join((ran.stdout + ran.stderr).split())
     assert told.count("4 of 4 queries") == 1

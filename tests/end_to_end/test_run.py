@@ -20,7 +20,6 @@ BM25 = "mteb/baseline-bm25s"
 
 
 def result(output: Path, task: str) -> dict[str, dict]:
-    """Return the scores of a task by subset."""
     (file,) = output.rglob(f"{task}.json")
     return {scores["hf_subset"]: scores for scores in json.loads(file.read_text())["scores"]["test"]}
 
@@ -44,7 +43,6 @@ OTHER = posir_tables(
 
 
 def mteb_run(output: Path, *tasks: str, **variables: str) -> CompletedProcess[str]:
-    """Call `mteb run` with BM25."""
     return run("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(output), **variables)
 
 
@@ -137,9 +135,8 @@ def test_a_run_on_another_folder_keeps_the_results_of_the_first(command: str, da
     ran = run(*run_on, POSIR_DATA=str(other))
     assert ran.returncode == 0, ran.stderr
     second = result(output, "PosIR-English")
-    assert {name: scores["position_profile"]["queries"] for name, scores in second.items()} == {
-        "custom": 4, "sports": 1, "biology": 1,
-    }  # fmt: skip
+    queries = {name: scores["position_profile"]["queries"] for name, scores in second.items()}
+    assert queries == {"custom": 4, "sports": 1, "biology": 1}
     assert second["custom"] == first["custom"]
     (kept,) = output.rglob("*.replaced")
     assert {scores["hf_subset"]: scores for scores in json.loads(kept.read_text())["scores"]["test"]} == first
@@ -234,15 +231,13 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
     import Stemmer
 
     paragraphs = [
-        paragraph
-        for article in json.loads((squad_data / "xquad.en.json").read_text())["data"]
-        for paragraph in article["paragraphs"]
+        part for article in json.loads((squad_data / "xquad.en.json").read_text())["data"] for part in article["paragraphs"]
     ]
-    rows = [
-        {"id": qa["id"], "title": "", "context": p["context"], "question": qa["question"], "answers": one_answer(qa)}
-        for p in paragraphs
-        for qa in p["qas"]
-    ]
+    # In the format of squad_v2.
+    rows = []
+    for context, asked in ((part["context"], asked) for part in paragraphs for asked in part["qas"]):
+        answers = {field: [answer[field] for answer in asked["answers"]] for field in ("text", "answer_start")}
+        rows.append({"id": asked["id"], "title": "", "context": context, "question": asked["question"], "answers": answers})
     folder = tmp_path / "data" / "squad_v2" / "squad_v2"
     folder.mkdir(parents=True)
     half = len(rows) // 2
@@ -271,11 +266,6 @@ def test_import_run_and_report_agree_with_an_independent_squad_protocol(squad_da
     assert scores["ndcg_at_10"] == pytest.approx(ndcg.mean(), abs=1e-6)
     assert [bucket["ndcg_at_10"] for bucket in scores["position_bins"]] == pytest.approx(means, abs=1e-6)
     assert scores["psi_as_published"] == pytest.approx(1 - min(means) / max(means), abs=1e-6)
-
-
-def one_answer(qa: dict) -> dict[str, list]:
-    """Return the answers of a question in the format of squad_v2."""
-    return {"text": [a["text"] for a in qa["answers"]], "answer_start": [a["answer_start"] for a in qa["answers"]]}
 
 
 def test_doctor_finds_no_problem():

@@ -40,7 +40,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    """What mteb saves."""
     folder = tmp_path_factory.mktemp("expected")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("POSIR_DATA", str(data))
@@ -62,7 +61,6 @@ def saved(output: Path) -> dict[str, object]:
 
 
 def subsets_in(output: Path, task: str) -> list[str]:
-    """Return the subsets that have a result, in the order of the file."""
     files = output.rglob(f"{task}.json")
     return [scores["hf_subset"] for file in files for scores in json.loads(file.read_text())["scores"]["test"]]
 
@@ -100,13 +98,8 @@ def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_thos
 
 def interrupted(command: tuple[str, ...], environment: dict[str, str], after: int) -> subprocess.CompletedProcess[str]:
     """Press Ctrl-C when this many jobs are done: the signal reaches the command and its worker, as on a terminal."""
-    process = subprocess.Popen(
-        [str(BIN / command[0]), *command[1:]],
-        env=CLEAN | environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    options = {"env": CLEAN | environment, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    process = subprocess.Popen([BIN / command[0], *command[1:]], **options)
     lines = []
     for line in process.stderr:
         lines.append(line)
@@ -164,9 +157,8 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
     killer = threading.Thread(target=kill_one_worker, args=(cluster, killed), daemon=True)
     killer.start()
     output = tmp_path / "out"
-    done = CliRunner().invoke(
-        build_app(), ["run", *OPTIONS, "--output", str(output), "--engine", "ray", "--address", cluster.address]
-    )
+    on_cluster = ("--engine", "ray", "--address", cluster.address)
+    done = CliRunner().invoke(build_app(), ["run", *OPTIONS, "--output", str(output), *on_cluster])
     assert killed, "the run ended before a worker was found busy"
     assert done.exit_code == 0, done.output
     assert saved(output) == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 import mteb
 import pytest
 
-from tests.support.commands import CLEAN
+from tests.support.commands import CLEAN, run_process
 
 PATCH = Path(__file__).parents[2] / "docs" / "upstream" / "mteb-tasks.patch"
 CODE = (
@@ -23,6 +23,6 @@ def test_a_patched_mteb_knows_the_tasks_once(tmp_path, autoload):
     shutil.copytree(Path(mteb.__file__).parent, tmp_path / "mteb")
     subprocess.run(["git", "apply", "--unidiff-zero", str(PATCH)], cwd=tmp_path, check=True)
     environment = CLEAN | {"PYTHONPATH": str(tmp_path), "POSIR_AUTOLOAD": autoload}
-    done = subprocess.run([sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=False)
+    done = run_process(sys.executable, "-c", CODE, env=environment)
     assert done.stdout.split() == [str(tmp_path / "mteb" / "__init__.py"), "PosIR-Mini", "1"], done.stderr
     assert "posir: " not in done.stderr

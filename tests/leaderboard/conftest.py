@@ -18,5 +18,4 @@ def _one_library_and_one_reading_of_what_is_published() -> Iterator[None]:
 
 @pytest.fixture
 def nothing_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build sites of submitted results alone."""
     monkeypatch.setattr(build, "published_records", list)

@@ -10,23 +10,24 @@ import pytest
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.comparable import NOT_PINNED, Pin, compute_pin, mark_records, read_pins, write_pins
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import Group, build_average_view, build_task_view, domain_matrix, task_matrix
+from posir_leaderboard.board.views import build_average_view, build_task_view, domain_matrix, task_matrix
 from posir_tasks.errors import PosirError
-from tests.support.board import fake_model, fake_record
+from tests.support.board import GROUPS, fake_model, fake_record
 from tests.support.damage import call_posir
 from tests.support.guessing import write_guesses
+
+#: Average of English and German.
+GROUP = GROUPS[0]
 
 
 def on_data(
     number: int, data: str, revision: str = "c" * 40, *, date: str = "2026-01-31", published: bool = False
 ) -> BoardRecord:
-    """Return a result on data of an identity and a revision."""
     record = fake_record(replace(fake_model(number), published=published), "PosIR-English", number)
     return replace(record, detail={**record.detail, "data": data, "data_revision": revision, "date": date})
 
 
 def own_view(records):
-    """Return the view of a task on a board of one's own results."""
     return build_task_view("PosIR-English", mark_records(records, None))
 
 
@@ -57,32 +58,26 @@ def test_of_as_many_results_the_newest_decide_which_data_are_ranked():
 
 
 def test_published_results_have_an_average_beside_own_ones_of_one_task():
-    """A task of one's own local data is no reason to hide the average of published results over all tasks."""
-    tasks = ("PosIR-English", "PosIR-German")
-    group = Group("PosIR", "Language", "", dict.fromkeys(tasks, ""), tasks)
-    published = [replace(on_data(0, "", "", published=True), task=task) for task in tasks]
+    published = [replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks]
     own = [on_data(1, "d1", "local-1"), replace(on_data(1, "d2", "local-2"), task="PosIR-German")]
-    rows = build_average_view(group, mark_records([*published, own[0]], None)).rows
+    rows = build_average_view(GROUP, mark_records([*published, own[0]], None)).rows
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
-    rows = build_average_view(group, mark_records([*published, *own], None)).rows
+    rows = build_average_view(GROUP, mark_records([*published, *own], None)).rows
     assert [row.mark for row in rows] == ["the papers' data", ""]
 
 
 def test_a_matrix_has_results_on_the_same_data_only():
-    records = [on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)]
-    records = mark_records(records, None)
+    records = mark_records([on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)], None)
     indices = {record.model.id: place for place, record in enumerate(records)}
     assert task_matrix("Language", {"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
     assert domain_matrix("PosIR-English", records, indices)["models"] == [0, 1]
 
 
 def test_an_average_is_not_ranked_if_a_task_is_on_other_data():
-    tasks = ("PosIR-English", "PosIR-German")
-    group = Group("PosIR", "Language", "", dict.fromkeys(tasks, ""), tasks)
     records = [on_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
     records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2"})
-    assert [row.mark for row in build_average_view(group, mark_records(records, None)).rows] == ["", "", "other data"]
+    assert [row.mark for row in build_average_view(GROUP, mark_records(records, None)).rows] == ["", "", "other data"]
 
 
 def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():
@@ -131,11 +126,8 @@ def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monk
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert built.results == 2
     assert built.unranked == ("org/forged-0, PosIR-Mini: other data",)
-    assert sorted(problem.field for problem in built.problems) == [
-        "date",
-        "position_run.data_digest",
-        "position_run.data_revision",
-    ]
+    fields = ["date", "position_run.data_digest", "position_run.data_revision"]
+    assert sorted(problem.field for problem in built.problems) == fields
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
     command = ["leaderboard", "build", "--results", tmp_path, "--output", tmp_path / "again"]
     assert call_posir(*command).status == 0

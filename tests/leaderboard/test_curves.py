@@ -70,8 +70,3 @@ def test_files_without_statistics_are_refused_with_what_is_expected(tmp_path):
         read_statistics([tmp_path / "missing.json"])
     with pytest.raises(PosirError, match=r"PosIR-Mini, a name without published results.*PosIR-English"):
         read_statistics([statistics_file(tmp_path, "PosIR-Mini")])
-
-
-def test_a_model_is_one_whatever_the_case_of_its_name():
-    ids = {replace(fake_model(0), name=name, published=True).id for name in ("NV-Embed-v2", "NV-embed-v2")}
-    assert len(ids) == 1

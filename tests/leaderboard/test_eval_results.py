@@ -31,7 +31,6 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 
 
 def entry(tmp_path, *ranks, task="PosIR-English", revisions=(COMMIT, COMMIT)):
-    """Return an entry of two subsets, the ranks of the first and of the others."""
     file = tmp_path / "org__model" / "rev1" / f"{task}.json"
     subsets = []
     for subset, of_subset, revision in zip(("sports", "game"), (ranks[:1], ranks[1:]), revisions, strict=True):

@@ -19,7 +19,6 @@ COMMIT, OTHER = "a" * 40, "b" * 40
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub with one model at one commit."""
     with serve_all(Store("honest/one", kind="models", commits=[COMMIT])) as running:
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.url)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)

@@ -49,7 +49,6 @@ def _online(monkeypatch):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub with a leaderboard's repository."""
     model = Store(MODEL, kind="models", commits=[REVISION])
     with serve_all(Store(LEADERBOARD, main={"README.md": b"# Results"}), model) as running:
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", running.url)
@@ -58,7 +57,6 @@ def hub(monkeypatch):
 
 @pytest.fixture
 def store(hub):
-    """The leaderboard's repository."""
     return hub.repositories["datasets", LEADERBOARD]
 
 
@@ -71,7 +69,6 @@ UPLOADERS = pytest.mark.parametrize("uploader", [by_pull_request, by_commit], id
 
 
 def arrived(store):
-    """Return the files of every commit that arrived, whichever way."""
     added = [{path: pull.files[path] for path in pull.changed} for pull in store.pulls]
     if len(store.commits) > 1:
         added.append({path: content for path, content in store.main.items() if path != "README.md"})
@@ -106,14 +103,6 @@ def entry_of(folder, task):
     return Entry("org/model", "rev1", task, file, (), {}, {})
 
 
-@UPLOADERS
-def test_sending_twice_sends_nothing_and_says_so(hub, store, uploader):
-    first, second = upload(submission(), uploader()), upload(submission(), uploader())
-    assert (first.sent, second.sent) == (True, False)
-    assert hub.count("commit") == 1
-    assert arrived(store) == [FILES]
-
-
 def test_sending_after_the_merge_sends_nothing_but_what_is_new(hub, store):
     upload(submission(), by_pull_request())
     store.merge(store.pulls[0])
@@ -140,7 +129,7 @@ def test_an_open_pull_request_with_the_same_files_is_found_and_no_other_prevents
 # Lost answers, and a Hub that is busy
 
 TROUBLE = {
-    **{f"HTTP {status}": {"status": status} for status in (412, 429, 503)},
+    **{f"HTTP {status}": {"status": status} for status in (412, 503)},
     "dropped before": {"drop": "before"},
     "dropped after": {"drop": "after"},
     "dropped halfway": {"drop": "halfway"},
@@ -180,7 +169,7 @@ def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
     assert arrived(store) == []
 
 
-@pytest.mark.parametrize("status", [408, 412, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 504])
 def test_trouble_on_every_attempt_but_the_last_ends_well(hub, store, status):
     hub.failures.append(Failure("commit", status=status, times=ATTEMPTS - 1))
     assert upload(submission(), by_pull_request(), sleep=[].append).sent
@@ -245,8 +234,7 @@ def test_two_equal_submissions_at_once_leave_one_open_pull_request(hub, store):
 
 def test_two_equal_commits_at_once_are_one(hub, store):
     outcomes = at_once(hub, *[lambda: upload(submission(), by_commit(), sleep=[].append)] * 2)
-    assert len(store.commits) == 2
-    assert hub.count("commit") == 2
+    assert len(store.commits) == hub.count("commit") == 2
     # The second met a stale parent (412), looked, and found its files there.
     assert all("commit" in outcome.location or "main branch" in outcome.location for outcome in outcomes)
 
@@ -330,14 +318,12 @@ def test_results_of_two_models_are_two_submissions_and_a_repository_has_an_owner
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory) -> Path:
-    """Real results of one model."""
     output = tmp_path_factory.mktemp("submitted")
     write_guesses(output, [mteb.get_task("PosIR-Mini")])
     return output
 
 
 def posir(*arguments):
-    """Run the command in this process."""
     return CliRunner().invoke(build_app(), list(map(str, arguments)))
 
 

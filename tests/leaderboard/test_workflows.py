@@ -20,7 +20,6 @@ REPO = "my-org/posir-results"
 
 
 def workflows() -> dict[str, dict]:
-    """Return the workflows by name."""
     result = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL))
     return {workflow["name"]: workflow for workflow in result}
 
@@ -31,20 +30,12 @@ def run_last_step(workflow: dict, folder: Path, **environment: str) -> subproces
     variables = CLEAN | {"PATH": f"{BIN}:{CLEAN['PATH']}"} | workflow.get("env", {}) | environment
     step = job["steps"][-1]
     shell = {"python": ["python", "-c"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]}
-    return subprocess.run(
-        [*shell[step.get("shell", "bash")], step["run"]],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
+    command = [*shell[step.get("shell", "bash")], step["run"]]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=170, check=False)
 
 
 @pytest.fixture
 def results(tmp_path) -> Path:
-    """A good result, and beside it one with an edited score."""
     folder = tmp_path / "made"
     write_guesses(folder, [mteb.get_task("PosIR-Mini")])
     write_guesses(folder, [mteb.get_task("PosIR-Mini")], name="org/edited", seed=1)

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import posir
-from posir_tasks.command.app import build_app
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import wrap
+from tests.support.cli import invoke
 from tests.support.comparison import draw_evidence, write_run
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
@@ -163,12 +162,7 @@ def assert_well_written(shown: Presentable) -> None:
     assert "\N{MINUS SIGN}" not in text
     assert not re.search(r"\d%", text)
     assert sum(len(wrap(paragraph, 80)) for paragraph in shown.legend()) <= 6
-    assert max(decimals(text, "nDCG@10"), default=1) == 1
-
-
-def decimals(text: str, name: str) -> Iterator[int]:
-    """Yield the number of decimals of each number that follows a name in a sentence."""
-    yield from (len(number) for number in re.findall(rf"{name} [-+]?\d+\.(\d+)", text))
+    assert {len(decimals) for decimals in re.findall(r"nDCG@10 [-+]?\d+\.(\d+)", text)} <= {1}
 
 
 def walk_numbers(value: object) -> Iterator[float]:
@@ -182,20 +176,11 @@ def walk_numbers(value: object) -> Iterator[float]:
 
 COMMANDS = {
     "power --psi 0.1 --psi 0.2 --difference 5": lambda: posir.power(psi=[0.1, 0.2], difference=5),
-    "report results": lambda: posir.read_results("results"),
     "report results --columns psi": lambda: posir.read_results("results", columns=["psi"]),
     "report results --recall": lambda: posir.read_results("results").recall(),
     "compare results": lambda: posir.compare("results"),
-    "stats PosIR-Mini": lambda: posir.stats("PosIR-Mini"),
     "published --task SQuAD-PosQ": lambda: posir.published(task="SQuAD-PosQ"),
-    "published --training": lambda: posir.published(training=True),
-    "published --mmteb": lambda: posir.published(mmteb=True),
 }
-
-
-def invoke(*arguments: str) -> str:
-    """Run a command and return what it prints on standard output."""
-    return CliRunner().invoke(build_app(), arguments, catch_exceptions=False).stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

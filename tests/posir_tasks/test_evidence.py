@@ -37,12 +37,6 @@ def test_evidence_is_read_whole_cut_or_beyond_by_its_start_and_its_end(read: Rea
     assert {Unread.CUT, Unread.BEYOND} <= set(expected)
     head, tail = 100 * (read is not LAST), TOKENS - 100 * (read is not FIRST)
     assert place_in_parts(starts, ends, head, tail, read.tokens or 0).tolist() == expected
-    evidence = Evidence(
-        query_ids=[str(number) for number in range(len(SPANS))],
-        document_ids=["d"] * len(SPANS),
-        starts=starts.astype(np.int64),
-        ends=ends.astype(np.int64),
-        characters=np.full(len(SPANS), TOKENS),
-        tokens=np.full(len(SPANS), TOKENS),
-    )
+    names, lengths = [str(number) for number in range(len(SPANS))], np.full(len(SPANS), TOKENS)
+    evidence = Evidence(names, ["d"] * len(SPANS), starts.astype(int), ends.astype(int), lengths, lengths)
     assert evidence.estimate_twelfths(read).tolist() == expected

@@ -20,18 +20,7 @@ from posir_tasks.languages import (
     name_languages,
 )
 
-TRIED = {
-    "pes-Arab": "Persian",
-    "tha-Thai": "Thai",
-    "ell-Grek": "Greek",
-    "ron-Latn": "Romanian",
-    "vie-Latn": "Vietnamese",
-    "tur-Latn": "Turkish",
-    "jpn-Jpan": "Japanese",
-    "ekk-Latn": "Estonian",
-    "zsm-Latn": "Malay",
-    "swh-Latn": "Swahili",
-}
+TRIED = {"pes-Arab": "Persian", "tha-Thai": "Thai", "jpn-Jpan": "Japanese", "ekk-Latn": "Estonian", "zsm-Latn": "Malay"}
 
 
 def test_the_code_of_any_individual_language_and_script_is_valid():
@@ -47,7 +36,6 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
     ("code", "message"),
     [
         ("fas-Arab", "'fas' is a macrolanguage, Persian; did you mean pes-Arab?"),
-        ("zho", "'zho' is a macrolanguage, Chinese; did you mean cmn-Hans?"),
         ("zho-Hant", "did you mean cmn-Hant?"),
         ("fa", "ISO 639-3 has no individual language 'fa'; did you mean pes-Arab?"),
         ("ar", "did you mean ara-Arab?"),
@@ -57,9 +45,7 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
         ("eng-Code", "ISO 15924 has no script 'Code'"),
         ("Greek", "did you mean ell-Grek?"),
         ("nor-Latn", "did you mean nob-Latn or nno-Latn?"),
-        ("est-Latn", "did you mean ekk-Latn?"),
         ("mul-Latn", "ISO 639-3 has no individual language 'mul'"),
-        ("qqq-Latn", "ISO 639-3 has no individual language 'qqq'"),
         ("../eng-Latn", "ISO 639-3 has no individual language '../eng'"),
         ("", "ISO 639-3 has no individual language ''"),
     ],

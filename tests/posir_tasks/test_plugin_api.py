@@ -171,16 +171,6 @@ def test_a_plugin_that_fails_to_declare_is_reported_and_the_others_are_kept(decl
     assert said in warnings[0]
 
 
-def test_a_score_gets_the_group(scores_of):
-    score = Score("asked", "Asked", "Queries.", compute=lambda group: group.queries)
-    assert scores_of(Point("counts", module(posir_scores=lambda: [score]))) == ({"asked": 1}, [])
-
-
-def test_builtin_plugins_use_the_same_entry_points():
-    plugins = load_plugins(entry_points(group="posir"))
-    assert {"psi", "report"} <= {plugin.name for plugin in plugins.plugins if not plugin.problem}
-
-
 def test_without_the_psi_plugin_the_rest_remains(scores_of):
     points = entry_points(group="posir")
     whole, _ = scores_of(*points)

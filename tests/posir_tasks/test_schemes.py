@@ -106,14 +106,8 @@ def test_no_queries_have_no_cells():
 
 
 def test_schemes_with_other_cells_have_other_names():
-    schemes = [
-        RelativePositions(),
-        RelativePositions(bins=10),
-        RelativePositions(token_bounds=(512, 1024)),
-        AbsolutePositions(),
-        AbsolutePositions(buckets=((0, 100), (100, 3120))),
-        LabeledPositions(),
-    ]
+    schemes = [RelativePositions(), RelativePositions(bins=10), RelativePositions(token_bounds=(512, 1024))]
+    schemes += [AbsolutePositions(), AbsolutePositions(buckets=((0, 100), (100, 3120))), LabeledPositions()]
     assert len({scheme.axes for scheme in schemes}) == len(schemes)
 
 

@@ -74,11 +74,7 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
         states=(state.value,),
         state_label=label,
         decided={"state": state.value, "level": 0.95, "margin": 0.05, "answer": f"Whether or not: {label}."},
-        parts={
-            "Start to end": f"Start to end {100 * difference:+.1f}.",
-            "Bias": f"{label.capitalize()}.",
-            "What to do": "Train.",
-        },
+        parts={"Start to end": f"{100 * difference:+.1f}.", "Bias": f"{label.capitalize()}.", "What to do": "Train."},
     )
 
 
@@ -114,15 +110,10 @@ def fake_detail(model: BoardModel, task: str, scores: np.ndarray, rng: np.random
     }
 
 
+LANGUAGES = {"PosIR-English": "English", "PosIR-German": "German", "PosIR-Hindi": "Hindi"}
 #: Two groups of tasks, built without mteb.
 GROUPS = [
-    Group(
-        "PosIR",
-        "Language",
-        "Two languages.",
-        {"PosIR-English": "English", "PosIR-German": "German", "PosIR-Hindi": "Hindi"},
-        ("PosIR-English", "PosIR-German"),
-    ),
+    Group("PosIR", "Language", "Two languages.", LANGUAGES, ("PosIR-English", "PosIR-German")),
     Group("PosIR-Mini", "Dataset", "A small set.", {"PosIR-Mini": "PosIR-Mini"}),
 ]
 
@@ -133,13 +124,11 @@ NO_LIBRARIES = {"datatables": "", "vega": ""}
 
 @cache
 def published() -> list[BoardRecord]:
-    """Return the published results; making them takes a second."""
     return published_records()
 
 
 @cache
 def libraries() -> dict[str, str]:
-    """Return the libraries of a site; Vega takes seconds to bundle."""
     return {"datatables": bundle_table_library(), "vega": bundle_chart_library()}
 
 
@@ -164,7 +153,6 @@ def hostile_names() -> list[str]:
 
 
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
-    """Return the columns of a view at a length."""
     view = data[f"views/{file}"]
     return view["columns"] if length == view["opening"] else data[f"lengths/{file}-{view['lengths'].index(length)}"]
 

@@ -20,31 +20,23 @@ class StageAccuracy:
 
     @property
     def precision(self) -> float:
-        """Share of the kept ones that are right."""
         return self.right_kept / self.kept
 
     @property
     def recall(self) -> float:
-        """Share of the right ones that are kept."""
         return self.right_kept / self.right_entered
 
     @property
     def precision_before(self) -> float:
-        """Share of the ones that entered that are right."""
         return self.right_entered / self.entered
 
 
-def is_asked_right(truth: Truth, question: Question) -> bool:
-    """Return whether a person asked this question, word for word, about this document."""
+def is_right(truth: Truth, question: Question) -> bool:
+    """Return whether a person asked this about the document; with a span, the same third has the answer, too."""
+    if question.span is not None:
+        return truth.is_right(question.text, question.document, question.span.start, question.span.end)
     asked = truth.by_question.get(question.text, [])
     return any(about.id == question.document and human.text == question.text for about, human in asked)
-
-
-def is_right(truth: Truth, question: Question) -> bool:
-    """Return whether the span has the answer, too, in the same third; a question without a span is only asked right."""
-    if question.span is None:
-        return is_asked_right(truth, question)
-    return truth.is_right(question.text, question.document, question.span.start, question.span.end)
 
 
 def measure_stages(truth: Truth, results: Mapping[str, StageResult]) -> Iterator[StageAccuracy]:

@@ -1,5 +1,6 @@
 """Run the `mteb` and `posir` commands as a user would."""
 
+import importlib
 import os
 import pty
 import re
@@ -12,6 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants
 
 from tests.support.processes import CONTEXT
 
@@ -22,21 +26,11 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
     "COLUMNS": "160",
 }
 #: Variables that nothing reads while it is imported.
-READ_LATE = frozenset(
-    {
-        "POSIR_DATA",
-        "POSIR_EMBEDDINGS",
-        "POSIR_CACHE",
-        "POSIR_FIRST_STAGE",
-        "POSIR_PROTOCOL",
-        "POSIR_QUERY_PROMPT",
-        "POSIR_WINDOW",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "TMPDIR",
-        "COLUMNS",
-    }
-)
+READ_LATE = {f"POSIR_{name}" for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "WINDOW")} | {
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")
+}
+#: Variables that a fork with HF_ENDPOINT reads again.
+HUB_VARIABLES = {"HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE"}
 TIMEOUT_SECONDS = 300
 #: The option of `mteb run` and of `posir run` for the folder of the results.
 OUTPUT = {"mteb": "--output-folder", "posir": "--output"}
@@ -48,9 +42,15 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     Unless an environment variable may matter to an import, the function behind the command is called in a fork of a process
     that has imported mteb, which takes a fraction of the time.
     """
-    if environment.keys() <= READ_LATE:
+    if environment.keys() <= READ_LATE | (HUB_VARIABLES if "HF_ENDPOINT" in environment else set()):
         return _run_forked(_call_command, command, CLEAN | environment)
-    return _run_script(command, CLEAN | environment)
+    return run_process(BIN / command[0], *command[1:], env=CLEAN | environment)
+
+
+def run_process(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program, in the environment without variables of the user unless `env` is given."""
+    options = {"env": CLEAN, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": TIMEOUT_SECONDS} | options
+    return subprocess.run([*map(str, command)], text=True, check=False, **options)
 
 
 def run_in_terminal(*command: str, columns: int, errors: bool = False, **environment: str) -> str:
@@ -85,7 +85,7 @@ def _read_to_end(terminal: int, printed: bytearray) -> None:
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python code in a new interpreter."""
-    return _run_script((Path(sys.executable).name, "-c", code), CLEAN | environment)
+    return run_process(sys.executable, "-c", code, env=CLEAN | environment)
 
 
 def python_with_mteb(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -96,17 +96,6 @@ def python_with_mteb(code: str, **environment: str) -> subprocess.CompletedProce
         environment: Variables that nothing reads while it is imported.
     """
     return _run_forked(_run_code, (code,), CLEAN | environment)
-
-
-def _run_script(command: tuple[str, ...], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(BIN / command[0]), *command[1:]],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
 
 
 def _run_forked(
@@ -133,6 +122,8 @@ def _call(
         setattr(sys, name, open(number, "w", buffering=1, encoding="utf-8", closefd=False))  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    if "HF_ENDPOINT" in environment:
+        importlib.reload(constants)
     # The folder that TMPDIR names is looked up once.
     tempfile.tempdir = None
     try:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -180,10 +180,7 @@ def time_limit(seconds: float = LIMIT_SECONDS) -> Iterator[None]:
 class Ended:
     status: int
     printed: str
-    """Standard output."""
     said: str
-    """The error stream, warnings included."""
-    seconds: float
 
     @property
     def everything(self) -> str:
@@ -205,7 +202,7 @@ def call_posir(*arguments: object) -> Ended:
     printed, said, handler = io.StringIO(), io.StringIO(), _ToStream(logging.WARNING)
     argv, sys.argv = sys.argv, ["posir", *map(str, arguments)]
     logging.getLogger().addHandler(handler)
-    start, status = time.monotonic(), 0
+    status = 0
     try:
         with redirect_stdout(printed), redirect_stderr(said), time_limit():
             main()
@@ -214,37 +211,29 @@ def call_posir(*arguments: object) -> Ended:
     finally:
         logging.getLogger().removeHandler(handler)
         sys.argv = argv
-    return Ended(status, printed.getvalue(), said.getvalue(), time.monotonic() - start)
+    return Ended(status, printed.getvalue(), said.getvalue())
 
 
-@dataclass
-class Door:
-    name: str
-    number: int
-    """Cases that are tried."""
-    accepted: int = 0
-    """Cases that ended without an error."""
-    slowest: float = 0.0
-    """Seconds of the slowest case."""
-    failures: list[str] = field(default_factory=list)
+def try_cases(name: str, number: int, examine: Callable[[random.Random], bool]) -> None:
+    """Examine all cases; print their counts, and fail with all that went wrong.
 
-    def try_cases(self, examine: Callable[[random.Random], bool]) -> None:
-        """Examine all cases; print their counts, and fail with all that went wrong.
-
-        Args:
-            examine: Called with a seeded source of random numbers; returns whether what it damages was accepted, and raises
-                `WrongError` if the outcome is wrong. Any other exception is a traceback.
-        """
-        for case in range(self.number):
-            start = time.monotonic()
-            try:
-                self.accepted += examine(random.Random(f"{self.name}-{case}"))
-            except (Exception, HangError) as error:
-                self.failures.append(f"case {case}: {_describe(error)}")
-            self.slowest = max(self.slowest, time.monotonic() - start)
-        counts = f"{self.number:,} cases, {self.accepted:,} accepted, slowest {self.slowest:.1f} s"
-        print(f"\n{self.name}: {counts}", file=sys.__stdout__)
-        assert not self.failures, f"{self.name}: {len(self.failures)} of {counts}:\n" + "\n".join(self.failures)
+    Args:
+        name: The name of what is tried, from which the cases are drawn.
+        number: The number of cases.
+        examine: Called with a seeded source of random numbers; returns whether what it damages was accepted, and raises
+            `WrongError` if the outcome is wrong. Any other exception is a traceback.
+    """
+    accepted, slowest, failures = 0, 0.0, []
+    for case in range(number):
+        start = time.monotonic()
+        try:
+            accepted += examine(random.Random(f"{name}-{case}"))
+        except (Exception, HangError) as error:
+            failures.append(f"case {case}: {_describe(error)}")
+        slowest = max(slowest, time.monotonic() - start)
+    counts = f"{number:,} cases, {accepted:,} accepted, slowest {slowest:.1f} s"
+    print(f"\n{name}: {counts}", file=sys.__stdout__)
+    assert not failures, f"{name}: {len(failures)} of {counts}:\n" + "\n".join(failures)
 
 
 class WrongError(Exception):

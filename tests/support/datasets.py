@@ -65,12 +65,7 @@ def write_domain(root: Path, tables: Tables, *, language: str = "eng-Latn", doma
 
 
 def imported(
-    passages: Iterable[Item],
-    output: Path,
-    *,
-    language: str = "eng-Latn",
-    domain: str = "sports",
-    repair: bool = False,
+    passages: Iterable[Item], output: Path, *, language: str = "eng-Latn", domain: str = "sports", repair: bool = False
 ) -> ImportedData:
     """Import passages with the default token count."""
     return import_passages(passages, Target(language, domain, output), count_tokens=estimate_tokens, repair=repair)
@@ -79,14 +74,9 @@ def imported(
 def read_back(root: Path, *, language: str = "eng-Latn", domain: str = "sports") -> list[tuple[str, str, str]]:
     """Return question, document and evidence of each query, as the loader reads them."""
     data = read_domain(LocalRepository(root), language, language, domain)
-    text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    evidence = data.evidence
-    return [
-        (asked, text[name], text[name][start:end])
-        for asked, name, start, end in zip(
-            data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True
-        )
-    ]
+    text, evidence = dict(zip(data.corpus["id"], data.corpus["text"], strict=True)), data.evidence
+    rows = zip(data.queries["text"], evidence.document_ids, evidence.starts, evidence.ends, strict=True)
+    return [(asked, text[name], text[name][start:end]) for asked, name, start, end in rows]
 
 
 def write_beir_folder(

@@ -101,8 +101,6 @@ def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as the state of the server says."""
-
     server: Any
 
     def log_message(self, *_: Any) -> None:
@@ -149,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(failure.status, {"error": {"message": failure.message}}, failure.headers)
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(content).encode()
+        body = (content if isinstance(content, str) else json.dumps(content)).encode()
         sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}
         if self.server.state.rewrite:
             status, sent, body = self.server.state.rewrite(status, sent, body)

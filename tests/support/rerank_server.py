@@ -30,8 +30,6 @@ class RerankServer:
 
 
 class RerankHandler(Handler):
-    """Answers as the state of the server says."""
-
     def do_POST(self) -> None:  # noqa: N802
         state: RerankServer = self.server.state
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -1,14 +1,15 @@
-"""Results of mteb on disk, made without a model."""
+"""Results of mteb on disk, made without a model, and the declared scores of one by group."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import SCHEMA
-from posir_tasks.scores import ResultValues
+from posir_tasks.scores import ResultValues, scores_to_json
 from tests.support.simulation import separate_documents
 
 MODEL, REVISION = "org/model", "rev1"
@@ -55,6 +56,12 @@ def write_result(
     file = folder / f"{task}.json"
     file.write_text(json.dumps({"dataset_revision": "main", "task_name": task, "scores": {"test": entries}}, indent=2))
     return file
+
+
+def score_groups(profile, ranks=None, read=UNKNOWN):
+    """Return the scores of each group of queries as the result file has them; without ranks, each query has a document."""
+    scores = score_result(ResultValues(ranks or separate_documents(profile), read))
+    return {name: scores_to_json(group, scores.declared) for name, group in scores.groups.items()}
 
 
 def describe_run(revision: str, corpus: str = "c0", queries: str = "q0") -> dict[str, object]:

@@ -24,8 +24,6 @@ PAIRS = [(asked.text, other.text) for asked in QUESTIONS for other in DOCUMENTS]
 
 
 class InProcess:
-    """An engine with one worker, in this process."""
-
     def __init__(self):
         self.evaluator = Evaluator(Settings({"batch_size": 32}, verbose=True), {})
 
@@ -83,8 +81,7 @@ def test_a_failed_job_ends_the_build(tmp_path):
 
 def test_equal_scores_are_in_the_order_of_the_corpus():
     parts = [
-        ([["a", "b"]], np.array([[0.9, 0.5]], np.float32)),
-        ([["c", "d"]], np.array([[0.9, 0.7]], np.float32)),
+        ([names], np.array([scores], np.float32)) for names, scores in ((["a", "b"], [0.9, 0.5]), (["c", "d"], [0.9, 0.7]))
     ]
     assert merge_recalled(parts, 3) == [["a", "c", "d"]]
 

@@ -31,9 +31,7 @@ GERMAN = ["Die Mühle stand am Fluss.", "Sie brannte 1901 ab.", "Ada hielt keine
 TEXTS = st.one_of(
     st.text(max_size=30),
     st.tuples(st.integers(0, len(TEXT)), st.integers(0, len(TEXT))).map(lambda ends: TEXT[min(ends) : max(ends)]),
-    st.sampled_from(
-        [*GERMAN, TEXT, FIRE.text, "I'm sorry, but I can't.", "Translation:", "\ud800", "\0", " ", "{", "1903", "yes"]
-    ),
+    st.sampled_from([*GERMAN, TEXT, FIRE.text, "I'm sorry, but I can't.", "Translation:", "\ud800", "\0", " ", "{", "1903"]),
     st.lists(st.sampled_from([*TEXT.split(), "not", "1903", "١٩٠١", "ñ", "}", '"']), max_size=8).map(" ".join),
 )
 JSON = st.recursive(
@@ -53,9 +51,7 @@ RIGHT: dict[str, Any] = {
     "locate": {"evidence": [{"first_sentence": 2, "last_sentence": 2, "quote": "burned down in 1901"}]},
     "relevance": {"relevance": 4},
     "answerable": {"reasoning": "It says so.", "answer": "no"},
-    "translate_sentences": {
-        "sentences": [{"number": 1, "text": "Die Mühle stand am Fluss."}, {"number": 2, "text": "Der Müller zog nach Harrow."}]
-    },
+    "translate_sentences": {"sentences": [{"number": 1, "text": GERMAN[0]}, {"number": 2, "text": GERMAN[3]}]},
     "translate_question": {"text": "Wann brannte die Mühle nieder?"},
 }
 
@@ -87,8 +83,6 @@ def written(draw: st.DrawFn, prompt: str) -> str:
 
 
 class MutatedModel(ScriptedModel):
-    """Answers with what is drawn."""
-
     def __init__(self, draw: Any) -> None:
         super().__init__(lambda prompt, _: draw(written(prompt), label=prompt))
 

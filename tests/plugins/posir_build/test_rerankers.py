@@ -25,13 +25,11 @@ PAIRS = [(question, text) for text in TEXTS for question in QUESTIONS] + [(QUEST
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A tiny model of each kind."""
     return {kind: write_tiny_model(tmp_path_factory.mktemp("models") / kind) for kind in TINY_KINDS}
 
 
 @pytest.fixture
 def encoded(monkeypatch):
-    """How often each text was given to a model, by the kind of text."""
     counts = Counter()
     load = EncodingContext.load
 
@@ -78,8 +76,6 @@ def test_a_batch_has_all_pairs_of_a_text_and_texts_of_similar_length():
 
 
 class SlowReranker:
-    """A reranker that takes 50 seconds to load, and some for each pair."""
-
     def __init__(self, clock, seconds):
         self.clock, self.seconds, self.batches = clock, seconds, []
 

@@ -29,27 +29,17 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
     assert list(map(str, settings.llm.endpoints)) == ["https://api.openai.com/v1"]
 
 
-def test_overrides_take_precedence_and_need_no_file(tmp_path):
-    overrides = [f"{name}={value}" for name, value in MINIMAL.items() if name != "llm"] + ["llm.model=n", "ask.questions=5"]
-    assert load_settings(BuildSettings, None, overrides).ask.questions == 5
-    file = write(tmp_path, MINIMAL | {"ask": {"questions": 2}})
-    assert load_settings(BuildSettings, file, ["ask.questions=5"]).ask.questions == 5
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"language": "deutsch"}, r"build.yaml: field 'language': language deutsch: ISO 639-3 has no"),
         ({"domain": "My Notes"}, r"field 'domain': 'My Notes' is not a folder name"),
         ({"ask": {"question": 3}}, r"field 'ask.question': unknown field; did you mean questions\? Fields here: llm, method"),
-        ({"aks": {}}, r"field 'aks': unknown field; did you mean ask\? Fields here: documents, revision"),
-        ({"verify": {"rerankers": [{"name": "x"}]}}, r"'verify.rerankers.0.name': unknown field. Fields here: model, revision"),
         ({"false_negatives": {"panel": [{"model": "m", "modle": "x"}]}}, r"panel.0.modle': unknown field; did you mean model"),
         ({"llm": "m"}, r"field 'llm': Input should be a section with fields: model, endpoints"),
         ({"llm": {"model": "m", "endpoints": "http://x"}}, r"field 'llm.endpoints': Input should be a valid list, in brackets"),
         ({"domain": 12}, r"field 'domain': Input should be a valid string; put quotes around"),
         ({"sample": {"lengths": [{"minimum": 1, "maximum": 9}]}}, r"field 'sample.lengths.0.share': Field required"),
-        ({"sample": {"lengths": [[1, 9]]}}, r"'sample.lengths.0': Input should be a section with fields: minimum, maximum"),
         ({"sample": {"lengths": "six"}}, r"field 'sample.lengths': Input should be posir, five, any, or a list of"),
         ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
         ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
@@ -63,7 +53,6 @@ def test_overrides_take_precedence_and_need_no_file(tmp_path):
         ({"false_negatives": {"embedder": "e"}}, r"need at least one reranker"),
         ({"translate": {"languages": ["German"]}}, r"field 'translate.languages.0'"),
         ({"translate": {"languages": ["deu-Latn", "deu-Latn"]}}, r"deu-Latn is the language of the documents, or named twice"),
-        ({"translate": {"languages": ["eng-Latn"]}}, r"eng-Latn is the language of the documents"),
         ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is the output too"),
         ({"sample": {"lengths": []}}, r"at least one bucket"),
         ({"sample": {"lengths": [NINE, NINE | {"minimum": 9, "maximum": 12}]}}, r"1 to 9 and 9 to 12 tokens overlap"),
@@ -75,20 +64,15 @@ def test_an_error_names_file_and_field(tmp_path, change, message):
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("a: [", "YAML"), ("- 1", "has no fields"), ("", "has no fields"), ("\x00", "YAML")]
-)
-def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, message):
-    with pytest.raises(PosirError, match=message):
-        load_settings(BuildSettings, write(tmp_path, text))
-
-
-@pytest.mark.parametrize("override", ["ask.questions", "=3", "ask..x=1", "language.x=1", "ask=["])
-def test_an_override_that_is_none_is_refused(tmp_path, override):
+def test_a_file_that_is_no_mapping_and_an_override_that_is_none_are_refused(tmp_path):
+    for text, message in (("a: [", "YAML"), ("- 1", "has no fields"), ("", "has no fields"), ("\x00", "YAML")):
+        with pytest.raises(PosirError, match=message):
+            load_settings(BuildSettings, write(tmp_path, text))
     file = write(tmp_path, MINIMAL)
     assert load_settings(BuildSettings, file, ["documents=notes="]).documents == "notes="
-    with pytest.raises(PosirError, match=r"--set|ask|language"):
-        load_settings(BuildSettings, file, [override])
+    for override in ("ask.questions", "=3", "ask..x=1", "language.x=1", "ask=["):
+        with pytest.raises(PosirError, match=r"--set|ask|language"):
+            load_settings(BuildSettings, file, [override])
 
 
 FIELDS = st.sampled_from(list(BuildSettings.model_fields))

@@ -56,9 +56,8 @@ def sample(rows, seed=1, **fields):
 
 
 def test_sample_discards_empty_foreign_and_near_duplicate_texts():
-    story = " ".join(
-        f"The {word} of the harbour was sold to a farmer in spring." for word in ("bell", "boat", "barn", "mill") * 5
-    )
+    words = ("bell", "boat", "barn", "mill") * 5
+    story = " ".join(f"The {word} of the harbour was sold to a farmer in spring." for word in words)
     rows = texts(
         ("a", story),
         ("b", story.replace("spring", "spring!", 1)),
@@ -75,9 +74,8 @@ def test_sample_discards_empty_foreign_and_near_duplicate_texts():
 
 def test_sample_fills_length_buckets_in_proportion_and_names_short_ones():
     rows = texts(*((f"{size}-{row}", f"{size} {row} " + "word " * size) for size in (10, 200, 400) for row in range(6)))
-    buckets = [
-        {"minimum": low, "maximum": high, "share": share} for low, high, share in ((1, 99, 3), (100, 299, 2), (300, 399, 1))
-    ]
+    edges = ((1, 99, 3), (100, 299, 2), (300, 399, 1))
+    buckets = [dict(zip(("minimum", "maximum", "share"), edge, strict=True)) for edge in edges]
     result = sample(rows, lengths=buckets, documents=9, near_duplicate=None, check_language=False)
     assert [sum(document.id.startswith(f"{size}-") for document in result.documents) for size in (10, 200, 400)] == [5, 3, 0]
     assert result.notes == ("300 to 399 tokens: 0 of 0 documents; 1 wanted",)
@@ -113,14 +111,9 @@ def test_shares_that_are_equal_as_written_are_ties():
     assert share_out(7, [3, 3, 3, 3, 2, 2, 2, 2]) == [1, 1, 1, 1, 1, 1, 1, 0]
 
 
-def read(folder, name="", **fields):
-    return list(open_source(settings(documents=str(folder / name), **fields)).read_texts())
-
-
 def name_texts(folder, name="", **fields):
-    """Return the texts by id, and the notes."""
-    chosen = {"near_duplicate": None, "check_language": False}
-    result = sample(read(folder, name, **fields), **chosen)
+    read = list(open_source(settings(documents=str(folder / name), **fields)).read_texts())
+    result = sample(read, near_duplicate=None, check_language=False)
     return {document.id: document.text for document in result.documents}, result.notes
 
 
@@ -144,18 +137,12 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(monkeypatch):
     assert asked == [("some/texts", "part", "train", "commit-of-v1"), ("some/texts", None, "train", commit)]
 
 
-def test_a_dataset_that_cannot_be_loaded_is_one_message():
+def test_a_source_that_cannot_be_read_is_one_message(tmp_path):
     with pytest.raises(DataError, match=r"some/texts: .* no dataset on the Hub .*revision"):
         list(open_source(settings(documents="some/texts")).read_texts())
-
-
-def test_a_source_without_a_text_that_can_be_read_is_one_message(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(DataError, match=r"has no text that can be read. Skipped: 1 without a text column \(a.jsonl:1: it has"):
         check_source(settings(documents=str(tmp_path / "a.jsonl")))
-
-
-def test_two_documents_of_one_id_in_a_file_are_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
     with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
         name_texts(tmp_path, "a.jsonl")
@@ -230,9 +217,8 @@ def test_chunks_and_personas():
         if prompt == "summarize":
             return '{"summary": "A mill."}'
         if prompt == "choose_persona":
-            return json.dumps(
-                {"persona": 99 if "Ada" in values["document"] else 2, "difficulty": "phd", "query_length": "short"}
-            )
+            persona = 99 if "Ada" in values["document"] else 2
+            return json.dumps({"persona": persona, "difficulty": "phd", "query_length": "short"})
         if prompt == "ask_persona":
             return json.dumps({"query": f"{values['part']} of the mill?", "answer": "a", "reasoning": "r"})
         first = values["chunk"].split()[0]
@@ -270,17 +256,14 @@ def test_personas_are_those_nearest_to_the_document_by_an_embedder(tmp_path):
 
 
 class WordRecall:
-    """Finds the documents that share most words with a query."""
-
     name = "words"
 
     def find(self, documents, queries, top_k):
         def shared(document, query):
             return len({*document.text.lower().split()} & {*query.text.lower().split()})
 
-        return [
-            [document.id for document in sorted(documents, key=lambda item: -shared(item, query))][:top_k] for query in queries
-        ]
+        nearest = [sorted(documents, key=lambda item, query=query: -shared(item, query)) for query in queries]
+        return [[document.id for document in ordered[:top_k]] for ordered in nearest]
 
 
 # Locate
@@ -293,7 +276,6 @@ def cite(first, last, quote):
 @pytest.mark.parametrize(
     ("evidence", "expected"),
     [
-        ([cite(3, 3, "burned down within one night")], "burned down within one night"),
         ([cite(3, 3, "burned down within one night")] * 2, "burned down within one night"),
         ([], "no evidence"),
         ([cite(3, 3, "burned down"), cite(4, 4, "kept bees")], "several passages"),
@@ -329,9 +311,8 @@ def verify(write=lambda *_: "", rerankers=(), questions=(FIRE,), **fields):
 
 def grade(prompt, values):
     has = "1901" in values["text"]
-    return json.dumps(
-        {"relevance": 4 if has else 1} if prompt == "relevance" else {"reasoning": "", "answer": "yes" if has else "no"}
-    )
+    verdict = {"reasoning": "", "answer": "yes" if has else "no"}
+    return json.dumps({"relevance": 4 if has else 1} if prompt == "relevance" else verdict)
 
 
 ALIKE, IRRELEVANT = "as relevant without the evidence", "the text is not relevant enough"
@@ -372,12 +353,6 @@ def test_documents_that_lose_every_question_for_one_reason_are_named():
     assert lost(obey, TableReranker(lambda *_: 0.5)) == []
 
 
-def test_verify_by_leaving_the_span_out():
-    assert len(verify(grade, leave_out=True).questions) == 1
-    wrong = replace(FIRE, span=Span(0, 12))
-    assert verify(grade, leave_out=True, questions=[wrong]).reasons() == {"answered without the span": 1}
-
-
 @pytest.mark.parametrize(
     ("rule", "scores", "reason"),
     [
@@ -397,7 +372,9 @@ def test_every_reranker_must_put_the_evidence_first_and_a_tie_fails(rule, scores
     assert len(result.questions) == (not reason)
 
 
-def test_the_audit_discards_nothing_and_sums_up():
+def test_the_audit_discards_nothing_and_sums_up_and_a_span_is_left_out():
+    wrong = replace(FIRE, span=Span(0, 12))
+    assert verify(grade, leave_out=True, questions=[FIRE, wrong]).reasons() == {"answered without the span": 1}
     result = verify(grade, audit=True)
     assert summarize_audit(result.questions) == {"TargetYes": 1, "DistractorNo": 1, "Exclusive": 1}
     other = FIRE.with_verdict(QuestionVerdict("audit", True, "m", {"answerable": [True, True, False]}))
@@ -455,10 +432,8 @@ BEES = question(ADA, "Who kept bees on the roof?", "Ada kept bees")
 
 def remove(rule, rerankers, write=lambda *_: "", order=1):
     options = FalseNegativeSettings(embedder="e", rerankers=[{"model": "r"}], rule=rule)
-    documents, questions = [MILL, ADA, BURNT][::order], [FIRE, BEES][::order]
-    return remove_false_negatives(
-        StageResult(documents, questions), options, FullRecall(), rerankers, [ScriptedModel(write)] * 3
-    )
+    before = StageResult([MILL, ADA, BURNT][::order], [FIRE, BEES][::order])
+    return remove_false_negatives(before, options, FullRecall(), rerankers, [ScriptedModel(write)] * 3)
 
 
 def score(asked, text):
@@ -502,13 +477,16 @@ def many(count):
     return [question(MILL, f"Question {row}?", "In 1901" if row % 3 else "by the river") for row in range(count)]
 
 
-def test_cells_are_limited_and_short_ones_named():
+def test_cells_are_limited_and_short_ones_named_and_the_needed_number_is_that_of_the_power_analysis():
     result = balance_questions(StageResult((MILL,), many(30)), BalanceSettings(per_cell=8), 1, 60)
     counts = CELLS["posir"].count([MILL], result.questions)
     assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
     assert result.reasons() == {"its cell is full": 14}
     assert result.notes[0].startswith("16 questions are too few: a PSI of 0.2 shows")
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
+    few, many_needed = (find_needed_questions(BalanceSettings(psi=psi), many(4)) for psi in (0.4, 0.1))
+    assert 10 < few < many_needed
+    assert find_needed_questions(BalanceSettings(psi=None), many(4)) is None
 
 
 def test_every_cell_has_as_many_questions_as_the_smallest_of_five_character_bins():
@@ -546,12 +524,6 @@ def test_parts_are_split_by_document():
     assert first.startswith("150 public questions are too few")
 
 
-def test_the_needed_number_is_that_of_the_power_analysis():
-    few, many_needed = (find_needed_questions(BalanceSettings(psi=psi), many(4)) for psi in (0.4, 0.1))
-    assert 10 < few < many_needed
-    assert find_needed_questions(BalanceSettings(psi=None), many(4)) is None
-
-
 # Translate
 
 GERMAN = {
@@ -563,19 +535,17 @@ GERMAN = {
 }
 
 
-def translate(change=lambda rows: rows, question_text=GERMAN[FIRE.text], documents=(MILL,), judge=None):
+def translate(change=lambda rows: rows, question_text=GERMAN[FIRE.text], judge=None):
     def write(prompt, values):
         if prompt == "translate_question":
             return json.dumps({"text": question_text})
         numbered = [line.split("] ", 1) for line in values["sentences"].splitlines()]
-        return json.dumps(
-            {"sentences": change([{"number": int(number[1:]), "text": GERMAN[text]} for number, text in numbered])}
-        )
+        rows = change([{"number": int(number[1:]), "text": GERMAN[text]} for number, text in numbered])
+        return json.dumps({"sentences": rows})
 
-    translator = Translator(
-        TranslateSettings(sentences=3), ScriptedModel(write), "eng-Latn", "deu-Latn", estimate_tokens, judge
-    )
-    return translator.translate(StageResult(tuple(documents), (FIRE,)))
+    chosen = TranslateSettings(sentences=3)
+    translator = Translator(chosen, ScriptedModel(write), "eng-Latn", "deu-Latn", estimate_tokens, judge)
+    return translator.translate(StageResult((MILL,), (FIRE,)))
 
 
 def test_a_span_is_carried_over_by_sentences():
@@ -633,7 +603,6 @@ def test_a_translation_that_speaks_of_translations_or_whose_original_has_a_colon
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda rows: rows[1:], "sentences are missing or added"),
         (lambda rows: [*rows, rows[0]], "sentences are missing or added"),
         (lambda rows: [rows[0] | {"text": " "}, *rows[1:]], "a sentence is blank"),
         (lambda rows: [row | {"text": "I'm sorry, but I cannot translate this text for you."} for row in rows], "refusal"),

@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy.stats import binomtest
-from typer.testing import CliRunner
 
 from posir_build.api import rate_translations
 from posir_build.translation_ratings import (
@@ -20,9 +19,9 @@ from posir_build.translation_ratings import (
     score_ratings,
     write_rating_sheets,
 )
-from posir_tasks.command.app import build_app
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.read_part import estimate_tokens
+from tests.support.cli import invoke
 from tests.support.construction import ScriptedModel, fill_sheet
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.human_answers import Truth
@@ -92,10 +91,8 @@ def test_the_judge_reads_both_texts_and_what_it_leaves_out_is_counted(data):
 
     (sample, _), model = sample_translations(settings(data), estimate_tokens), ScriptedModel(write)
     rows, problems = ask_judge(sample, settings(data), model)
-    assert {translation.system for translation, _ in rows} == {"a"}
-    assert sum(problems.values()) == 18
-    assert model.asked[0][1]["source"] == "English"
-    assert model.asked[0][1]["target"] == "German"
+    assert ({translation.system for translation, _ in rows}, sum(problems.values())) == ({"a"}, 18)
+    assert [model.asked[0][1][side] for side in ("source", "target")] == ["English", "German"]
     assert {score.scale: score.mean.value for score in score_ratings("judge", rows)}["overall"] == pytest.approx(4.75)
     with pytest.raises(PosirError, match="the model refused"):
         ask_judge(sample, settings(data), ScriptedModel(lambda *_: "I'm sorry, no."))
@@ -164,9 +161,7 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        done = CliRunner().invoke(build_app(), ["study", "rate-translations", *arguments])
-        assert done.exit_code == 0, (done.output, done.exception)
-        return done.stdout
+        return invoke("study", "rate-translations", *arguments)
 
     with serve_language_model(Truth([]), rates=NO_FAILURES | {"prose around JSON": 0.2}) as server:
         given = {

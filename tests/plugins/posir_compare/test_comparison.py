@@ -8,7 +8,7 @@ import pytest
 from posir_compare.comparison import Metric, compare_pair, compare_pairs, find_common_results
 from posir_significance.decision import ChangeState
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
-from tests.support.scores import score_groups
+from tests.support.results import score_groups
 
 
 @pytest.fixture

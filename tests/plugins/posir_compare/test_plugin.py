@@ -52,15 +52,6 @@ def test_every_format(folder):
     assert "note: the baseline" not in printed.stderr
 
 
-def test_every_metric_is_shown_with_intervals_of_both_models(folder):
-    comparisons = json.loads(invoke(folder / "results", "--format", "json").stdout)["comparisons"]
-    assert [row["metric"] for row in comparisons[:3]] == ["nDCG@10", "start to end", "PSI"]
-    for row in comparisons:
-        assert all(row[f"{key}_interval"][0] <= row[key] <= row[f"{key}_interval"][1] for key in ("a", "b", "difference"))
-        assert row["queries"] > 0
-        assert not any("null" in key for key in row)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -90,10 +81,8 @@ def test_notes_go_to_the_error_stream(folder, tmp_path):
 def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
     done = invoke(folder / "results")
     assert "note: the baseline is org/a, the first model; choose another with --baseline." in done.stderr
-    assert {line for line in done.stdout.splitlines() if re.fullmatch(r"\S+ against \S+", line)} == {
-        "org/b against org/a",
-        "other/b against org/a",
-    }
+    headings = {line for line in done.stdout.splitlines() if re.fullmatch(r"\S+ against \S+", line)}
+    assert headings == {"org/b against org/a", "other/b against org/a"}
     values = json.loads(invoke(folder / "results", "--baseline", "other/b", "--format", "json").stdout)
     assert values["baseline"] == "other/b"
     assert {(row["baseline"], row["model"]) for row in values["comparisons"]} == {("other/b", "org/a"), ("other/b", "org/b")}

@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import PosirError
 from tests.support.datasets import FILES, read_back, write_beir_folder
 
 TEXT = "The bell was cast in copper. A heron 🐦 nested on the crane."
@@ -67,10 +66,3 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     assert printed[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
     assert printed[6:8] == ["without an answer: 2 questions, not imported", "skipped: 1 question, first:"]
     assert printed[8].startswith(f"  {file}: question gone: its answer 'stork' is not at character {START} or anywhere else")
-
-
-def test_a_source_in_another_format_is_refused(tmp_path, lines):
-    for name in ("a.csv", "a.csv.gz"):
-        with pytest.raises(PosirError, match="no such file or folder"):
-            posir("import", lines, tmp_path / name, output=tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -80,10 +80,9 @@ def test_only_the_corpus_of_a_dataset_is_read(tmp_path: Path):
     assert names(tmp_path) == ["eng-Latn/sports:doc_0", "eng-Latn/sports:doc_1"]
 
 
-@pytest.mark.parametrize("source", ["no/such/place", "missing.txt", "PosIR-Minni", ""])
-def test_what_does_not_exist_or_has_no_texts_is_one_message(source: str, tmp_path: Path):
-    with pytest.raises(PosirError, match=r"no such file or folder|Did you mean PosIR-Mini" if source else "has no files"):
-        read_texts(source or str(tmp_path))
+def test_a_folder_without_texts_is_one_message(tmp_path: Path):
+    with pytest.raises(PosirError, match="has no files"):
+        read_texts(str(tmp_path))
 
 
 def test_languages_that_the_detector_confuses_are_not_taken_for_a_mixture():

@@ -138,12 +138,6 @@ def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
     assert done.stdout.count("warning: ") == 2
 
 
-def test_a_half_written_import_is_no_domain(posir_folder):
-    write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, domain=".sports.x1")
-    write_domain(posir_folder, {"corpus": posir_tables()["corpus"]}, language=".cache")
-    assert len(validated(posir_folder)["checked"]) == 1
-
-
 @pytest.mark.parametrize("name", FILES.values())
 def test_one_file_of_a_domain_is_enough_to_miss_the_others(tmp_path, name):
     folder = write_domain(tmp_path, posir_tables())

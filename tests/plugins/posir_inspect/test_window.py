@@ -32,7 +32,6 @@ def test_minilm_reads_what_it_claims_special_tokens_included():
 
 
 def invoke(server, *arguments):
-    """Return exit status and output of the command, which asks a server at most 40 times."""
     result = CliRunner().invoke(build_app(), ["window", server.reference, *arguments])
     assert len(server.times) <= 40
     return result.exit_code, result.stdout

@@ -13,18 +13,13 @@ from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.prompts import find_prompt
 from tests.support.encode import TASK, encode
-from tests.support.tiny_encoders import build_encoder
+from tests.support.models import build_encoder
 
 WORDS = ["harbour", "copper", "bell", "lantern", "river", "winter", "engine", "letter", "garden", "silver", "market", "doctor"]
 #: Of 3 to 90 tokens, in an order that makes batches of different lengths.
 TEXTS = [" ".join(WORDS[(number * 7 + place) % 12] for place in range(length)) for number, length in enumerate((90, 3, 40, 61))]
-SLOW = [("modernbert", "cls"), ("modernbert", "mean"), ("qwen3", "mean")]
-KINDS = [
-    ("bert", "cls"),
-    ("bert", "mean"),
-    ("qwen3", "lasttoken"),
-    *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW),
-]
+SLOW = [("bert", "mean"), ("modernbert", "cls"), ("modernbert", "mean"), ("qwen3", "mean")]
+KINDS = [("bert", "cls"), ("qwen3", "lasttoken"), *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 
 
 @pytest.fixture(scope="module", params=KINDS, ids="-".join)

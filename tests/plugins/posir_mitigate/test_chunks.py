@@ -14,7 +14,7 @@ from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.encode import TASK, encode
-from tests.support.tiny_encoders import build_encoder
+from tests.support.models import build_encoder
 
 SENTENCES = ["The bell was cast in copper.", "It hung in the harbour for 3.5 years!", "Who rang it?", "A doctor, they say."]
 TEXT = " ".join(SENTENCES * 3)
@@ -67,7 +67,7 @@ def test_documents_of_one_chunk_have_the_plain_embedding(model, method):
         assert np.abs(encode(mitigated, texts, kind) - encode(model, texts, kind)).max() < 1e-6
 
 
-def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
+def test_maximum_and_mean_are_those_of_the_chunks_in_any_order(model):
     queries = ["copper bell", "doctor", "years"]
     result = search(Chunks(8).apply(model), TEXTS, queries)
     chunks = divide(model, 8)
@@ -78,9 +78,6 @@ def test_the_maximum_is_that_of_the_chunks_in_any_order(model):
     query_vectors = encode(model, queries, PromptType.query)
     scores = [DocumentVectors(rows, [len(chunks)]).score(model, query_vectors) for rows in (vectors, vectors[order])]
     assert np.abs(scores[0] - scores[1]).max() < 1e-6
-
-
-def test_the_mean_is_that_of_the_chunks_vectors(model):
     result = encode(Chunks(8, 8, Combination.MEAN).apply(model), TEXTS)
     assert result[0] == pytest.approx(encode(model, divide(model, 8, 8)).mean(axis=0), abs=1e-6)
 
@@ -101,8 +98,7 @@ def test_batches_of_1_and_of_8_are_equal(model, method):
     assert np.abs(single.vectors - many.vectors).max() < 1e-6
 
 
-@pytest.mark.parametrize("unit", list(ChunkUnit))
-@pytest.mark.parametrize("prompt", ["", "passage: "])
+@pytest.mark.parametrize(("unit", "prompt"), [(ChunkUnit.TOKENS, "passage: "), (ChunkUnit.SENTENCES, "")])
 def test_late_chunks_averaged_by_length_give_back_the_plain_embedding(unit, prompt):
     model = build_encoder(normalize=False, prompts={"document": prompt, "query": ""})
     size = 2 if unit is ChunkUnit.SENTENCES else 7
@@ -160,13 +156,10 @@ def test_what_does_not_work_for_a_model_is_refused_in_a_sentence(model):
     assert estimated.document_vectors == sum(-(-len(text.encode()) // 32) for text in TEXTS)
 
 
-def test_a_prompt_needs_room_in_the_window_too():
+def test_a_prompt_needs_room_in_the_window_too_and_a_method_says_its_cost():
     prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     with pytest.raises(PosirError, match=r"the size is at most 89\.$"):
         search(Chunks(90).apply(prompted), TEXTS, ["bell"])
     assert search(Chunks(89).apply(prompted), TEXTS, ["bell"])
-
-
-def test_every_method_says_its_cost():
     assert "every 32 tokens; encodes every token 4 times" in Chunks(128, 32).cost
     assert Chunks(combination=Combination.MEAN).cost.startswith("one vector; ")

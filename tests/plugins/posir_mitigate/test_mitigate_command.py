@@ -123,9 +123,7 @@ def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from
     assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (ChangeState.BETTER, pytest.approx(0.2))
     parts = [part.headings for part in build_table(outcomes).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
-
-
-def test_a_ratio_of_times_is_never_shown_as_0():
+    # A ratio of times is never shown as 0.
     assert list(map(format_ratio, (None, 0.001, 0.28, 1234.5))) == ["–", "x <0.01", "x 0.28", "x 1,234.50"]
 
 

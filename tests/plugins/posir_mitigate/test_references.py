@@ -20,14 +20,11 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
     [
         ("chunks", "chunks(128,64,max,tokens)"),
         ("chunks(64)", "chunks(64,32,max,tokens)"),
-        ("chunks(64, mean)", "chunks(64,32,mean,tokens)"),
         ("chunks(sentences)", "chunks(4,2,max,sentences)"),
         ("chunks(5,1,sentences,mean)", "chunks(5,1,mean,sentences)"),
         ("chunks(stride=40,size=64)", "chunks(64,40,max,tokens)"),
-        ("late_chunks(32,32)", "late_chunks(32,32,tokens)"),
         ("long_late_chunks(overlap=8)", "long_late_chunks(64,32,tokens,8)"),
         ("calibrated(1,64)", "calibrated(1.0,64,0.5)"),
-        ("both_orders", "both_orders(1)"),
         ("both_orders+chunks(32)", "both_orders(1)+chunks(32,16,max,tokens)"),
     ],
 )
@@ -57,14 +54,11 @@ def test_what_is_not_allowed_is_named_with_what_is(written, message):
         find_model(ModelReference("all-MiniLM-L6-v3+chunks"))
 
 
-def test_other_names_are_not_taken(tmp_path):
-    folder = write_tiny_model(tmp_path / "tiny+chunks(8)")
+def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_taken(tmp_path):
+    folder = write_tiny_model(tmp_path / "other" / "tiny+chunks(8)")
     for name in ("organization/c+", "organization/notepad+plus", str(folder)):
         assert resolve_mitigated(name, {}) is None
     assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8"
-
-
-def test_a_folder_and_an_endpoint_can_have_a_method(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
     meta = find_model(ModelReference(f"{folder}+chunks(8)"))
     assert (meta.name, portable_name(meta)) == ("local/tiny+chunks(8,4,max,tokens)", f"{folder}+chunks(8,4,max,tokens)")

@@ -114,12 +114,6 @@ def test_the_scatter_counts_the_sentences_of_texts_and_of_shuffled_texts(data):
     assert heights[0.05] > heights[0.95]
 
 
-def test_positions_are_in_the_sentences_joined_without_a_separator():
-    starts, midpoints = bias_learning.locate_sentences(["aa", "bbbb", "cc"])
-    np.testing.assert_allclose(starts, [0, 0.25, 0.75])
-    np.testing.assert_allclose(midpoints, [0.125, 0.5, 0.875])
-
-
 def test_texts_with_too_few_or_too_many_sentences_are_counted():
     texts = ["", "One.", "One. Two.", ". ".join(["x"] * 70)]
     sums = run_probe(bias_learning.SentenceRegression(), order_blind, at_periods(texts))

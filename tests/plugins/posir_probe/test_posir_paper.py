@@ -124,12 +124,9 @@ def test_with_too_few_live_tokens_norms_stay_as_they_are():
 def test_only_evidence_in_the_middle_fifth_counts(folder):
     model = with_pooling(folder, "mean")
     encoder = ModelEncoder(SentenceTransformerEncoderWrapper(model))
-    span = Span(TEXT.index("burned"), TEXT.index("down") + 4)
-    questions = (
-        ProbeQuestion("When did it burn?", "d", span),
-        ProbeQuestion("What stood?", "d", Span(0, 8)),
-        ProbeQuestion("?", "d", Span(9, 9)),
-    )
+    burned = Span(TEXT.index("burned"), TEXT.index("down") + 4)
+    asked = (("When did it burn?", burned), ("What stood?", Span(0, 8)), ("?", Span(9, 9)))
+    questions = tuple(ProbeQuestion(text, "d", span) for text, span in asked)
     sums = run_probe(posir_paper.GradientSaliency(), encoder, ProbeData({"d": TEXT}, questions))
     assert sums.sums[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}

@@ -19,7 +19,7 @@ from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.tables import ProbeMeasurements, build_index_rows, build_overview, build_probe_tables
-from posir_tasks.embeddings.encoding import ModelEncoder, encode_distinct
+from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.sources.mini import read_mini
@@ -212,12 +212,8 @@ BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidenc
 
 
 def test_bad_input_is_counted_and_skipped():
-    questions = (
-        ProbeQuestion("?", "whole", Span(0, len(BAD["whole"]))),
-        ProbeQuestion("?", "short", Span(5, 99)),
-        ProbeQuestion("?", "short", Span(3, 3)),
-    )
-    data = ProbeData(BAD, questions)
+    spans = (("whole", Span(0, len(BAD["whole"]))), ("short", Span(5, 99)), ("short", Span(3, 3)))
+    data = ProbeData(BAD, tuple(ProbeQuestion("?", name, span) for name, span in spans))
     assert run_probe(SegmentSimilarity(10), order_blind, data).skipped == {"empty text": 1, "fewer than 10 words": 1}
     moved = run_probe(EvidenceMoving(), order_blind, data)
     assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
@@ -243,13 +239,6 @@ def test_tables_have_sources_intervals_and_warnings(run):
     legend = " ".join(ProbeMeasurements(tuple(results), run.output).explanation())
     assert all(" ".join(probes[result.probe].notes) in legend for result in results)
     assert not any(result.probe in legend for result in results)
-
-
-def test_distinct_texts_of_no_plan_are_no_call():
-    def fail(*_):
-        raise AssertionError
-
-    assert encode_distinct(fail, []).documents.embeddings.shape == (0, 0)
 
 
 def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):

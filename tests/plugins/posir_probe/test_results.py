@@ -97,8 +97,5 @@ def test_other_positions_do_not_add():
 def test_damaged_json_is_refused(change):
     with pytest.raises(ProfileError, match="damaged"):
         ProbeSums.from_json(sums_of([[1, 2]]).to_json() | change)
-
-
-def test_a_newer_schema_is_refused():
     with pytest.raises(NewerSchemaError):
         ProbeSums.from_json(sums_of([[1, 2]]).to_json() | {"schema": 99})

@@ -20,7 +20,6 @@ TEXTS = invent_texts(14, 5)
 
 
 def average_plainly(encode, orders):
-    """Return the mean cosine by place over orders of segments."""
     cosines = []
     for order in orders:
         vectors = encode([" ".join(order), *order]).astype(np.float64)

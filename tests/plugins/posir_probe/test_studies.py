@@ -43,7 +43,6 @@ SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
 
 
 def compare(sample, complete):
-    """Return the row of the largest difference, and those of the buckets."""
     largest, *buckets = studies.compare_tiny([sample, complete])
     return largest, buckets
 
@@ -172,11 +171,8 @@ def test_a_heat_map_has_a_dataset_below_the_diagonal_and_another_above_it():
     (rows,) = [rows for rows in figure.chart.to_dict()["datasets"].values() if "similarity" in rows[0]]
     cells = {(row["first"], row["second"]): row["similarity"] for row in rows}
     assert list(dict.fromkeys(first for first, _ in cells)) == ["a", "b", "c"]
-    expected = {
-        (pair["first"], pair["second"]): pair["similarity"]
-        for name, sums in data.items()
-        for pair in studies.list_pairs(sums, name)
-    }
+    pairs = [pair for name, sums in data.items() for pair in studies.list_pairs(sums, name)]
+    expected = {(pair["first"], pair["second"]): pair["similarity"] for pair in pairs}
     assert cells["b", "a"] == pytest.approx(expected["eng-Latn/b", "eng-Latn/a"])
     assert cells["a", "b"] == pytest.approx(expected["cmn/a", "cmn/b"])
     assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])

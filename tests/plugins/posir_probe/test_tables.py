@@ -39,7 +39,6 @@ def measure(name, values=None, *, documents=10, model="org/mine", window=256, to
 
 
 def measure_moments(points):
-    """Moments of points whose y falls with x."""
     x = np.linspace(0, 1, points)
     y = 1 - x + np.random.default_rng(3).random(points)
     return np.stack([np.ones(points), x, y, x * x, y * y, x * y], axis=1)
@@ -77,7 +76,6 @@ def test_the_title_of_a_figure_is_its_finding(name):
 
 
 def find_marks(spec):
-    """All marks of a chart."""
     own = [spec["mark"]] if "mark" in spec else []
     inner = [*spec.get("vconcat", ()), *spec.get("layer", ()), *([spec["spec"]] if "spec" in spec else [])]
     return [*own, *(mark for part in inner for mark in find_marks(part))]

@@ -22,18 +22,8 @@ from tests.support.simulation import separate_documents
 
 
 def decision(low, high, kind=ReadKind.ALL, margin=0.05):
-    """Return a decision whose bias has an interval."""
     value, documents = (low + high) / 2, 100
-    contrast = Contrast(
-        value,
-        (low, high),
-        None,
-        lambda _: (low, high),
-        standard_error=0.01,
-        degrees=50.0,
-        documents=documents,
-        held_fixed=Stratum.DOCUMENT,
-    )
+    contrast = Contrast(value, (low, high), None, lambda _: (low, high), 0.01, 50.0, Stratum.DOCUMENT, documents)
     return Decision(
         margin=margin,
         documents=documents,

@@ -26,7 +26,6 @@ def location(name, index, cpus, gpus):
             [node("head", CPU=64.0), node("a", CPU=9.0, GPU=2.0), node("b", GPU=1.0)],
             [location("a", 0, 4.0, 1), location("a", 1, 4.0, 1), location("b", 0, 0, 1)],
         ),
-        ([], []),
     ],
 )
 def test_one_worker_per_gpu_or_else_per_machine(nodes, locations):

@@ -52,17 +52,12 @@ def test_everything_that_does_not_fit_is_counted():
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
     assert aligned.total == RunCounts(
-        queries=2,
-        with_position=2,
-        missing=1,
-        unknown_queries=1,
-        unknown_documents=1,
-        short=1,
-        depth=3,
-        chunks=2,
-        duplicates=4,
+        queries=2, with_position=2, missing=1, unknown_queries=1, unknown_documents=1, short=1, depth=3, chunks=2, duplicates=4
     )
     assert len(list(aligned.total.describe())) == 6
+    counts = align_run(unify({"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
+    assert (counts.empty, counts.short) == (1, 1)
+    assert "1 query returned nothing" in next(counts.describe())
 
 
 @pytest.mark.parametrize(
@@ -79,26 +74,17 @@ def test_a_run_on_other_data_is_refused(rankings: Rankings, rules: AlignmentRule
         align_run(unify(rankings), DATA, rules)
 
 
-def test_queries_find_their_subset_or_are_refused_as_ambiguous():
+def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_ambiguous():
     subsets = [build_subset("a", q1={"d1": 1}), build_subset("b", q2={"d2": 1})]
     run = unify({"q1": {"d1": 1.0}, "q2": {"d2": 1.0}})
     assert align_run(run, subsets, AlignmentRules()).rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q2": {"d2": 1.0}}}
+    same = [*subsets[:1], build_subset("b", q1={"d1": 1})]
     with pytest.raises(PosirError, match="query q1 is in several subsets of the data, a, b"):
-        align_run(run, [*subsets[:1], build_subset("b", q1={"d1": 1})], AlignmentRules())
-
-
-def test_stated_subsets_are_taken_by_name():
-    subsets = [build_subset("a", q1={"d1": 1}), build_subset("b", q1={"d2": 1})]
-    run = Run("r", {"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}})
-    aligned = align_run(run, subsets, AlignmentRules())
+        align_run(run, same, AlignmentRules())
+    stated = Run("r", {"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}})
+    aligned = align_run(stated, same, AlignmentRules())
     assert aligned.rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q1": {"d2": 1.0}}}
     assert aligned.total.unknown_queries == 1
-
-
-def test_queries_that_returned_nothing_are_counted():
-    counts = align_run(unify({"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
-    assert (counts.empty, counts.short) == (1, 1)
-    assert "1 query returned nothing" in next(counts.describe())
 
 
 def test_a_sentence_agrees_with_its_number():

@@ -61,10 +61,8 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
 
 def test_the_part_of_a_chunk_is_of_the_one_in_which_an_excerpt_is_nearest_to_the_middle():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
-    assert find_chunk_part(Span(0, 4), chunks) == "first third"
-    assert find_chunk_part(Span(24, 28), chunks) == "first third"
-    assert find_chunk_part(Span(40, 50), chunks) == "last third"
-    assert find_chunk_part(Span(45, 65), chunks) == "divided between chunks"
+    parts = [find_chunk_part(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))]
+    assert parts == ["first third", "first third", "last third", "divided between chunks"]
 
 
 def test_chunkers_are_scored_side_by_side(tmp_path: Path):

@@ -44,9 +44,12 @@ def collect(search: Any, folder: Path, settings: CollectionSettings = FAST, *, n
     return dict(run.by_subset["all"])
 
 
-def test_answers_are_cut_at_k_and_ordered(tmp_path: Path):
-    rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path)
+def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
+    rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path / "a")
     assert rankings == {query: {"d4": 3, "d1": 2, "d2": 1} for query in QUERIES}
+    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, True, replace(FAST, folder=tmp_path / "b"))
+    assert (run.duplicates, run.returned) == (0, (3, 3))
+    assert run.by_subset["all"]["q0"] == {"d": 3, "e": 2}
 
 
 def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
@@ -102,7 +105,6 @@ def test_a_search_that_fails_once_is_repeated(tmp_path: Path):
 
 
 def fail_for(text: str, failure: Callable[[], Any]) -> Any:
-    """Return a retriever that fails for one query, and the texts that it was asked for."""
     asked = Counter[str]()
 
     def search(query: str, _k: int) -> Any:
@@ -191,12 +193,6 @@ def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_several_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
-    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, True, replace(FAST, folder=tmp_path))
-    assert (run.duplicates, run.returned) == (0, (3, 3))
-    assert run.by_subset["all"]["q0"] == {"d": 3, "e": 2}
-
-
 def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     collect(lambda _query, _k: ["d"], tmp_path)
     (file,) = tmp_path.iterdir()
@@ -219,8 +215,7 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-@pytest.mark.parametrize("number", [2, 9, 12])
-@pytest.mark.parametrize("documents", ["d{}", "d"])
+@pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])
 def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: int, documents: str, tmp_path: Path):
     asked = Counter[str]()
 

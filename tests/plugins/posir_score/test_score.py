@@ -24,7 +24,6 @@ from tests.support.models import write_tiny_model
 
 @pytest.fixture(scope="module")
 def bm25(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the result and the predictions of BM25 on PosIR-Mini."""
     folder = tmp_path_factory.mktemp("bm25")
     model, task = mteb.get_model("mteb/baseline-bm25s"), mteb.get_task("PosIR-Mini")
     mteb.evaluate(model, task, cache=ResultCache(folder / "results"), prediction_folder=folder / "run", show_progress_bar=False)
@@ -86,15 +85,12 @@ RUN = {
 
 @pytest.fixture
 def score(tmp_path: Path) -> Any:
-    """Return a function that scores a run on the judged data."""
     folder = write_beir_folder(tmp_path / "beir", **JUDGED)
     return partial(posir.score, data=folder, output=tmp_path / "results")
 
 
 def read_entry(run: Any) -> dict[str, Any]:
-    """Return what the result file of a run has."""
-    entry: dict[str, Any] = json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]
-    return entry
+    return json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]  # type: ignore[no-any-return]
 
 
 def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(score: Any):
@@ -108,6 +104,9 @@ def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(scor
     assert run.recall_at_100 == pytest.approx((1 + 1 + 1 / 2) / 4)
     scores = read_entry(run)
     assert scores["ndcg_at_10"] == scores["main_score"] == pytest.approx(run.ndcg_at_10, abs=1e-6)
+    # Beyond single precision: the relevant documents of both queries are first.
+    close = {**RUN, "place": {"d1": 1.0, "d0": 1.0 + 1e-12}, "graded": {"d3": 1e300, "d5": 1e299}}
+    assert score(close, name="close").runs[0].mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
 
 
 def test_judgments_without_any_position_are_scored(tmp_path: Path):
@@ -160,17 +159,11 @@ def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_resu
         score(RUN, revision="a/b")
 
 
-@pytest.mark.parametrize(
-    ("window", "read"),
-    [
-        (None, {"kind": "unknown"}),
-        ("none", {"kind": "all", "known_by": "given"}),
-        (256, {"kind": "part", "part": "first", "tokens": 256, "known_by": "given"}),
-    ],
-)
-def test_what_the_system_reads_is_stored(window: int | str | None, read: dict[str, Any], score: Any):
-    entry = read_entry(score(RUN, window=window).runs[0])
-    assert (entry["read"], "tokens_read" in entry) == (read, window is not None)
+def test_what_the_system_reads_is_stored(score: Any):
+    part = {"kind": "part", "part": "first", "tokens": 256, "known_by": "given"}
+    for window, read in ((None, {"kind": "unknown"}), ("none", {"kind": "all", "known_by": "given"}), (256, part)):
+        entry = read_entry(score(RUN, window=window).runs[0])
+        assert (entry["read"], "tokens_read" in entry) == (read, window is not None)
 
 
 def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Path):
@@ -183,12 +176,6 @@ def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Pa
     assert read_entry(run)["read"]["kind"] == "all"
     with pytest.raises(PosirError, match="Give one of them"):
         score(RUN, window=3, embedder=encoder)
-
-
-def test_scores_that_differ_beyond_single_precision_are_no_ties(score: Any):
-    close = {**RUN, "place": {"d1": 1.0, "d0": 1.0 + 1e-12}, "graded": {"d3": 1e300, "d5": 1e299}}
-    # The relevant documents of both queries are first.
-    assert score(close).runs[0].mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
 
 
 def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
@@ -243,16 +230,11 @@ def recall(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
     return len(relevant & set(order(scores)[:k])) / len(relevant) if relevant else 0.0
 
 
-@given(
-    queries=st.lists(
-        st.tuples(
-            st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12),
-            st.dictionaries(DOCUMENTS, st.integers(-1, 3), min_size=1, max_size=8),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
+RETRIEVED = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12)
+GRADES = st.dictionaries(DOCUMENTS, st.integers(-1, 3), min_size=1, max_size=8)
+
+
+@given(queries=st.lists(st.tuples(RETRIEVED, GRADES), min_size=1, max_size=4))
 def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dict[str, int]]]):
     rankings = {f"q{row}": scores for row, (scores, _) in enumerate(queries)}
     grades = {f"q{row}": judged for row, (_, judged) in enumerate(queries)}

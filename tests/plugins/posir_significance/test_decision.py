@@ -31,8 +31,6 @@ ALL, FIRST = ReadPart.all(KnownBy.CLASS), ReadPart.first(256, KnownBy.MEASURED)
 
 
 def contrast(value, error, documents=100, held_fixed=Stratum.DOCUMENT):
-    """A normal difference in points."""
-
     def interval_at(level):
         half = norm.ppf((1 + level) / 2) * error / 100
         return value / 100 - half, value / 100 + half
@@ -92,6 +90,7 @@ def decision(bias, read=ALL, not_read=0.0, lost=None, p_value=None, middle=None,
 
 
 LOST = contrast(35, 3.5)
+BEYOND = "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. "
 SENTENCES = [
     (
         decision(contrast(8.1, 2)),
@@ -109,19 +108,17 @@ SENTENCES = [
     ),
     (
         decision(contrast(14.1, 4.64), FIRST, 0.59, LOST),
-        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Within "
-        "what it reads it is biased to the start, too: +14.1 [+5.0, +23.2].",
+        f"{BEYOND}Within what it reads it is biased to the start, too: +14.1 [+5.0, +23.2].",
     ),
     (
         decision(contrast(0.4, 1.63), FIRST, 0.59, LOST),
-        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Within "
-        "what it reads there is no bias larger than 5 points: +0.4 [-2.8, +3.6]. What a longer window would show is not known.",
+        f"{BEYOND}Within what it reads there is no bias larger than 5 points: +0.4 [-2.8, +3.6]. What a longer window would "
+        "show is not known.",
     ),
     (
         decision(contrast(2.2, 8.9), FIRST, 0.59, LOST),
-        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. Whether "
-        "it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. About 33 times as many documents would "
-        "tell.",
+        f"{BEYOND}Whether it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. About 33 times as many "
+        "documents would tell.",
     ),
     (
         decision(contrast(2.2, 8.9), FIRST, 0.59, contrast(3, 3.57)),
@@ -140,12 +137,7 @@ SENTENCES = [
         "shape.",
     ),
     (
-        decision(
-            contrast(8, 2),
-            UNKNOWN,
-            None,
-            bias_within_read=None,
-        ),
+        decision(contrast(8, 2), UNKNOWN, None, bias_within_read=None),
         "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it. Start to end +8.0 [+4.1, "
         "+11.9].",
     ),

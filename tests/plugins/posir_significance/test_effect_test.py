@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import draw_clustered
-from posir_psi.scores import psi
+from posir_psi.scores import compute_psi
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.correction import holm
-from posir_significance.effect_test import EffectModels, find_p_value
+from posir_significance.effect_test import EffectModels, _list_shapes, find_p_value
 from posir_significance.position_effect import estimate_effect, permute_gains, pseudoinverse
 
-STRUCTURES = [
-    ("independent", 0.0),
-    ("random", 0.4),
-    ("near", 0.4),
-    ("confounded", 0.4),
-    ("papers", 0.2),
-]
+STRUCTURES = [("independent", 0.0), ("random", 0.4), ("near", 0.4), ("confounded", 0.4), ("papers", 0.2)]
 
 
 def curve(effect, size, level=0.8, bins=20):
@@ -32,7 +26,7 @@ def simulate(structure, icc, effect, size, queries, draws):
     """Share of significant results, coverage of PSI and of start to end, and root mean squared error of PSI."""
     means = curve(effect, size)
     third = len(means) // 3 + 1
-    truth, difference = float(psi(means)), means[:third].mean() - means[-third:].mean()
+    truth, difference = float(compute_psi(means)), means[:third].mean() - means[-third:].mean()
     rows = []
     for seed in range(draws):
         group = GroupAnalysis(draw_clustered(structure, queries, icc, means, np.random.default_rng(seed)))
@@ -148,7 +142,7 @@ def test_what_is_not_significant_is_within_the_interval_of_psi(structure, effect
     for seed in range(50):
         group = GroupAnalysis(draw_clustered(structure, queries, 0.2, means, np.random.default_rng([seed, 6])))
         if group.test.p_value >= 0.05:
-            covered.append(group.psi.low <= psi(means) <= group.psi.high)
+            covered.append(group.psi.low <= compute_psi(means) <= group.psi.high)
     assert len(covered) >= least
     assert np.mean(covered) >= 0.9
 
@@ -202,3 +196,18 @@ def test_p_values_beyond_all_permutations_keep_their_level(queries, level, bins)
 @pytest.mark.parametrize("null", [np.zeros(999), np.arange(4.0)])
 def test_without_a_tail_the_p_value_is_the_smallest_that_the_draws_can_show(null):
     assert find_p_value(5.0, null) == pytest.approx(1 / (len(null) + 1))
+
+
+@pytest.mark.parametrize("bins", [2, 5, 20])
+def test_every_interval_of_bins_is_a_shape_and_each_kind_weighs_the_same(bins):
+    shapes, log_prior = _list_shapes(bins, True)
+    runs = [np.arange(bins)[start:end] for start in range(bins) for end in range(start + 1, bins + 1) if end - start < bins]
+    for run in runs:
+        curve = np.isin(np.arange(bins), run) * 1.0
+        standardized = (curve - curve.mean()) / curve.std()
+        assert np.isclose(np.abs(shapes @ standardized), bins).any(), run
+    # Trend, curvature (none over two bins), single bins, steps, inner intervals, and ends.
+    sizes = np.round(np.exp(-log_prior))
+    inner = sum(bins - start - 1 for start in range(1, bins))
+    kinds = [1, *([1] if bins > 2 else []), bins, bins - 1, *([inner] if inner else []), 4 if bins > 2 else 2]
+    assert sorted(sizes.tolist()) == sorted(float(size) for size in kinds for _ in range(size))

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from posir_significance.scores import SCORES, fit_trend
 from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
-from tests.support.scores import score_groups
+from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
 #: Scores of the test and of what follows from it.
@@ -64,10 +64,6 @@ def test_means_are_those_of_pandas(profile):
 
 def test_same_profile_same_numbers(profile):
     assert score_groups(profile) == score_groups(replace(profile, counts=profile.counts.copy()))
-
-
-def test_one_length_has_only_the_group_all():
-    assert list(score_groups(build_profile(draw_counts(np.full(3, 0.5), 90, 1)))) == ["all"]
 
 
 def test_empty_profile():

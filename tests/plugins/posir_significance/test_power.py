@@ -7,15 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.simulation import draw_clustered, true_means
-from posir_psi.scores import psi
-from posir_significance.api import (
-    POWER,
-    Design,
-    detectable_effect,
-    find_effect,
-    required_sample,
-    standardized_effect,
-)
+from posir_psi.scores import compute_psi
+from posir_significance.api import POWER, Design, detectable_effect, find_effect, required_sample, standardized_effect
 from posir_significance.decision import decide_state
 from posir_significance.effect_test import EffectModels, run_effect_test
 from posir_significance.position_effect import estimate_effect
@@ -77,7 +70,7 @@ def test_the_detectable_effect_of_data_is_found_by_the_test_with_the_power():
     drawn = draw_clustered("random", 450, design.icc, np.full(20, 0.8), np.random.default_rng(1))
     effect = detectable_effect(estimate_effect(drawn))
     means = true_means("linear", effect.psi, 0.8, 20)
-    assert float(psi(means)) == pytest.approx(effect.psi)
+    assert float(compute_psi(means)) == pytest.approx(effect.psi)
     significant = 0
     for seed in range(100):
         drawn = draw_clustered("random", 450, design.icc, means, np.random.default_rng(seed))

@@ -12,14 +12,12 @@ from posir_significance.regression import MAX_LEVERAGE, GroupContrasts
 
 
 def observe(gains, documents, clusters, subsets=None, lengths=None):
-    """Observations in one bin."""
     rows, zeros = np.arange(len(gains)), np.zeros(len(gains), np.int64)
     subsets, lengths = (zeros if column is None else column for column in (subsets, lengths))
     return Observations(np.asarray(gains, float), subsets, lengths, documents, clusters, rows, zeros, 1)
 
 
 def draw(seed, documents=12, questions=6):
-    """Gains, thirds and documents of a small dataset."""
     rng = np.random.default_rng(seed)
     document = np.repeat(np.arange(documents), rng.integers(2, questions + 1, documents))
     third = rng.integers(0, 3, len(document))

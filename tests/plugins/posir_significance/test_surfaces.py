@@ -139,7 +139,6 @@ def run(*arguments: object) -> str:
 
 
 def visible(page: str) -> str:
-    """The text of a page as it is read."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
@@ -150,7 +149,6 @@ def test_each_model_has_the_state_that_it_was_made_for(decisions):
 
 
 def inspect(decision: Decision) -> Inspection:
-    """An inspection that found this decision."""
     read = decision.read
     bounds = Bounds(read.tokens or 4000, read.tokens or 4000)
     reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
@@ -200,7 +198,6 @@ def test_the_answer_in_five_parts_stands_on_every_page(folder, results, decision
 PRINTED: dict[str, Callable[[Presentable], str]] = {
     "text": str,
     "html": lambda shown: visible(shown.to_html()),
-    "notebook": lambda shown: visible(shown._repr_html_()),
     "markdown": lambda shown: "\n\n".join(section.to_markdown() for section in shown.sections()),
 }
 
@@ -292,11 +289,8 @@ def test_a_row_of_the_board_has_the_state_and_its_tooltip_the_answer(results, de
         decision = decisions[row.model]
         cells = {name: values[place] for name, values in columns.items()}
         assert (cells["states"], cells["state_label"]) == ([decision.state], label_state(decision))
-        assert (cells["state"], cells["reason"], cells["documents_needed"]) == (
-            decision.state,
-            decision.reason,
-            decision.documents_needed,
-        )
+        states = [cells[name] for name in ("state", "reason", "documents_needed")]
+        assert states == [decision.state, decision.reason, decision.documents_needed]
         assert cells["parts"] == dict(iterate_answer(decision))
         assert cells["answer"] == f"{describe_start_to_end(decision)} {describe_decision(decision)}"
         interval = decision.interval(decision.start_to_end)

@@ -38,27 +38,16 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     file.write_text("batch_size: 8\nmax_steps: 4\nheld_out: 0.4\n")
     options = ("--data", data, "--output", output, "--config", file, "--guard", "PosIR-Mini", "--guard", squad)
     text = invoke("train", model, *options)
-    for said in (
-        "nDCG@10, begin",
-        "cosine of unrelated texts",
-        "forgetting check PosIR-Mini, nDCG@10",
-        "forgetting check facts, start to end",
-        "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on.",
-        f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}",
-    ):
+    checked = "Forgetting check facts: 60 questions about 10 articles. 6 of these were trained on."
+    command = f"POSIR_DATA={output}/training/held-out mteb run -t PosIR-English -m {model}"
+    for said in ("nDCG@10, begin", "cosine of unrelated texts", "forgetting check PosIR-Mini, nDCG@10", checked, command):
         assert said in text.replace("\n", " ")
     report = json.loads((output / "training" / "report.json").read_text())
     assert report["changes"][0]["score"] == "nDCG@10"
     card = (output / "README.md").read_text()
-    for said in (
-        "## Position of the evidence",
-        "MultipleNegativesRankingLoss",
-        "Measured with",
-        "**Base model:** tiny",
-        "first 64 tokens",
-        "Forgetting check facts: The trained model",
-        "](training/curve.png)",
-    ):
+    for said in ("## Position of the evidence", "MultipleNegativesRankingLoss", "Measured with", "](training/curve.png)"):
+        assert said in card
+    for said in ("**Base model:** tiny", "first 64 tokens", "Forgetting check facts: The trained model"):
         assert said in card
     assert "Unknown](" not in card
     assert (output / "training" / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -89,7 +78,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
             (tmp_path / "out" / "training" / "run.json").write_text("{}")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("posir_train.training.train", stop)
+    monkeypatch.setattr("posir_train.training.train_model", stop)
     result = CliRunner().invoke(build_app(), ["train", "nothing", "--data", str(squad), "--output", str(tmp_path / "out")])
     assert result.exit_code == 130
     assert f"Interrupted: run the same command {advice}" in result.stderr
@@ -116,9 +105,8 @@ def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch
 def test_a_log_names_the_stages_unless_quiet(model, squad, tmp_path):
     arguments = ["train", model, "--data", str(squad), "--output", str(tmp_path / "out")]
     logged, quiet = (CliRunner().invoke(build_app(), [*arguments, *options]) for options in ((), ("--quiet",)))
-    assert logged.stderr.splitlines()[:4] == [
-        "Loading libraries", "Reading the data", "Loading the model", "Preparing the data"
-    ]  # fmt: skip
+    stages = ["Loading libraries", "Reading the data", "Loading the model", "Preparing the data"]
+    assert logged.stderr.splitlines()[:4] == stages
     assert quiet.stderr == ""
 
 

@@ -23,7 +23,7 @@ FILE_OPERATIONS = frozenset({"open", "os.mkdir", "os.rename", "os.remove", "os.r
 
 def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> None:
     """Train, and write the number of file operations in the output folder; kill this process at one of them."""
-    from posir_train.training import train
+    from posir_train.training import train_model
 
     operations = 0
 
@@ -35,18 +35,10 @@ def run(folder: Path, output: Path, kill_at: int | None, *, resume: bool) -> Non
                 os.kill(os.getpid(), signal.SIGKILL)
 
     torch.set_num_threads(1)
-    settings = TrainingSettings(
-        model=str(folder / "tiny"),
-        data=str(folder / "facts.json"),
-        max_steps=8,
-        batch_size=8,
-        learning_rate=1e-3,
-        held_out=0.3,
-        evaluations=4,
-        select="last",
-    )
+    chosen = {"max_steps": 8, "batch_size": 8, "learning_rate": 1e-3, "held_out": 0.3, "evaluations": 4, "select": "last"}
+    settings = TrainingSettings(model=str(folder / "tiny"), data=str(folder / "facts.json"), **chosen)
     sys.addaudithook(audit)
-    train(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
+    train_model(settings, output, read_examples(open_dataset(settings.data)), resume=resume)
     (folder / "operations").write_text(str(operations))
 
 

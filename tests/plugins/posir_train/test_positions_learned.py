@@ -9,7 +9,7 @@ from posir_tasks.text.tokenizer import load_tokenizer
 from posir_train.examples import WindowComposer, compose_examples, read_examples, tokenize_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, TrainingSettings, open_dataset
-from posir_train.training import train
+from posir_train.training import train_model
 
 pytestmark = pytest.mark.slow
 
@@ -32,20 +32,10 @@ def folder(tmp_path_factory):
 
 
 def run(windows, folder, positions, steps=24, base=None, name=None):
-    settings = TrainingSettings(
-        model=base or str(get_model_path()),
-        data="covidqa",
-        positions=positions,
-        max_steps=steps,
-        batch_size=16,
-        learning_rate=1e-4,
-        warmup=10,
-        schedule="constant_with_warmup",
-        held_out=0.3,
-        evaluations=1,
-        select="last",
-    )
-    trained = train(settings, folder / (name or positions), windows)
+    schedule = {"warmup": 10, "schedule": "constant_with_warmup", "held_out": 0.3, "evaluations": 1, "select": "last"}
+    chosen = {"positions": positions, "max_steps": steps, "batch_size": 16, "learning_rate": 1e-4, **schedule}
+    settings = TrainingSettings(model=base or str(get_model_path()), data="covidqa", **chosen)
+    trained = train_model(settings, folder / (name or positions), windows)
     return {change.score: change for change in compare_measurements(trained.before, trained.after)}
 
 
@@ -65,7 +55,6 @@ def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
 
 
 def assert_biased(changes, learned, lost):
-    """Assert that a position is found better and another worse than before, and that PSI is above 0.4."""
     assert changes[PSI].after.value > 0.4
     assert changes[f"{NDCG}, {learned}"].difference.low > 0
     assert changes[f"{NDCG}, {lost}"].difference.high < 0

@@ -17,7 +17,7 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
 from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
 from posir_train.settings import TrainingSettings
-from posir_train.training import PositionTrainer, find_checkpoint, train
+from posir_train.training import PositionTrainer, find_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.models import write_tiny_gpt2, write_tiny_model
 
@@ -36,21 +36,10 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
-
-
-@pytest.fixture(scope="module")
-def settings(model):
+def settings(tmp_path_factory):
+    model = str(write_tiny_model(tmp_path_factory.mktemp("models") / "tiny"))
     return TrainingSettings(
-        model=model,
-        data="made-up",
-        max_steps=6,
-        batch_size=8,
-        learning_rate=1e-3,
-        held_out=0.4,
-        evaluations=3,
-        select="last",
+        model=model, data="made-up", max_steps=6, batch_size=8, learning_rate=1e-3, held_out=0.4, evaluations=3, select="last"
     )
 
 
@@ -69,23 +58,18 @@ def same(first, other):
 @pytest.fixture(scope="module")
 def unbroken(settings, data, tmp_path_factory):
     output = tmp_path_factory.mktemp("unbroken") / "model"
-    train(settings, output, data)
+    train_model(settings, output, data)
     return weights(output)
 
 
 def test_a_model_without_a_padding_token_is_trained(settings, data, tmp_path):
     base = write_tiny_gpt2(tmp_path / "gpt2")
-    trained = train(change(settings, model=str(base), max_steps=2, drop_beyond=True), tmp_path / "out", data)
+    trained = train_model(change(settings, model=str(base), max_steps=2, drop_beyond=True), tmp_path / "out", data)
     assert trained.steps == 2
     assert not same(weights(base), weights(tmp_path / "out"))
 
 
-class StopError(Exception):
-    """Ends training as if the process were killed."""
-
-
 def stop_at(monkeypatch, step, error):
-    """Let training fail after so many steps."""
     compute = PositionTrainer.compute_loss
 
     def fail(self, *arguments, **options):
@@ -96,33 +80,21 @@ def stop_at(monkeypatch, step, error):
     monkeypatch.setattr(PositionTrainer, "compute_loss", fail)
 
 
-@pytest.mark.parametrize("step", [1, 3, 4])
-def test_a_continued_run_gives_the_same_model(settings, data, unbroken, tmp_path, monkeypatch, step):
-    output = tmp_path / "model"
-    stop_at(monkeypatch, step, StopError)
-    with pytest.raises(StopError):
-        train(settings, output, data)
-    monkeypatch.undo()
-    assert not (output / "modules.json").exists()
-    train(settings, output, data, resume=True)
-    assert same(weights(output), unbroken)
-
-
 @pytest.mark.parametrize("select", ["last", "balanced"])
 def test_a_run_that_is_continued_at_its_last_step_trains_nothing(settings, data, tmp_path, monkeypatch, select):
     """The kill comes after the last checkpoint, before the model is measured and written."""
     chosen, output = change(settings, select=select, schedule="constant"), tmp_path / "model"
-    expected = train(chosen, tmp_path / "unbroken", data)
+    expected = train_model(chosen, tmp_path / "unbroken", data)
 
     def stop(*_):
-        raise StopError
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("posir_train.training.save_model", stop)
-    with pytest.raises(StopError):
-        train(chosen, output, data)
+    with pytest.raises(KeyboardInterrupt):
+        train_model(chosen, output, data)
     monkeypatch.undo()
     monkeypatch.setattr(PositionTrainer, "compute_loss", stop)
-    result = train(chosen, output, data, resume=True)
+    result = train_model(chosen, output, data, resume=True)
     assert result.steps == expected.steps
     assert result.after.to_json() == expected.after.to_json()
     assert same(weights(output), weights(tmp_path / "unbroken"))
@@ -133,34 +105,31 @@ def test_a_moved_run_has_no_folder_of_the_user_and_keeps_its_best_checkpoint(set
     compute = evaluation.compute_scores
     monkeypatch.setattr(evaluation, "compute_scores", lambda *ranks: compute(*ranks) | {"ndcg_at_10": 1 / next(evaluations)})
     chosen, output, moved = change(settings, select="ndcg"), tmp_path / "model", tmp_path / "moved"
-    assert train(chosen, output, data).steps == 2
+    assert train_model(chosen, output, data).steps == 2
     for file in (output / "training" / "checkpoints").rglob("*"):
         assert file.is_dir() or str(tmp_path).encode() not in file.read_bytes(), file
     best = weights(output)
     assert not same(best, weights(output / "training" / "checkpoints" / "checkpoint-6"))
     output.rename(moved)
-    assert train(chosen, moved, data, resume=True).steps == 2
+    assert train_model(chosen, moved, data, resume=True).steps == 2
     assert same(weights(moved), best)
 
 
 def test_another_seed_gives_another_model(settings, data, unbroken, tmp_path):
-    train(change(settings, seed=7), tmp_path / "model", data)
+    train_model(change(settings, seed=7), tmp_path / "model", data)
     assert not same(weights(tmp_path / "model"), unbroken)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"loss": "CachedMultipleNegativesRankingLoss"},
-        {"hard_negatives": True},
-        {"objective": "pads"},
-        {"objective": "pads-published"},
-        {"select": "balanced"},
-        {"select": "ndcg"},
+        {"loss": "CachedMultipleNegativesRankingLoss", "hard_negatives": True},
+        *({"objective": objective} for objective in ("pads", "pads-published")),
+        *({"select": select} for select in ("balanced", "ndcg")),
     ],
 )
 def test_every_way_to_train_gives_a_model(settings, data, tmp_path, changes):
-    result = train(change(settings, **changes), tmp_path / "model", data)
+    result = train_model(change(settings, **changes), tmp_path / "model", data)
     assert result.steps in (2, 4, 6)
     assert (tmp_path / "model" / "modules.json").exists()
 
@@ -170,7 +139,7 @@ def test_pooling_is_saved(settings, data, tmp_path, pooling):
     from sentence_transformers import SentenceTransformer
 
     made = change(settings, pooling=pooling, query_prompt="query: ", window=48, max_steps=1)
-    train(made, tmp_path / "model", data)
+    train_model(made, tmp_path / "model", data)
     loaded = SentenceTransformer(str(tmp_path / "model"))
     assert loaded[1].pooling_mode == pooling
     assert loaded.prompts["query"] == "query: "
@@ -187,21 +156,21 @@ def test_the_checkpoint_before_a_nan_loss_is_complete(settings, data, tmp_path, 
 
     monkeypatch.setattr(MultipleNegativesRankingLoss, "forward", lose)
     with pytest.raises(PosirError, match=r"nan in step 5\. .*learning_rate.*checkpoint-4"):
-        train(settings, output, data)
+        train_model(settings, output, data)
     saved = weights(output / "training" / "checkpoints" / "checkpoint-4")
     assert all(torch.isfinite(values).all() for values in saved.values())
 
 
 def check_resumed(settings, output, data, expected):
-    """Assert that a run which is continued gives the expected weights."""
-    train(settings, output, data, resume=True)
+    assert not (output / "modules.json").exists()
+    train_model(settings, output, data, resume=True)
     assert same(weights(output), expected)
 
 
 def test_a_full_gpu_is_explained(settings, data, unbroken, tmp_path, monkeypatch):
     stop_at(monkeypatch, 3, torch.OutOfMemoryError("CUDA out of memory"))
     with pytest.raises(PosirError, match=r"GPU .*memory.*--resume.*checkpoint-2"):
-        train(settings, tmp_path / "model", data)
+        train_model(settings, tmp_path / "model", data)
     monkeypatch.undo()
     check_resumed(settings, tmp_path / "model", data, unbroken)
 
@@ -216,7 +185,7 @@ def test_a_full_disk_is_explained(settings, data, unbroken, tmp_path, monkeypatc
 
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(PosirError, match=r"disk space.*checkpoint-2"):
-        train(settings, output, data)
+        train_model(settings, output, data)
     monkeypatch.undo()
     assert not (output / "training" / "checkpoints" / "checkpoint-4").exists()
     check_resumed(settings, output, data, unbroken)
@@ -228,7 +197,7 @@ def test_a_file_that_cannot_grow_is_explained(settings, data, unbroken, tmp_path
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
     try:
         with pytest.raises(PosirError, match=r"disk space.*no checkpoint"):
-            train(settings, tmp_path / "model", data)
+            train_model(settings, tmp_path / "model", data)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     check_resumed(settings, tmp_path / "model", data, unbroken)
@@ -244,9 +213,9 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
     assert find_checkpoint(tmp_path) is None
 
 
-def test_a_model_filters_by_margin(settings, data, model, tmp_path):
+def test_a_model_filters_by_margin(settings, data, tmp_path):
     for margin, positions, note in ((-2.0, "uniform", "left out: 0 questions"), (0.0, "1,1,1", "left out: ")):
-        filtered = change(settings, positions=positions, rerankers=(model,), margin=margin, max_steps=1)
-        result = train(filtered, tmp_path / str(margin), data)
+        filtered = change(settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1)
+        result = train_model(filtered, tmp_path / str(margin), data)
         assert result.data.notes[0].startswith(note)
         assert f"with a margin below {margin:g}" in result.data.notes[0]

@@ -29,25 +29,13 @@ def build_examples(articles: int = 6, questions: int = 6, sentences: int = 30, s
 
 
 def write_squad(file: Path, data: Examples) -> Path:
-    """Write examples as SQuAD-format JSON."""
-    paragraphs = [
-        {
-            "context": document.text,
-            "qas": [
-                {
-                    "id": example.id,
-                    "question": example.question,
-                    "answers": [{"text": example.evidence, "answer_start": example.start}],
-                }
-                for example in data.examples
-                if example.document == document
-            ],
-        }
-        for document in data.documents
-    ]
-    articles = [
-        {"title": document.article, "paragraphs": [paragraph]}
-        for document, paragraph in zip(data.documents, paragraphs, strict=True)
-    ]
+    articles = []
+    for document in data.documents:
+        questions = [
+            {"id": item.id, "question": item.question, "answers": [{"text": item.evidence, "answer_start": item.start}]}
+            for item in data.examples
+            if item.document == document
+        ]
+        articles.append({"title": document.article, "paragraphs": [{"context": document.text, "qas": questions}]})
     file.write_text(json.dumps({"data": articles}))
     return file

@@ -5,6 +5,7 @@ import os
 import re
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,24 +89,14 @@ def test_commands_that_read_results_import_neither_mteb_nor_what_they_do_not_use
     assert imported_after(command, *results) & (HEAVY - used) == set()
 
 
-class Plugins:
-    """In place of the loaded plugins."""
-
-    def __init__(self, **declare):
-        self._declare = declare
-
-    def callers(self, hook):
-        assert hook == "posir_commands"
-        yield from self._declare.items()
-
-
 def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monkeypatch, caplog):
     def fail():
         raise ImportError("typer moved it\nmore")
 
     extra = Command("extra", "os:getcwd", "Show the folder.", "Their own")
     same = Command("doctor", "os:getpid", "Show the process.")
-    plugins = Plugins(broken=fail, working=lambda: [[extra]], clash=lambda: [[same]], old=lambda: [["name"]])
+    declared = {"broken": fail, "working": lambda: [[extra]], "clash": lambda: [[same]], "old": lambda: [["name"]]}
+    plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
     assert [command.name for command in lazy.declared_commands()] == ["mteb", "tasks", "doctor", "rescore", "extra"]
     assert [record.getMessage() for record in caplog.records] == [
@@ -123,8 +114,8 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     ],
 )
 def test_a_command_that_cannot_be_imported_is_listed_and_says_why_when_it_is_called(monkeypatch, target, problem):
-    declared = Command("extra", target, "Do more.")
-    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: Plugins(working=lambda: [[declared]]))
+    plugins = SimpleNamespace(callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])])
+    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
     assert "Do more." in CliRunner().invoke(build_app(), ["--help"]).output
     called = CliRunner().invoke(build_app(), ["extra"])
     assert isinstance(called.exception, PosirError)

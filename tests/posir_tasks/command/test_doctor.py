@@ -10,22 +10,20 @@ from posir_tasks.command.api import AUTOLOAD_FILE, check_autoload, check_data, d
 from posir_tasks.tasks import catalog
 
 
-@pytest.fixture
-def bare_python(tmp_path):
-    """A Python without packages."""
-    venv.create(tmp_path, symlinks=True)
-    return tmp_path / "bin" / "python"
-
-
-def test_a_python_that_runs_the_autoload_file_passes():
+def test_a_python_that_runs_the_autoload_file_passes_and_disabling_it_is_no_failure(monkeypatch):
     finding = next(check_autoload())
     assert finding.passed
     assert finding.text.endswith(AUTOLOAD_FILE)
+    monkeypatch.setenv("POSIR_AUTOLOAD", "0")
+    finding = next(check_autoload())
+    assert finding.passed is None
+    assert "disabled by POSIR_AUTOLOAD=0" in finding.text
 
 
 @pytest.mark.parametrize("importable", [True, False])
-def test_a_python_that_does_not_run_the_autoload_file_fails(bare_python, monkeypatch, importable):
-    monkeypatch.setattr(sys, "executable", str(bare_python))
+def test_a_python_that_does_not_run_the_autoload_file_fails(tmp_path, monkeypatch, importable):
+    venv.create(tmp_path, symlinks=True)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     if importable:
         import posir_autoload
 
@@ -33,13 +31,6 @@ def test_a_python_that_does_not_run_the_autoload_file_fails(bare_python, monkeyp
     finding = next(check_autoload())
     assert finding.passed is False
     assert f"Python did not run {AUTOLOAD_FILE}" in finding.text
-
-
-def test_disabling_autoload_is_not_a_failure(monkeypatch):
-    monkeypatch.setenv("POSIR_AUTOLOAD", "0")
-    finding = next(check_autoload())
-    assert finding.passed is None
-    assert "disabled by POSIR_AUTOLOAD=0" in finding.text
 
 
 def test_a_check_that_raises_fails(monkeypatch):

@@ -21,23 +21,18 @@ from posir_tasks.errors import PosirError
 from posir_tasks.public import DECLARATION, Option, describe_function, public, read_parameters
 from tests.support.cli import function_commands, leaf_commands
 
-#: Commands that are no function: the one of mteb, and the group of stages that `posir.build` runs.
-APART = {"mteb", "build"}
+#: Names of functions that do not follow from that of the command: `import` is a keyword of Python.
+NAMES = {"import": "import_data", "build run": "build"}
 
 
-def name_of_function(command: str) -> str:
-    """Return the name of the function of a command: `import` is a keyword of Python, and `study` groups functions only."""
-    return "import_data" if command == "import" else re.sub(r"[- ]", "_", command.removeprefix("study "))
-
-
-def test_every_other_command_is_named_here():
-    assert {name for name in leaf_commands() if name.split()[0] not in APART} == set(function_commands())
+def test_every_command_but_that_of_mteb_is_a_function():
+    assert {*leaf_commands()} - {"mteb"} == {*function_commands()}
 
 
 @pytest.mark.parametrize("name", sorted(function_commands()))
 def test_a_command_is_its_function(name):
     function, command = function_commands()[name], leaf_commands()[name]
-    assert getattr(posir, name_of_function(name)) is function
+    assert getattr(posir, NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study "))) is function
     assert command.help == describe_function(function)
     expected = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
     shared = {parameter.name for parameter in SHARED} | {"quiet", "help", "set", "settings_help"}
@@ -59,7 +54,7 @@ def test_a_command_is_its_function(name):
 
 
 #: Commands that write a model, data, settings files or a site.
-WRITERS = ("train", "compose", "import", "recipe", "leaderboard build")
+WRITERS = ("train", "compose", "import", "recipe", "leaderboard build", "build sample")
 
 
 def test_a_parameter_of_one_name_is_explained_alike_everywhere():
@@ -119,13 +114,12 @@ def run(*arguments):
 
 def test_the_function_gets_what_is_given_and_its_result_prints_itself():
     done = run(
-        "a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"
+        *["a", "--size", "4", "--weight", "1", "--weight", "2", "--pair", "1,2", "--tags", "x", "--fast", "--format", "csv"]
     )
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[1].split(",", 2)[:2] == ["a", "4"]
-    assert example("a").rows == [
-        {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
-    ]
+    (row,) = example("a").rows
+    assert row == {"name": "a", "size": 3, "weight": None, "pair": None, "tags": (), "fast": False, "show": None}
     assert '"tags": []' in run("a", "--format", "json").stdout
 
 

@@ -16,16 +16,17 @@ from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import outcome
 from tests.plugins.posir_probe.test_tables import measure
-from tests.posir_tasks.display.test_page_in_browser import SMALLEST, axe
 from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result
 
-pytestmark = pytest.mark.slow
-STATES = {
-    "light": {"color_scheme": "light", "forced_colors": "none"},
-    "dark": {"color_scheme": "dark", "forced_colors": "none"},
-    "forced": {"color_scheme": "light", "forced_colors": "active"},
-}
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+#: Color scheme and forced colors.
+STATES = [("light", "none"), ("dark", "none"), ("light", "active")]
+#: Pixels of the smallest text of a chart.
+SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((text) => text.textContent.trim()).map((text) => {
+  const svg = text.ownerSVGElement;
+  return parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+}))"""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,9 @@ BUILDERS = {
 }
 
 
-@pytest.mark.parametrize("kind", BUILDERS)
+@pytest.mark.parametrize(
+    "kind", ["report", *(pytest.param(kind, marks=pytest.mark.slow) for kind in BUILDERS if kind != "report")]
+)
 def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_path):
     file = tmp_path / f"{kind}.html"
     file.write_text(BUILDERS[kind](results), encoding="utf-8")
@@ -76,12 +79,13 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
     if charts:
         page.locator(".chart svg.marks").first.wait_for()
         assert page.evaluate(SMALLEST) >= 11
-    for media in STATES.values():
-        page.emulate_media(**media)
+    for scheme, forced in STATES:
+        page.emulate_media(color_scheme=scheme, forced_colors=forced)
         assert [violation["id"] for violation in axe.Axe().run(page).response["violations"]] == []
-    page.set_viewport_size({"width": 320, "height": 700})
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    for width in (1400, 320):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.emulate_media(media="print", color_scheme="light", forced_colors="none")
     assert page.locator("h1").bounding_box()["y"] < 200
     assert not [line for line in console if "WARN" in line or "rror" in line]

@@ -50,10 +50,7 @@ STAGES = {
         ["Stage", *(f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left" for passed in (5, 6, 7))],
     ),
     "no known end": ((None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]), ["Stage", "Stage: 0:03:00 elapsed"]),
-    "nothing is promised before the first step": (
-        (10, 0.0, [(LINE_SECONDS, 0)]),
-        ["Stage", "Stage: 0 of 10, 0:01:00 elapsed"],
-    ),
+    "nothing is promised before the first step": ((10, 0.0, [(LINE_SECONDS, 0)]), ["Stage", "Stage: 0 of 10, 0:01:00 elapsed"]),
 }
 
 

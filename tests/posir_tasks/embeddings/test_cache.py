@@ -84,13 +84,6 @@ def test_the_index_finds_what_a_dictionary_finds(parts: list[list[int]], request
         assert location in known.get(key, {-1})
 
 
-def test_the_index_has_few_sorted_runs():
-    index = KeyIndex()
-    for number in range(1_000):
-        index.add(np.arange(10, dtype=np.uint64) + 10 * number, np.arange(10))
-    assert len(index._runs) <= 10
-
-
 @given(st.data())
 def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
     file = tmp_path_factory.getbasetemp() / "damaged.arrow"

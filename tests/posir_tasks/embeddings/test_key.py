@@ -24,9 +24,7 @@ ENGLISH, GERMAN = mteb.get_task("PosIR-English").metadata, mteb.get_task("PosIR-
 QUERY, DOCUMENT = PromptType.query, PromptType.document
 
 
-def build_key(
-    model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments: object
-) -> EmbeddingKey | None:
+def build_key(model: object, metadata=ENGLISH, prompt_type=DOCUMENT, subset="sports", **arguments) -> EmbeddingKey | None:
     task = {"task_metadata": metadata, "hf_split": "test", "hf_subset": subset}
     return build_embedding_key(model, digest_weights(model), task | arguments, prompt_type)
 
@@ -125,9 +123,8 @@ def test_the_key_ignores_batch_size_mode_folder_and_device_and_has_other_argumen
 
     model = wrapped(transformer)
     before = build_key(model)
-    same, other = (
-        build_key(wrapped(RecordingTransformer(write_tiny_model(tmp_path / str(seed), seed=seed)))) for seed in (0, 1)
-    )
+    folders = [write_tiny_model(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
+    same, other = (build_key(wrapped(RecordingTransformer(folder))) for folder in folders)
     assert before.digest() == same.digest() != other.digest()
     transformer.train()
     assert build_key(model, batch_size=4, show_progress_bar=False) == before

@@ -27,19 +27,15 @@ def problems(monkeypatch):
     return private_names.failures
 
 
-def test_a_lookup_stops_at_the_first_registry_with_the_name():
-    ours, theirs = Mock(return_value={"Own": int}), Mock(return_value={"Other": str})
-    registry = Registry({"Host": dict}, LazyTasks(ours), LazyTasks(theirs))
+def test_a_lookup_stops_at_the_first_registry_with_the_name_and_all_tasks_are_listed():
+    ours, theirs = Mock(return_value={"Own": int, "Host": bool}), Mock(return_value={"Own": set, "Other": str})
+    host = {"Host": dict}
+    registry = Registry(host, LazyTasks(ours), LazyTasks(theirs))
     for name, task, calls in (
         ("Host", dict, (0, 0)), ("Own", int, (1, 0)), ("None", None, (1, 1)), ("Other", str, (1, 1)),
     ):  # fmt: skip
         assert (registry.get(name), name in registry) == (task, task is not None)
         assert (ours.call_count, theirs.call_count) == calls
-
-
-def test_all_tasks_are_listed_mtebs_first_and_a_new_one_is_added_to_mtebs_registry():
-    host = {"Host": dict}
-    registry = Registry(host, LazyTasks(lambda: {"Own": int, "Host": bool}), LazyTasks(lambda: {"Own": set, "Other": str}))
     tasks = registry.values()
     assert list(registry.items()) == [("Host", dict), ("Own", int), ("Other", str)]
     registry["New"] = list
@@ -70,7 +66,6 @@ def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(
 
 
 def make_mteb(load=lambda self, device=None: f"{self.name} on {device}", from_hub=lambda model: model):
-    """The module of mteb's metadata, as small as it can be."""
     module = ModuleType("mteb.models.model_meta")
     module.ModelMeta = type("ModelMeta", (), {"name": "org/model", "revision": "5f1b", "loader": None, "load_model": load})
     module.ModelMeta.from_hub = staticmethod(from_hub)

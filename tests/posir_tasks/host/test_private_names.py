@@ -23,7 +23,6 @@ COVERED = set()
 
 
 def contract(name: PrivateName):
-    """Note that a test covers a name."""
     COVERED.add(name)
     return lambda test: test
 
@@ -46,8 +45,6 @@ def test_a_missing_name_says_what_does_not_work(path):
 
 
 class Constant(PosIRMini):
-    """A task whose score does not depend on the model."""
-
     def _evaluate_subset(self, model, data_split, *, hf_split, hf_subset, **settings):
         assert data_split is self.dataset[hf_subset][hf_split]
         assert {"encode_kwargs", "prediction_folder", "num_proc", "timer"} <= settings.keys()

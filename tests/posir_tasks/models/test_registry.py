@@ -9,7 +9,6 @@ from mteb.models import ModelMeta
 from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models import registry as module
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import ModelRegistry, find_model, load_model, split_models
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
@@ -30,17 +29,6 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_u
         known["two"]
     assert list(known) == ["a/one", "a/two", "b/two"]
     assert known.get("one") is None
-
-
-def test_another_kind_of_reference_is_one_more_resolver_and_combines_with_the_others(monkeypatch):
-    def reversed_name(name, registered):
-        base, _, suffix = name.partition("+")
-        return registered[base].model_copy(update={"name": f"{registered[base].name}+reversed"}) if suffix else None
-
-    monkeypatch.setattr(module, "RESOLVERS", (*module.RESOLVERS, reversed_name))
-    assert registry("a/one")["one+reversed"].name == "a/one+reversed"
-    assert mteb.get_model_meta("baseline-bm25s+reversed").name == f"{BM25}+reversed"
-    assert find_model(ModelReference("baseline-bm25s+reversed")).name == f"{BM25}+reversed"
     assert find_model(ModelReference(BM25)) is find_model(ModelReference("baseline-bm25s", "0_3_0"))
 
 

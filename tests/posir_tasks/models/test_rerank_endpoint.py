@@ -41,8 +41,6 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
         ({"damage": lambda _: "no"}, "rerank API"),
         ({"damage": lambda rows: [{**rows[0], "relevance_score": math.nan}, *rows[1:]]}, "finite"),
         ({"failures": deque([Failure(422)] * 3)}, "refuses a request"),
-        ({"failures": deque([Failure(404)] * 3)}, "no such model"),
-        ({"failures": deque([Failure(401)] * 3)}, "without a key"),
     ],
 )
 def test_failures_and_answers_that_cannot_be_scores_are_one_message(options: Any, message: str):
@@ -65,7 +63,6 @@ def test_a_request_has_the_texts_of_one_query():
     ("reference", "name", "revision"),
     [
         ("rerank@http://localhost:8000/v1", "endpoint/rerank (localhost-8000)", None),
-        ("rerank@http://localhost:8000/v1/rerank", "endpoint/rerank (localhost-8000)", None),
         ("BAAI/bge:rerank@http://localhost:8000/v1#2", "endpoint/BAAI-bge-rerank (localhost-8000)", "2"),
     ],
 )

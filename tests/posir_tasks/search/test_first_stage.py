@@ -1,7 +1,5 @@
 """The first stage of a reranker: its candidates are in pytrec_eval's order, and a damaged cache only costs time."""
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -37,9 +35,7 @@ def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, da
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "another table"])
-def test_a_damaged_file_is_searched_again_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, damage: str
-):
+def test_a_damaged_file_is_searched_again_with_a_warning(tmp_path, monkeypatch, caplog, damage: str):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     data = read_mini()
     request = build_request(data.corpus.select(range(20)), data.queries.select(range(4)))

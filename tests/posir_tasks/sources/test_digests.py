@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posir_tasks import digests
@@ -25,21 +25,15 @@ def cache(tmp_path, monkeypatch) -> Path:
     return tmp_path / "cache" / "digests"
 
 
-@pytest.fixture
-def new_process(monkeypatch):
-    """Forget what is known in this process."""
-    return lambda: monkeypatch.setattr(digests, "_known", {})
-
-
 def expected(content: bytes) -> bytes:
     return hashlib.blake2b(content).digest()
 
 
-def test_a_large_file_is_read_once(tmp_path, cache, monkeypatch, new_process):
+def test_a_large_file_is_read_once(tmp_path, cache, monkeypatch):
     file = tmp_path / "large"
     file.write_bytes(b"0123456789")
     assert digest_file(file) == expected(b"0123456789")
-    new_process()
+    monkeypatch.setattr(digests, "_known", {})
     monkeypatch.setattr(digests, "_compute", None)
     assert digest_file(file) == expected(b"0123456789")
     assert len(list(cache.iterdir())) == 1
@@ -65,17 +59,17 @@ def test_other_content_of_the_same_size_and_time_of_modification_is_seen(tmp_pat
     assert digest_file(file) == expected(b"9876543210")
 
 
-def test_a_damaged_or_unwritable_cache_only_costs_time(tmp_path, cache, new_process):
+def test_a_damaged_or_unwritable_cache_only_costs_time(tmp_path, cache, monkeypatch):
     file = tmp_path / "large"
     file.write_bytes(b"0123456789")
     digest_file(file)
     next(cache.iterdir()).write_bytes(b"short")
-    new_process()
+    monkeypatch.setattr(digests, "_known", {})
     assert digest_file(file) == expected(b"0123456789")
     next(cache.iterdir()).unlink()
     cache.rmdir()
     cache.write_text("a file")
-    new_process()
+    monkeypatch.setattr(digests, "_known", {})
     assert digest_file(file) == expected(b"0123456789")
 
 
@@ -89,6 +83,7 @@ def dataset(rows):
     return Dataset.from_dict({"id": list(rows), "text": list(rows.values())})
 
 
+@settings(max_examples=20)
 @given(TEXTS, TEXTS)
 def test_digests_of_texts_are_equal_for_the_same_rows_in_any_order_and_no_others(first, other):
     assert (digest_texts(dataset(first)) == digest_texts(dataset(other))) == (dict(first) == dict(other))

@@ -21,7 +21,7 @@ def test_a_marked_text_is_parsed_into_text_questions_and_spans():
     assert [parsed.text[start:end] for start, end in parsed.spans] == ["late", "dark 👻"]
 
 
-def test_there_are_enough_documents_and_questions_with_texts_of_their_own(mini):
+def test_there_are_enough_documents_and_questions_of_their_own_evenly_over_positions_lengths_and_domains(mini):
     assert len(mini.corpus) >= 60
     assert len(mini.queries) == len(mini.evidence) >= 360
     words = [len(text.split()) for text in mini.corpus["text"]]
@@ -33,6 +33,17 @@ def test_there_are_enough_documents_and_questions_with_texts_of_their_own(mini):
     assert not set("{}[]") & set("".join([*mini.corpus["text"], *mini.queries["text"]]))
     assert not any("===" in text for text in mini.corpus["text"])
     assert all(text.endswith("?") for text in mini.queries["text"])
+    cells = RelativePositions().cells(mini.evidence)
+    positions, lengths = np.bincount(cells.position, minlength=20), np.bincount(cells.length, minlength=4)
+    share = positions / positions.sum()
+    assert 0.03 <= share.min() <= share.max() <= 0.07
+    assert chisquare(positions).pvalue > 0.05
+    assert (np.abs(lengths / lengths.sum() - 0.25) <= 0.05).all()
+    domains = Counter(name.split("/")[0] for name in mini.corpus["id"])
+    assert len(domains) >= 4
+    assert min(domains.values()) >= 8
+    combinations = {*zip([name.split("/")[0] for name in mini.evidence.document_ids], cells.length.tolist(), strict=True)}
+    assert len(combinations) == 4 * len(domains)
 
 
 def test_spans_are_the_marked_words(mini):
@@ -46,22 +57,3 @@ def test_spans_are_the_marked_words(mini):
     for query, _, name, span in mini.list_questions():
         assert 0 <= span.start < span.end <= len(text[name])
         assert span.of(text[name]) == marked[query] == marked[query].strip()
-
-
-def test_questions_are_spread_evenly_over_positions_and_lengths(mini):
-    cells = RelativePositions().cells(mini.evidence)
-    positions, lengths = np.bincount(cells.position, minlength=20), np.bincount(cells.length, minlength=4)
-    share = positions / positions.sum()
-    assert share.min() >= 0.03
-    assert share.max() <= 0.07
-    assert chisquare(positions).pvalue > 0.05
-    assert (np.abs(lengths / lengths.sum() - 0.25) <= 0.05).all()
-
-
-def test_every_domain_has_every_length(mini):
-    domains = Counter(name.split("/")[0] for name in mini.corpus["id"])
-    assert len(domains) >= 4
-    assert min(domains.values()) >= 8
-    buckets = RelativePositions().cells(mini.evidence).length.tolist()
-    combinations = {(name.split("/")[0], bucket) for name, bucket in zip(mini.evidence.document_ids, buckets, strict=True)}
-    assert len(combinations) == 4 * len(domains)

@@ -88,9 +88,6 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
     imported(with_ids_by_order(other[1:]), tmp_path / "by order", language=language)
     (problem,) = inspect(tmp_path / "by order", language).problems
     assert "lengths correlate by 0.2" in problem.message
-    imported(with_ids_by_order(english), tmp_path / "all")
-    imported(with_ids_by_order(other), tmp_path / "all", language=language)
-    assert (inspect(tmp_path / "all", language).problems, inspect(tmp_path / "all", language).warnings) == ([], [])
 
 
 def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):

@@ -77,7 +77,6 @@ def test_an_article_is_the_cluster_of_its_contexts(tmp_path):
 
 
 def pairs(data):
-    """Question and text of its relevant document."""
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     return [(asked, text[name]) for asked, name in zip(data.queries["text"], data.evidence.document_ids, strict=True)]
 
@@ -89,14 +88,8 @@ def test_squad_has_every_distinct_context_and_the_answerable_questions_train_bef
     assert data.evidence.query_ids == data.queries["id"][:] == ["t1", "t4", "t5", "v1", "v2", "v3"]
     assert data.evidence.starts.tolist() == [11, 5, 5, 0, 0, 6]
     assert data.revision.startswith("local-")
-    assert pairs(data) == [
-        ("Where do rivers run?", "Rivers run down."),
-        ("What do they do?", "Birds sing."),
-        ("What do they do?", "Birds sing."),
-        ("Who hums?", "Bees hum."),
-        ("What runs?", "Rivers run down."),
-        ("What do they do?", "Birds sing."),
-    ]
+    rivers, birds, text = ("Where do rivers run?", "What runs?"), ("What do they do?", "Birds sing."), "Rivers run down."
+    assert pairs(data) == [(rivers[0], text), birds, birds, ("Who hums?", "Bees hum."), (rivers[1], text), birds]
 
 
 def test_several_files_of_a_split_are_read_in_order(tmp_path):
@@ -137,7 +130,6 @@ def test_tiny_sizes_and_seed_are_those_of_the_paper():
         (("t1", "", "Where?", [0]), "context", "is empty"),
         (("t1", "Rivers run down.", " ", [0]), "question", "is empty"),
         (("t1", "Rivers run down.", "Where?", [16]), "answer_start", "is outside its context"),
-        (("t1", "Rivers run down.", "Where?", [-1]), "answer_start", "is outside its context"),
         (("t1", "Rivers run down.", "Where?", [None]), "answer_start", "is outside its context"),
     ],
 )
@@ -190,12 +182,6 @@ def test_a_fineweb_question_without_a_known_label_is_told_and_left_out(tmp_path,
     alone = write_fineweb(tmp_path / "alone", [("Where?", "Here.", label)])
     with pytest.raises(DataError, match=r"no question can be evaluated\.\n1 of 1 rows have a question and no label"):
         read_fineweb(alone)
-
-
-def test_a_fineweb_question_about_several_passages_has_the_last_one(tmp_path):
-    rows = [("What?", "First.", "end"), ("Who?", "First.", "middle"), ("What?", "Second.", "beginning")]
-    asked = pairs(read_fineweb(write_fineweb(tmp_path, rows)))
-    assert asked == [("What?", "Second."), ("Who?", "First."), ("What?", "Second.")]
 
 
 #: As released: JSON objects with the labels of the first version, one or two a question.

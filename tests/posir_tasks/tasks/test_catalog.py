@@ -61,15 +61,10 @@ def test_without_the_hub_nothing_is_listed_and_names_are_found():
 
 @pytest.mark.slow
 def test_the_languages_on_the_hub_are_listed(data, tmp_path):
+    names = "(task.metadata.name for task in mteb.get_tasks(languages=['pes', 'tha']))"
+    code = f"import mteb; print([name for name in {names} if name.startswith('PosIR')])"
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
-        listed = python(
-            "import mteb\n"
-            "print([task.metadata.name for task in mteb.get_tasks(languages=['pes', 'tha']) "
-            "if task.metadata.name.startswith('PosIR')])",
-            HF_ENDPOINT=hub.url,
-            HF_HOME=str(tmp_path / "hf"),
-            HF_HUB_OFFLINE="0",
-        )
+        listed = python(code, HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE="0")
     assert listed.stdout == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Thai']\n", listed.stderr
     assert len(hub.revisions) == 1
 
@@ -159,8 +154,6 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
     ("task", "said"),
     [
         (42, "42 is not a task class; a task is a subclass of posir_tasks.PositionTask"),
-        (dict, "<class 'dict'> is not a task class"),
-        (Good(), "is not a task class"),
         (Unfinished, "Unfinished lacks `metadata`, a TaskMetadata of mteb, `scheme`, an object such as RelativePositions()"),
         (Unfinished, ", `read_subset`"),
         (changed(scheme=RelativePositions), "task theirs.Changed lacks `scheme`, an object such as RelativePositions()"),
@@ -185,8 +178,6 @@ def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said
     [
         (module(posir_task_classes=raising), "ZeroDivisionError: division by zero"),
         (module(posir_task_classes=lambda: None), "must return a list of task classes"),
-        (module(posir_task_classes=lambda: Good), "must return a list of task classes"),
-        (module(posir_task_classes=lambda: "Good"), "must return a list of task classes"),
         (module(posir_task_classes=lambda: 42), "'int' object is not iterable"),
     ],
 )

@@ -74,7 +74,6 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
     ("split", "message"),
     [
         (lambda _: 1 / 0, "s: raised ZeroDivisionError: division by zero, for 'Some text.'."),
-        (lambda _: None, "s: returned NoneType; it must return a list of texts."),
         (lambda text: text, "s: returned str; it must return a list of texts."),
         (lambda text: [text, 3], "s: item 1 of its list is int; it must be a text."),
         (lambda _: [" "], "s: returned no chunk, for 'Some text.'; every text needs at least one."),
@@ -85,11 +84,6 @@ def test_a_bad_splitter_is_one_sentence(split, message: str):
     with pytest.raises(PosirError) as error:
         TextSplitter("s", split).divide_all(["Some text."])
     assert str(error.value).startswith(message)
-
-
-def test_a_chunk_that_is_not_in_the_text_has_no_span():
-    (divided,) = TextSplitter("s", lambda text: [text, "Context: none"]).divide_all(["Some text."])
-    assert divided.spans == ((0, 10), None)
 
 
 def test_splitters_of_one_name_are_numbered():

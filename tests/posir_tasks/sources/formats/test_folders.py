@@ -86,11 +86,7 @@ UNUSABLE = {
     "document unknown": ([SECOND], [("q2", "d9", 1, 0, 3)], "its relevant document 'd9' is not in corpus.jsonl"),
     "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
     "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither the text of its answer nor both start and end"),
-    "start alone": ([SECOND], [("q2", "d1", 1, 3, "")], "neither its end nor its text"),
     "span of one": ([SECOND | {"pos_char_span": [3]}], [("q2", "d1", 1, "", "")], "'pos_char_span' is not valid"),
-    "span of texts": ([SECOND | {"pos_char_span": ["3", "4"]}], [("q2", "d1", 1, "", "")], "'pos_char_span[0]' must be"),
-    "span beyond": ([SECOND], [("q2", "d1", 1, 3, 99)], "its span 3 to 99 is not within its document"),
-    "answer elsewhere": ([SECOND | {"answer": "flew"}], [("q2", "d1", 1, 0, 4)], "'flew' is not at character 0"),
 }
 
 
@@ -108,10 +104,8 @@ REFUSED = {
     "no qrels": ({"qrels": []}, "test.tsv: not a readable file of tab-separated values"),
     "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: not a readable file"),
     "score is a text": ({"qrels": [HEADER, ("q1", "d1", "yes")]}, "test.tsv: field 'score': must be a number; 1 row, first: 0"),
-    "score is NaN": ({"qrels": [HEADER, ("q1", "d1", "NaN")]}, "test.tsv: field 'score': must be a number"),
     "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
     "start is no integer": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]}, "test.tsv: field 'start': must be an integer"),
-    "start is huge": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 2**70, 4)]}, "test.tsv: field 'start': must be an integer"),
     "document without id": ({"corpus": [{"text": "a"}]}, "corpus.jsonl: line 1: '_id' is missing"),
     "document twice": ({"corpus": [*CORPUS, {"_id": "d1", "text": "b"}]}, "corpus.jsonl: line 3: another document"),
     "query without text": ({"queries": [{"_id": "q1"}]}, "queries.jsonl: line 1: 'text' is missing"),
@@ -163,7 +157,6 @@ TEXTS = {"bells": "The bell was cast in 1770. It fell in 1804. Nobody rang it.",
 
 
 def excerpt(corpus: str, content: str) -> dict[str, Any]:
-    """Return an excerpt of a text."""
     start = TEXTS[corpus].index(content)
     return {"content": content, "start_index": start, "end_index": start + len(content)}
 
@@ -175,7 +168,6 @@ QUESTIONS = [
 
 
 def write_chunking_folder(folder: Path, questions: Any = QUESTIONS, name: str = "questions.csv") -> Path:
-    """Write a folder as the evaluation has it."""
     (folder / "corpora").mkdir(parents=True, exist_ok=True)
     for corpus, text in TEXTS.items():
         (folder / "corpora" / f"{corpus}.md").write_text(text)

@@ -39,7 +39,6 @@ def place(document, answer):
 
 
 def squad():
-    """The questions as SQuAD-format JSON."""
     asked = {
         name: [
             {"id": f"q{row}", "question": question, "answers": [{"text": answer, "answer_start": place(name, answer)["start"]}]}
@@ -52,7 +51,6 @@ def squad():
 
 
 def lines():
-    """The questions as records of JSON Lines."""
     return [
         {"id": f"q{row}", "document": document, "context": TEXTS[document], "question": question, **place(document, answer)}
         for row, (document, question, answer) in enumerate(ASKED)
@@ -78,7 +76,6 @@ def beir():
 
 
 def paths(value, before=()):
-    """Yield the path of every value in a JSON value."""
     if before:
         yield before
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -230,29 +227,6 @@ def expected_lines(content, *, repair):
     return said
 
 
-# The tests.
-
-
-def check(passages, folder, expected, *contents, repair):
-    """What is read back is what the files state; invalid or empty files are refused and named; any other error is a failure."""
-    try:
-        said = expected(*contents, repair=repair)
-    except BROKEN:
-        said = []
-    output = folder / "out"
-    try:
-        result, refusal = imported(passages, output, repair=repair), ""
-    except DataError as error:
-        result, refusal = None, str(error)
-    assert (result is None) == (not said), refusal
-    if result is None:
-        assert str(folder) in refusal or refusal.startswith("There is no question with a usable answer")
-        assert not output.exists()
-    else:
-        assert read_back(output) == said
-        assert repair or not result.repaired
-
-
 @pytest.mark.parametrize(
     ("make", "write", "read", "expected"),
     [
@@ -263,11 +237,27 @@ def check(passages, folder, expected, *contents, repair):
 )
 @given(data=st.data(), escape=st.booleans(), repair=st.booleans())
 def test_mutated_files(make, write, read, expected, data, escape, repair):
+    """What is read back is what the files state; invalid or empty files are refused and named; any other error is a failure."""
     content = data.draw(encoded(write(data.draw(changed(make)), escape)))
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a.json"
         file.write_bytes(content)
-        check(read(file), Path(name), expected, content, repair=repair)
+        try:
+            said = expected(content, repair=repair)
+        except BROKEN:
+            said = []
+        output = Path(name) / "out"
+        try:
+            result, refusal = imported(read(file), output, repair=repair), ""
+        except DataError as error:
+            result, refusal = None, str(error)
+        assert (result is None) == (not said), refusal
+        if result is None:
+            assert name in refusal or refusal.startswith("There is no question with a usable answer")
+            assert not output.exists()
+        else:
+            assert read_back(output) == said
+            assert repair or not result.repaired
 
 
 @given(
