@@ -26,9 +26,9 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
     "COLUMNS": "160",
 }
 #: Variables that nothing reads while it is imported.
-READ_LATE = {f"POSIR_{name}" for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "WINDOW")} | {
-    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")
-}
+READ_LATE = {
+    f"POSIR_{name}" for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "WINDOW")
+} | {*("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")}
 #: Variables that a fork with HF_ENDPOINT reads again.
 HUB_VARIABLES = {"HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE"}
 TIMEOUT_SECONDS = 300
