@@ -34,7 +34,8 @@ def test_released_data_runs_and_a_task_without_data_ends_in_one_sentence(tmp_pat
     write_translation(data)
     for folder in ("FineWeb-PosQ_raw", "FineWeb-PosQ"):
         (data / folder).mkdir()
-        (data / folder / "train.jsonl").write_text("\n".join(map(json.dumps, RAW)))
+        file = "train.jsonl" if folder.endswith("raw") else "notes.txt"
+        (data / folder / file).write_text("\n".join(map(json.dumps, RAW)))
     ran = run(
         "mteb", "run", "-t", "PosIR-German", "FineWeb-PosQ-Raw", "FineWeb-PosQ", "-m", "mteb/baseline-bm25s",
         "--output-folder", str(output), POSIR_DATA=str(data),

@@ -400,7 +400,7 @@ def test_a_folder_named_twice_counts_once_and_other_settings_are_skipped(results
     assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == PATHS
     refused = posir("submit", alone, "--dry-run")
     assert refused.exit_code == 1
-    assert "other settings than a model's own (in `experiments`) cannot be submitted" in str(refused.exception)
+    assert "(in `experiments`) cannot be submitted" in str(refused.exception)
 
 
 def test_a_file_that_cannot_be_read_is_named_and_a_folder_without_results_is_no_success(results, tmp_path):
