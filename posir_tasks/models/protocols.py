@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.references import bare_name
+from posir_tasks.models.references import LOCAL, bare_name
 
 PaperName: TypeAlias = Literal["posq", "myopic-trap", "posir", "built-in-or-learned", "bias-learning"]
 PAPERS: tuple[str, ...] = get_args(PaperName)
@@ -147,7 +147,7 @@ def list_protocols(paper: str) -> list[Protocol]:
 
 def find_protocol(paper: str, model: str) -> Protocol:
     """Return the row of a paper and a model by its full or bare name; raise PosirError if there is none."""
-    rows, plain = list_protocols(paper), model.partition("+")[0]
+    rows, plain = list_protocols(paper), model.partition("+")[0].removeprefix(f"{LOCAL}/")
     protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
     if protocol is None:
         raise PosirError(
