@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posir_significance.observations import Observations
-from posir_significance.position_effect import Stratum, estimate_effect
+from posir_significance.position_effect import Stratum, _list_rows, _within, estimate_effect
 
 
 def build(rows, bins):
@@ -107,3 +107,25 @@ def test_equal_gains_have_a_covariance_above_zero():
     effect = estimate_effect(build([(row // 3, 0, row % 3, 1.0) for row in range(30)], 3))
     assert np.diag(effect.covariance).min() > 0
     assert effect.effects == pytest.approx(0)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_what_a_document_adds_is_the_derivative_of_the_sums_by_its_weight(nested):
+    """Strata across documents too: each document moves the means that the others are compared with."""
+    rng = np.random.default_rng(8)
+    rows = _list_rows(
+        build([(row // 5, row % 3, int(rng.integers(4)), float(rng.random())) for row in range(60)], 4), np.arange(4)
+    )
+    strata = rows.documents if nested else rows.lengths
+
+    def sums(weights):
+        weight, total = weights[rows.clusters], np.zeros(4)
+        for stratum in np.unique(strata):
+            inside = strata == stratum
+            mean = np.average(rows.gains[inside], weights=weight[inside])
+            np.add.at(total, rows.bins[inside], weight[inside] * (rows.gains[inside] - mean))
+        return total
+
+    steps = 1e-6 * np.eye(12)
+    expected = [(sums(1 + step) - sums(1 - step)) / 2e-6 for step in steps]
+    assert _within(rows, strata).contributions(rows.gains) == pytest.approx(np.array(expected), abs=1e-7)
