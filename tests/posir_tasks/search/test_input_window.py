@@ -19,6 +19,7 @@ from mteb.types import PromptType
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 from posir_tasks.embeddings.context import EncodingContext
+from posir_tasks.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence, select_relevant
 from posir_tasks.sources.formats.files import read_squad_json
@@ -217,3 +218,10 @@ def test_truncation_of_xquad_by_minilm(squad_data, tmp_path, code, language, est
     truncated = place_evidence(model, request_of(data), data.evidence)
     values = [data.evidence.estimate_twelfths(truncated.read), truncated.twelfths]
     assert [round(100 * float(np.mean(twelfths > 11)), 1) for twelfths in values] == [estimated, counted]
+
+
+def test_places_in_the_two_ends_of_a_text_are_estimated(folder, made):
+    """The tokenizer cuts at one end, so that its tokens are not what such a model reads."""
+    model = changed(dense(folder), lambda model: model, "read_part", ReadPart(ReadKind.PART, Part.ENDS, 64, 32, KnownBy.GIVEN))
+    request = request_of(made)
+    assert place_evidence(model, request, made.evidence).counted_with is CountedWith.ESTIMATE
