@@ -39,20 +39,22 @@ def test_from_documents_to_a_report(squad_data, tmp_path):
     reranker = train_reranker(tmp_path / "reranker", squad_documents(squad_data / "xquad.en.json", 1)[120:])
     verify = {"rerankers": [str(reranker)], "rerank_rule": "segments"}
     false_negatives = {"embedder": str(get_model_path()), "recall": 5, "rerankers": [str(reranker)]}
+    output = tmp_path / "data" / "PosIR-Benchmark-v1"
+    stages = {"ask": {"draws": 2}, "verify": verify, "false_negatives": false_negatives}
     with serve_language_model(truth) as server:
-        report, _ = build(tmp_path, server, "built", ask={"draws": 2}, verify=verify, false_negatives=false_negatives)
-    output, stages = tmp_path / "built" / "data", {stage["stage"]: stage for stage in report["stages"]}
+        report, _ = build(tmp_path, server, "built", output=str(output), **stages)
+    stages = {stage["stage"]: stage for stage in report["stages"]}
     assert stages["verify: rerankers"]["published_rate"] == 0.44
     assert stages["false-negatives"]["kept"] >= 20
     right = [
-        truth.is_right(line["text"], line["document"], line["span"]["start"], line["span"]["end"])
+        truth.is_right(line["text"], line["document"], *line["span"])
         for line in map(json.loads, (output / "eng-Latn" / "harbour" / "provenance.jsonl").read_text().splitlines())
     ]
     assert sum(right) / len(right) >= 0.97
     assert run("posir", "validate", str(output)).returncode == 0
     results = tmp_path / "results"
     model = ("-m", "mteb/baseline-bm25s", "--output-folder", str(results))
-    evaluated = run("mteb", "run", "-t", "PosIR-English", *model, POSIR_DATA=str(output))
+    evaluated = run("mteb", "run", "-t", "PosIR-English", *model, POSIR_DATA=str(tmp_path / "data"))
     assert evaluated.returncode == 0, evaluated.stderr
     reported = run("posir", "report", str(results))
     assert f"{len(right):,}" in reported.stdout
@@ -127,7 +129,8 @@ def test_documents_are_read_from_the_hub(tmp_path):
         f"work={tmp_path / 'work'}", "llm.model=human", "sample.lengths=any",
     )  # fmt: skip
     options = [option for field in fields for option in ("--set", field)]
-    hub_cache = {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+    # The library `datasets` reads the variables when it is imported: POSIR_AUTOLOAD asks for a new interpreter.
+    hub_cache = {"HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0", "POSIR_AUTOLOAD": "1"}
     with serve("some/texts", tmp_path / "repository", "a" * 40) as hub:
         done = run("posir", "build", "run", "--stage", "sample", *options, HF_ENDPOINT=hub.url, **hub_cache)
         absent = run("posir", "build", "run", "--set", "documents=some/other", *options[2:], HF_ENDPOINT=hub.url, **hub_cache)
