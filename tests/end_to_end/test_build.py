@@ -139,7 +139,7 @@ def test_documents_are_read_from_the_hub(tmp_path):
     assert {row["id"]: row["text"] for row in sampled} == {document.id: document.text for document in documents}
     assert {row["source"].partition(":")[0] for row in sampled} == {f"some/texts@{'a' * 40}"}
     assert absent.returncode == 1
-    assert "documents: some/other" in absent.stdout + absent.stderr
+    assert "error: some/other: no such file" in absent.stderr
     assert "Traceback" not in absent.stderr
 
 
