@@ -366,6 +366,7 @@ def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, d
 def test_a_link_keeps_the_whole_state(visit, address):
     page = visit().go(address)
     page.select_option("#data", label=f"German ({MODELS - 1})")
+    page.settle()
     page.check("input[value=Q2]", force=True)
     page.click("#more")
     page.select_option("#weights", "true")
