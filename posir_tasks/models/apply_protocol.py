@@ -68,17 +68,13 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     elif name == "JinaV4Wrapper":
         changed |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
     elif name == "LlamaEmbedNemotron":
-        loader = _keep_name(loader, partial(_load_with, loader, weights))
+        named: Any = partial(_load_with, loader, weights)
+        named.__name__, loader = loader.__name__, named
     update: dict[str, Any] = {"loader": loader, "loader_kwargs": {**meta.loader_kwargs, **changed}}
     # An API is asked for the dimensions of the metadata.
     if (dimensions := protocol.find_number("dimensions")) and protocol.kind == "api":
         update["embed_dim"] = dimensions
     return meta.model_copy(update=update)
-
-
-def _keep_name(loader: Any, load: Any) -> Any:
-    load.__name__ = loader.__name__
-    return load
 
 
 def _load_with(loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any) -> MTEBModels:
