@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
 
-from posir_score.run_files import ANY_SUBSET, Rankings, Run
+from posir_score.hits import Hit
+from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
+
+#: A score by document id by query id.
+Rankings: TypeAlias = dict[str, dict[str, float]]
 
 #: Ids that a message names.
 EXAMPLES = 3
@@ -111,15 +116,18 @@ class AlignmentRules:
             document = document.rpartition(self.separator)[0]
         return document if document in corpus else name
 
-    def merge_chunks(self, scores: Mapping[str, float], corpus: Collection[str]) -> tuple[dict[str, float], int]:
-        """Return the highest score of each document's chunks, and the number of ids that are those of chunks."""
-        merged: dict[str, float] = {}
-        chunks = 0
-        for name, score in scores.items():
-            document = self.resolve(name, corpus)
-            chunks += document != name
-            merged[document] = max(score, merged.get(document, score))
-        return merged, chunks
+    def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
+        """Return the hits, in their order, with the ids of documents in place of those of chunks."""
+        return [hit._replace(document=self.resolve(hit.document, corpus)) for hit in hits]
+
+
+def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
+    """Return the highest score of each document's hits, best first."""
+    merged: dict[str, float] = {}
+    for hit in hits:
+        score = hit.score or 0.0
+        merged[hit.document] = max(score, merged.get(hit.document, score))
+    return merged
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,8 @@ class AlignedRun:
 
     rankings: dict[str, Rankings] = field(default_factory=dict)
     """Rankings by subset, with at most `DEPTH` documents a query, best first."""
+    hits: dict[str, HitsByQuery] = field(default_factory=dict)
+    """Hits by subset, best first and one for each chunk, with the ids of documents."""
     counts: dict[str, RunCounts] = field(default_factory=dict)
     """Counts by subset; what is known of the whole run alone is with the first."""
 
@@ -158,13 +168,14 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     limits = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
     of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **limits)
     for subset in subsets:
-        aligned.rankings[subset.name], counts = _align_subset(divided[subset.name], subset, rules)
+        hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)
+        aligned.hits[subset.name], aligned.rankings[subset.name] = hits, rankings
         aligned.counts[subset.name] = counts + of_run
         of_run = RunCounts()
     total = aligned.total
     known = (query for subset in subsets for query in subset.judgments.grades)
     if total.missing == total.queries:
-        stated = (query for rankings in run.by_subset.values() for query in rankings)
+        stated = (query for by_query in run.by_subset.values() for query in by_query)
         raise PosirError(
             f"{run.name}: no query is one of the data's; the run has {_quote(stated)}, the data {_quote(known)}. Check --data."
         )
@@ -190,8 +201,8 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     return aligned
 
 
-def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, Rankings], int]:
-    divided: dict[str, Rankings] = {subset.name: {} for subset in subsets}
+def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict[str, HitsByQuery], int]:
+    divided: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     unknown = 0
     for stated, rankings in run.by_subset.items():
         # The name of a subset of local data ends with its revision.
@@ -214,28 +225,26 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
     return divided, unknown
 
 
-def _align_subset(stated: Rankings, subset: SubsetQueries, rules: AlignmentRules) -> tuple[Rankings, RunCounts]:
-    rankings: Rankings = {}
-    chunks = unknown = 0
+def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules) -> tuple[HitsByQuery, Rankings, RunCounts]:
     judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents))
-    for query in judged:
-        if query in stated:
-            merged, mapped = rules.merge_chunks(stated[query], subset.documents)
-            rankings[query] = separate(nlargest(DEPTH, merged.items(), key=lambda item: (item[1], item[0])))
-            chunks += mapped
-            unknown += sum(name not in subset.documents for name in rankings[query])
+    answered = {query: stated[query] for query in judged if query in stated}
+    hits = {query: rules.resolve_hits(listed, subset.documents) for query, listed in answered.items()}
+    rankings = {
+        query: separate(nlargest(DEPTH, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
+        for query, listed in hits.items()
+    }
     counts = RunCounts(
         queries=len(judged),
         with_position=subset.with_position,
         missing=len(judged) - len(rankings),
         unknown_queries=len(stated.keys() - judged.keys()),
-        unknown_documents=unknown,
+        unknown_documents=sum(name not in subset.documents for scores in rankings.values() for name in scores),
         short=sum(0 < len(scores) < depth for scores in rankings.values()),
         empty=sum(not scores for scores in rankings.values()),
         depth=depth,
-        chunks=chunks,
+        chunks=sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True)),
     )
-    return rankings, counts
+    return hits, rankings, counts
 
 
 def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
-from posir_score.run_files import ANY_SUBSET, KINDS, Order, Run, check_rankings, read_run
+from posir_score.hits import Order
+from posir_score.run_files import ANY_SUBSET, KINDS, Run, check_rankings, read_run
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track

@@ -6,14 +6,12 @@ import asyncio
 import inspect
 import json
 import logging
-import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
@@ -22,7 +20,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import SubsetQueries, describe_empty
-from posir_score.run_files import Hit, Order, OrderCheck, Rankings, Run, rank_hits, read_id
+from posir_score.hits import AnswerError, Hit, Order, OrderCheck, rank_hits, read_hits
+from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
 from posir_tasks.display.wording import pluralize, sanitized
@@ -44,8 +43,6 @@ MAX_FAILURES_AT_START = 20
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
 #: Queries after which a run stops whose scores contradict the order of the hits.
 FIRST_QUERIES = 10
-#: Most hits that are read of an answer whose order says nothing, such as a mapping.
-MAX_HITS = 100_000
 #: Schema version of the journal. A newer one is refused.
 SCHEMA = 1
 #: Ids of documents or chunks, best first, or pairs of id and score, or scores by id.
@@ -167,10 +164,6 @@ class _AskedQuery:
     text: str
 
 
-class AnswerError(Exception):
-    """A query has no ranking: the retriever failed in all attempts, or returned something else."""
-
-
 class _Collection:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
@@ -270,9 +263,9 @@ def collect_run(
         with track(f"Asking {name}", len(pending)) as advance:
             _run_to_end(partial(collection.ask_all, workers, pending, advance))
         collection.check(name, len(queries))
-    by_subset: dict[str, Rankings] = {subset.name: {} for subset in subsets}
+    by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        by_subset[answer.subset][answer.query] = dict(islice(rank_hits(answer.hits, settings.order).items(), settings.k))
+        by_subset[answer.subset][answer.query] = rank_hits(answer.hits, settings.order)[: settings.k]
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
     return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
 
@@ -362,38 +355,3 @@ class _QueryWorker:
         if self._thread is not None:
             self._thread.stop()
             self._thread = None
-
-
-def read_hits(answer: object, k: int) -> list[Hit]:
-    """Return an answer as hits, at most `k` where they are in order, of a mapping all; raise AnswerError if it is none."""
-    is_ordered = not isinstance(answer, Mapping)
-    if isinstance(answer, Mapping):
-        answer = list(islice(answer.items(), MAX_HITS + 1))
-        if len(answer) > MAX_HITS:
-            raise AnswerError(f"the retriever returned more than {MAX_HITS:,} hits, and {k:,} were asked for")
-    if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
-        raise AnswerError(f"the retriever returned {type(answer).__name__}; it must return a list of ids or of (id, score)")
-    hits = []
-    for place, hit in enumerate(islice(answer, k) if is_ordered else answer, start=1):
-        is_pair = isinstance(hit, tuple | list) and len(hit) == 2
-        name, score = hit if is_pair else (hit, None)
-        if (read := read_id(name)) is None:
-            raise AnswerError(f"hit {place} is {_abbreviate(hit)}; it must be an id or (id, score)")
-        try:
-            value = float(score) if is_pair else None  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            value = math.nan
-        if value is not None and not math.isfinite(value):
-            raise AnswerError(
-                f"hit {place}, {_abbreviate(name)}, has the score {_abbreviate(score)}; it must be a finite number"
-            )
-        hits.append(Hit(read, value, place if is_ordered else None))
-    return hits
-
-
-def _abbreviate(value: object) -> str:
-    """Return a value for a message; Python writes no integer of thousands of digits."""
-    try:
-        return sanitized(value if isinstance(value, str) else str(value))
-    except ValueError:
-        return "a very large number"

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from posir_tasks.display.wording import pluralize, sanitized
+from posir_score.hits import Hit, Order, OrderCheck, rank_hits, read_id
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json
 from posir_tasks.models.references import bare_name
 
-#: A score by document id by query id.
-Rankings: TypeAlias = dict[str, dict[str, float]]
+#: Hits by query id, each query's best first.
+HitsByQuery: TypeAlias = dict[str, list[Hit]]
 
 #: Names of a column or field by what it has, in order of preference; those of ranx, pandas exports, BEIR and TREC are among
 #: them. PyTerrier has both `docno`, the id, and `docid`, a number of its index.
@@ -35,128 +35,23 @@ TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
 #: The suffix of ranx's own compressed format, CBOR in LZ4.
 LZ4 = ".lz4"
-#: Scores of unranked documents that rise in at least this share of queries, and by chance with less than this probability, are
-#: taken for distances.
-RISING_SHARE, RISING_CHANCE = 0.9, 1e-3
 KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
 #: Subset of rankings that say nothing of one.
 ANY_SUBSET = ""
-#: The order of a query's documents: the highest score first, as in trec_eval, the lowest, or that of the stated ranks, or else
-#: of the rows or hits.
-Order: TypeAlias = Literal["score", "distance", "rank"]
-
-
-class Hit(NamedTuple):
-    """A retrieved document or chunk as a system states it."""
-
-    document: str
-    score: float | None = None
-    """None if the order alone is stated."""
-    rank: int | None = None
-    """Its stated rank or place, lower is better; None if the order of the hits means nothing."""
-
-
-@dataclass
-class OrderCheck:
-    """Finds scores that contradict the order in which a system returned documents: distances, or those of an earlier stage."""
-
-    queries: int = 0
-    """Queries of which at least two documents have different scores."""
-    contradicting: list[str] = field(default_factory=list)
-    """Queries in which a document with a higher score has a later rank."""
-    unranked: int = 0
-    """Queries without ranks."""
-    rising: int = 0
-    """Queries without ranks whose scores rise from the first document to the last."""
-    log_chance: float = 0.0
-    """Natural logarithm of the probability that as many scores rise in random order."""
-
-    def add(self, query: str, hits: Sequence[Hit]) -> None:
-        """Compare the scores of a query's documents with their order."""
-        scores = [hit.score for hit in hits if hit.score is not None]
-        distinct = len(set(scores))
-        if distinct < 2 or len(scores) < len(hits):
-            return
-        self.queries += 1
-        ranked = sorted((hit.rank, score) for hit, score in zip(hits, scores, strict=True) if hit.rank is not None)
-        if ranked:
-            # Of the same rank, scores may be any.
-            groups = [[score for _, score in group] for _, group in groupby(ranked, key=lambda item: item[0])]
-            lowest = math.inf
-            for group in groups:
-                if max(group) > lowest:
-                    self.contradicting.append(query)
-                    break
-                lowest = min(lowest, *group)
-            return
-        self.unranked += 1
-        if all(a <= b for a, b in pairwise(scores)):
-            self.rising += 1
-            self.log_chance -= math.lgamma(distinct + 1)
-
-    def describe_problem(self) -> str:
-        """Return a sentence if the scores cannot be trusted, which names the option that decides; else nothing."""
-        if self.contradicting:
-            problem = (
-                f"in {len(self.contradicting):,} of {pluralize(self.queries, 'query', 'queries')}, first "
-                f"{sanitized(self.contradicting[0])}, the scores contradict the ranks: a document with a higher score comes "
-                "later"
-            )
-        elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(RISING_CHANCE):
-            problem = (
-                f"in {self.rising:,} of {pluralize(self.unranked, 'query', 'queries')} the scores rise from the first document "
-                "to the last, as distances do"
-            )
-        else:
-            return ""
-        return (
-            f"{problem}. Say what decides: --order distance (the lowest score is best), --order rank (the order as it is "
-            "stated), or --order score (the highest score is best)."
-        )
-
-
-def rank_hits(hits: Sequence[Hit], order: Order | None) -> dict[str, float]:
-    """Return a score by document, higher is better, best first; a document that occurs several times has its best.
-
-    Without an order, that of the scores counts, or of the ranks if there are no scores.
-    """
-    if order == "rank" or any(hit.score is None for hit in hits):
-        placed = sorted(enumerate(hits), key=lambda item: (item[0] if item[1].rank is None else item[1].rank, item[0]))
-        scored = [(hit.document, float(len(hits) - place)) for place, (_, hit) in enumerate(placed)]
-    else:
-        sign = -1.0 if order == "distance" else 1.0
-        scored = [(hit.document, sign * hit.score) for hit in hits if hit.score is not None]
-    best: dict[str, float] = {}
-    for document, score in scored:
-        best[document] = max(score, best.get(document, score))
-    return dict(sorted(best.items(), key=lambda item: -item[1]))
 
 
 @dataclass(frozen=True)
 class Run:
-    """The documents that a system retrieved for queries."""
+    """The documents or chunks that a system retrieved for queries."""
 
     name: str
-    by_subset: Mapping[str, Rankings]
-    """Rankings by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
+    by_subset: Mapping[str, HitsByQuery]
+    """Hits by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
     duplicates: int = 0
     """Rows that repeat the query and the document of an earlier one; the highest score counts."""
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
-
-
-def read_id(value: object) -> str | None:
-    """Return the id of a query or document as a text; None if it can be none.
-
-    trec_eval would read it up to a zero byte, and ends the process if it is not Unicode.
-    """
-    try:
-        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-        text.encode()
-    except ValueError:  # half of a surrogate pair, or an integer of thousands of digits
-        return None
-    return text if text and "\0" not in text else None
 
 
 class RankingBuilder:
@@ -194,8 +89,8 @@ class RankingBuilder:
             shown = "a long integer"
         self._problems.setdefault(f"field '{name}' {rule}", []).append(f"{place} ({shown!r})")
 
-    def build(self, order: Order | None) -> tuple[Rankings, int]:
-        """Return the rankings, and the number of rows that repeat a query and a document.
+    def build(self, order: Order | None) -> tuple[HitsByQuery, int]:
+        """Return the hits, best first, and the number of rows that repeat a query and a document.
 
         A row that was refused, no rows, or scores that contradict the order without the user's word are a DataError.
         """
@@ -212,8 +107,8 @@ class RankingBuilder:
             check.add(query, hits)
         if problem := check.describe_problem():
             raise DataError(f"{self._file}: {problem}")
-        rankings = {query: rank_hits(hits, order) for query, hits in self.hits.items()}
-        return rankings, sum(len(hits) - len(rankings[query]) for query, hits in self.hits.items())
+        repeated = sum(len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values())
+        return {query: rank_hits(hits, order) for query, hits in self.hits.items()}, repeated
 
 
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
@@ -239,11 +134,11 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     by_subset, duplicates = {**first.by_subset}, first.duplicates
     for part in others:
         duplicates += part.duplicates
-        for subset, rankings in part.by_subset.items():
-            for query, scores in rankings.items():
-                ranking = by_subset.setdefault(subset, {}).setdefault(query, {})
-                duplicates += len(ranking.keys() & scores.keys())
-                ranking |= {document: max(score, ranking.get(document, score)) for document, score in scores.items()}
+        for subset, by_query in part.by_subset.items():
+            for query, hits in by_query.items():
+                earlier = by_subset.setdefault(subset, {}).get(query, [])
+                duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
+                by_subset[subset][query] = rank_hits([*earlier, *hits], "score")
     return Run(first.name if predictions else path.resolve().name, by_subset, duplicates)
 
 
@@ -286,7 +181,7 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
         rankings, duplicates = check_rankings(file, "", content, order)
         return Run(name, {ANY_SUBSET: rankings}, duplicates)
     model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
-    by_subset: dict[str, Rankings] = {}
+    by_subset: dict[str, HitsByQuery] = {}
     for subset, splits in content.items():
         if subset == MODEL_KEY:
             continue
@@ -297,8 +192,8 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
     return Run(bare_name(str(model)) if model else name, by_subset)
 
 
-def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[Rankings, int]:
-    """Return the rankings of an object with the documents of each query, and the number of rows that repeat one.
+def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[HitsByQuery, int]:
+    """Return the hits of an object with the documents of each query, and the number of rows that repeat one.
 
     Documents are an object of scores by document, a list of ids, or a list of pairs of id and score or of objects. `where` is
     their place in the file, for messages: empty or with a colon at the end.

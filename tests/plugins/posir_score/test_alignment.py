@@ -4,8 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posir_score.alignment import AlignmentRules, RunCounts, SubsetQueries, align_run
-from posir_score.run_files import ANY_SUBSET, Rankings, Run
+from posir_score.alignment import AlignmentRules, Rankings, RunCounts, SubsetQueries, align_run, merge_chunks
+from posir_score.hits import Hit
+from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
 
@@ -16,8 +17,12 @@ def build_subset(name: str = "all", **grades: dict[str, int]) -> SubsetQueries:
     return SubsetQueries(name, Judgments(dict.fromkeys(grades, "text"), grades), frozenset({"d1", "d2", "d#3"}), len(grades))
 
 
+def as_hits(rankings: Rankings) -> HitsByQuery:
+    return {query: [Hit(*item) for item in scores.items()] for query, scores in rankings.items()}
+
+
 def unify(rankings: Rankings, duplicates: int = 0) -> Run:
-    return Run("r", {ANY_SUBSET: rankings}, duplicates)
+    return Run("r", {ANY_SUBSET: as_hits(rankings)}, duplicates)
 
 
 DATA = [build_subset(q1={"d1": 1}, q2={"d2": 1})]
@@ -34,8 +39,8 @@ def test_a_chunk_belongs_to_its_document_and_a_document_to_itself(corpus: frozen
 
 @given(scores=st.dictionaries(st.sampled_from(["d1", "d1#0", "d1#1", "d2#0", "x"]), st.floats(-9, 9), min_size=1))
 def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
-    merged, _ = AlignmentRules().merge_chunks(scores, {"d1", "d2"})
-    assert merged == {
+    (hits,) = as_hits({"q": scores}).values()
+    assert merge_chunks(AlignmentRules().resolve_hits(hits, {"d1", "d2"})) == {
         name: max(score for chunk, score in scores.items() if chunk.partition("#")[0] == name)
         for name in {chunk.partition("#")[0] for chunk in scores}
     }
@@ -43,7 +48,10 @@ def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
 
 def test_a_function_may_map_chunks_to_documents_and_without_a_separator_ids_stay():
     rules = AlignmentRules(find_document=lambda name: f"d{name[0]}")
-    assert rules.merge_chunks({"1-a": 1.0, "1-b": 3.0}, {"d1"}) == ({"d1": 3.0}, 2)
+    assert rules.resolve_hits([Hit("1-a", 1.0, text="A"), Hit("1-b", 3.0)], {"d1"}) == [
+        Hit("d1", 1.0, text="A"),
+        Hit("d1", 3.0),
+    ]
     assert AlignmentRules(separator="").resolve("d1#0", {"d1"}) == "d1#0"
 
 
@@ -51,6 +59,7 @@ def test_everything_that_does_not_fit_is_counted():
     run = unify({"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4)
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
+    assert aligned.hits == {"all": {"q1": [Hit("d1", 2.0), Hit("d1", 3.0), Hit("x", 1.0)]}}
     assert aligned.total == RunCounts(
         queries=2, with_position=2, missing=1, unknown_queries=1, unknown_documents=1, short=1, depth=3, chunks=2, duplicates=4
     )
@@ -81,7 +90,8 @@ def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_amb
     same = [*subsets[:1], build_subset("b", q1={"d1": 1})]
     with pytest.raises(PosirError, match="query q1 is in several subsets of the data, a, b"):
         align_run(run, same, AlignmentRules())
-    stated = Run("r", {"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}})
+    by_subset = {"b": {"q1": {"d2": 1.0}}, "a": {"q1": {"d1": 1.0}}, "c": {"q1": {}}}
+    stated = Run("r", {name: as_hits(rankings) for name, rankings in by_subset.items()})  # type: ignore[arg-type]
     aligned = align_run(stated, same, AlignmentRules())
     assert aligned.rankings == {"a": {"q1": {"d1": 1.0}}, "b": {"q1": {"d2": 1.0}}}
     assert aligned.total.unknown_queries == 1

@@ -17,20 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.alignment import SubsetQueries
+from posir_score.alignment import Rankings, SubsetQueries, merge_chunks
 from posir_score.collecting import (
     FIRST_QUERIES,
     MAX_FAILURES,
     MAX_FAILURES_AT_START,
-    MAX_HITS,
     Answer,
-    AnswerError,
     CollectionSettings,
     Journal,
     collect_run,
-    read_hits,
 )
-from posir_score.run_files import Hit, Rankings, rank_hits
+from posir_score.hits import MAX_HITS, AnswerError, Hit, rank_hits, read_hits
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
 
@@ -41,7 +38,7 @@ FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 def collect(search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True) -> Rankings:
     run, _ = collect_run(search, "mine", DATA, needs_all, replace(settings, folder=folder))
-    return dict(run.by_subset["all"])
+    return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
 
 def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
@@ -49,7 +46,7 @@ def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeat
     assert rankings == {query: {"d4": 3, "d1": 2, "d2": 1} for query in QUERIES}
     run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, True, replace(FAST, folder=tmp_path / "b"))
     assert (run.duplicates, run.returned) == (0, (3, 3))
-    assert run.by_subset["all"]["q0"] == {"d": 3, "e": 2}
+    assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
 
 def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
@@ -230,7 +227,7 @@ def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: 
     assert len(asked) == FIRST_QUERIES
     run, _ = collect_run(search, "mine", DATA, True, replace(settings, folder=tmp_path, order="distance"))
     assert set(asked.values()) == {1}
-    assert list(run.by_subset["all"]["q3"])[-1] == "last"
+    assert run.by_subset["all"]["q3"][-1].document == "last"
 
 
 def test_scores_of_an_earlier_stage_below_a_reranked_top_contradict_the_order(tmp_path: Path):
@@ -254,7 +251,7 @@ def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
     with pytest.raises(PosirError, match=r"the data has 2 subsets.*parameter `subset`"):
         collect_run(lambda _query, _k: ["d"], "mine", data, True, replace(FAST, folder=tmp_path))
     run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, True, replace(FAST, folder=tmp_path))
-    assert run.by_subset == {"a": {"q": {"a": 1}}, "b": {"q": {"b": 1}}}
+    assert run.by_subset == {"a": {"q": [Hit("a", 1, 1)]}, "b": {"q": [Hit("b", 1, 1)]}}
 
 
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
@@ -263,7 +260,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 @given(answer=st.one_of(VALUES, st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))), st.dictionaries(VALUES, VALUES)))
 def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
     try:
-        scores = rank_hits(read_hits(answer, 5), None)
+        hits = rank_hits(read_hits(answer, 5), None)
     except AnswerError:
         return
-    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    assert [hit.score for hit in hits] == sorted((hit.score or 0.0 for hit in hits), reverse=True)

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from posir_score.run_files import ANY_SUBSET, Hit, Order, OrderCheck, Rankings, rank_hits, read_run, read_run_file
+from posir_score.alignment import Rankings, merge_chunks
+from posir_score.hits import Hit, Order, OrderCheck, rank_hits
+from posir_score.run_files import ANY_SUBSET, Run, read_run, read_run_file
 from posir_tasks.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -22,6 +24,10 @@ SCORES = st.floats(-1e6, 1e6, width=32)
 RANKINGS = st.dictionaries(IDS, st.dictionaries(IDS, SCORES, min_size=1, max_size=4), min_size=1, max_size=4)
 
 EXAMPLE: Rankings = {"q1": {"d1": 0.5, "d2": 0.25}, "q2": {"d9": 1.5}}
+
+
+def merge(run: Run, subset: str = ANY_SUBSET) -> Rankings:
+    return {query: merge_chunks(hits) for query, hits in run.by_subset[subset].items()}
 
 
 def write(file: Path, rankings: Rankings) -> Path:
@@ -47,7 +53,7 @@ def write(file: Path, rankings: Rankings) -> Path:
 @example(rankings=EXAMPLE, suffix=".trec.gz")
 def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_factory: pytest.TempPathFactory):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
-    assert (run.name, run.by_subset[ANY_SUBSET], run.duplicates) == ("run", rankings, 0)
+    assert (run.name, merge(run), run.duplicates) == ("run", rankings, 0)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_facto
 )
 def test_ids_pairs_objects_and_long_cells_are_rankings(name: str, content: str, rankings: Rankings, tmp_path: Path):
     (tmp_path / name).write_text(content)
-    assert read_run_file(tmp_path / name).by_subset[ANY_SUBSET] == rankings
+    assert merge(read_run_file(tmp_path / name)) == rankings
 
 
 def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
@@ -71,7 +77,7 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
     for task in ("Mine", "Other"):
         (tmp_path / f"{task}_predictions.json").write_text(json.dumps(predictions))
     run = read_run(tmp_path, "Mine")
-    assert (run.name, run.by_subset) == ("b", {"part": EXAMPLE})
+    assert (run.name, [*run.by_subset], merge(run, "part")) == ("b", ["part"], EXAMPLE)
     with pytest.raises(PosirError, match="has predictions for Mine, Other and none for Third"):
         read_run(tmp_path, "Third")
 
@@ -79,12 +85,12 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
 def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(tmp_path: Path):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
     run = read_run_file(tmp_path / "a.trec")
-    assert (run.by_subset[ANY_SUBSET], run.duplicates) == ({"q": {"d": 5.0}}, 2)
+    assert (merge(run), run.duplicates) == ({"q": {"d": 5.0}}, 2)
     write(tmp_path / "a.trec", {"q1": {"d1": 1.0}})
     write(tmp_path / "b.json", {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}})
     run = read_run(tmp_path, "any")
     assert (run.name, run.duplicates) == (tmp_path.name, 1)
-    assert run.by_subset[ANY_SUBSET] == {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}}
+    assert merge(run) == {"q1": {"d1": 3.0, "d2": 2.0}, "q2": {"d1": 1.0}}
 
 
 @pytest.mark.parametrize(
@@ -106,10 +112,10 @@ def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_wha
         with pytest.raises(DataError, match=r"a\.trec: in 1 of 1 query, first q, .*--order distance"):
             read_run_file(file)
     else:
-        assert list(read_run_file(file).by_subset[ANY_SUBSET]["q"]) == sorted(
+        assert list(merge(read_run_file(file))["q"]) == sorted(
             (f"d{row}" for row in range(4)), key=lambda name: -scores[int(name[1])]
         )
-    best = {order: next(iter(read_run_file(file, order).by_subset[ANY_SUBSET]["q"])) for order in get_args(Order)}
+    best = {order: next(iter(merge(read_run_file(file, order))["q"])) for order in get_args(Order)}
     assert best["rank"] == f"d{ranks.index(min(ranks))}"
     assert scores[int(best["score"][1])] == max(scores)
     assert scores[int(best["distance"][1])] == min(scores)
@@ -120,10 +126,10 @@ def test_scores_that_rise_in_the_order_of_the_rows_are_distances(tmp_path: Path)
     file = write(tmp_path / "a.csv", rising)
     with pytest.raises(DataError, match="5 of 5 queries the scores rise"):
         read_run_file(file)
-    assert list(read_run_file(file, "distance").by_subset[ANY_SUBSET]["q0"]) == ["d0", "d1", "d2"]
+    assert list(merge(read_run_file(file, "distance"))["q0"]) == ["d0", "d1", "d2"]
     # So few scores rise by chance.
     few = dict(list(rising.items())[:2])
-    assert read_run_file(write(tmp_path / "b.csv", few)).by_subset[ANY_SUBSET]["q1"]["d2"] == 0.2
+    assert merge(read_run_file(write(tmp_path / "b.csv", few)))["q1"]["d2"] == 0.2
 
 
 @given(seed=st.randoms(use_true_random=False))
@@ -135,11 +141,11 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
 
 
 def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
-    hits = [Hit("a", 0.1), Hit("b", 0.2), Hit("a", 0.9)]
-    assert list(rank_hits(hits, "distance")) == ["a", "b"]
-    assert list(rank_hits(hits, "score")) == ["a", "b"]
-    assert list(rank_hits(hits, "rank")) == ["a", "b"]
-    assert rank_hits(hits, "distance") == {"a": -0.1, "b": -0.2}
+    hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
+    assert rank_hits(hits, "distance") == [Hit("a", -0.1, text="x"), Hit("b", -0.2), Hit("a", -0.9, start=7)]
+    assert rank_hits(hits, "score") == [Hit("a", 0.9, start=7), Hit("b", 0.2), Hit("a", 0.1, text="x")]
+    assert merge_chunks(rank_hits(hits, "rank")) == {"a": 3.0, "b": 2.0}
+    assert merge_chunks(rank_hits(hits, "distance")) == {"a": -0.1, "b": -0.2}
 
 
 @pytest.mark.parametrize(
