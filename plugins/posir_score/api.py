@@ -223,7 +223,8 @@ def _score_chunkers(
 ) -> ScoredChunkers:
     with track("Loading the model"):
         # The models' libraries take seconds to import.
-        from posir_score.chunk_scoring import read_excerpts, score_splitters
+        from posir_score.chunk_scoring import score_splitters
+        from posir_score.excerpts import read_excerpts
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 

@@ -1,11 +1,4 @@
-"""Text splitters scored by what a model retrieves of the excerpts that answer questions, and by where these are.
-
-Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical report), and its code. The
-report counts tokens; the code, which is followed, counts characters. Let C be the characters that a question's excerpts share
-with the retrieved chunks, E those of its excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall
-is |C| / |E|, precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just the chunks
-that share or touch an excerpt were retrieved, each character counted once, and parts of excerpts that no chunk has, too.
-"""
+"""Text splitters scored by what a model retrieves of the excerpts that answer questions, and by where these are."""
 
 from __future__ import annotations
 
@@ -17,8 +10,22 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
+from posir_score.excerpts import (
+    NOWHERE,
+    THIRDS,
+    ChunkPlaces,
+    ExcerptData,
+    PlacedRecall,
+    PlaceRow,
+    build_place_rows,
+    count_shared,
+    estimate_score,
+    find_chunk_part,
+    merge,
+    score_division,
+    score_retrieved,
+)
 from posir_significance.decision import compare_gains
-from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats
 from posir_significance.sentences import describe_metric_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
@@ -26,31 +33,18 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
-from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import split_queries
-from posir_tasks.sources.formats.passages import Passage, SkippedText
-from posir_tasks.sources.opening import Dataset
-from posir_tasks.sources.questions import find_span
 from posir_tasks.text.chunks import DividedText, TextSplitter
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.tokenizer import Tokenizer
 
-THIRDS = ("first third", "second third", "last third")
-DIVIDED = "divided between chunks"
 #: Most documents that have rows of their own.
 MAX_DOCUMENTS = 20
-#: Document of a chunk that is in none.
-NOWHERE = -1
-
-
 #: The scores, in the order in which they are shown, and their titles.
 SCORES = {"iou": "IoU", "recall": "Recall", "precision": "Precision", "precision_omega": "Precision Omega"}
-#: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
-PLACES = {"document": "of the document", "chunk": "of a chunk"}
 ALL_DOCUMENTS = "all"
 
 
@@ -73,18 +67,6 @@ class ChunkerRow:
     """The same means with intervals that hold for new documents; None unless this is the row of all."""
     in_place: dict[str, float] | None = None
     """The same means if a chunk that repeats an earlier passage counts where it is; None unless this is the row of all."""
-
-
-@dataclass(frozen=True)
-class PlaceRow:
-    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
-
-    chunker: str
-    place: str
-    """`document` or `chunk`."""
-    part: str
-    excerpts: int
-    recall: Estimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,8 +105,8 @@ class ScoredChunkers(Presentable):
             by_document += [new, *((row.chunker, *cells) for cells in named)]
         places = (
             (
-                row.chunker,
-                f"{row.part} {PLACES[row.place]}" if row.part.endswith("third") else row.part,
+                row.name,
+                row.title,
                 format_count(row.excerpts),
                 format_estimate(row.recall, format_percent),
             )
@@ -172,133 +154,6 @@ def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, 
 
 def _format_scores(values: dict[str, Any]) -> list[str]:
     return [format_estimate(values[name], format_percent) for name in SCORES if name in values]
-
-
-@dataclass(frozen=True)
-class Excerpt:
-    """A span of a document that answers a question."""
-
-    document: int
-    span: Span
-
-
-@dataclass(frozen=True, eq=False)
-class ChunkPlaces:
-    """The places of n chunks."""
-
-    documents: Integers
-    """Number of each chunk's document, shape (n,); `NOWHERE` if it is not in its text."""
-    spans: Integers
-    """Start and end of each, shape (n, 2)."""
-    lengths: Integers
-    """Characters of each, shape (n,)."""
-
-    def list_spans(self, document: int, rows: Integers | None = None) -> Integers:
-        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they are given."""
-        documents, spans = (self.documents, self.spans) if rows is None else (self.documents[rows], self.spans[rows])
-        selected: Integers = spans[documents == document]
-        return selected
-
-
-def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> tuple[float, float, float]:
-    """Return IoU, recall and precision of the chunks in some rows, retrieved for a question.
-
-    Excerpts that overlap count as their code counts them: each by itself where they are summed, once where they are shared.
-    """
-    shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
-    for document in {excerpt.document for excerpt in excerpts}:
-        spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
-        retrieved = _merge(chunks.list_spans(document, rows).tolist())
-        shared += sum(end - start for start, end in _merge(part for span in spans for part in _intersect(span, retrieved)))
-        missed += sum(len(range(*span)) - _count_shared(span, retrieved) for span in spans)
-    length = int(chunks.lengths[rows].sum())
-    return shared / (length + missed), shared / total, shared / length if length else 0.0
-
-
-def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
-    """Return precision Omega of a division for a question; a chunk that ends where an excerpt begins touches it."""
-    shared, total = 0, 0
-    for document in {excerpt.document for excerpt in excerpts}:
-        spans, places = [excerpt.span for excerpt in excerpts if excerpt.document == document], chunks.list_spans(document)
-        touching = np.zeros(len(places), np.bool_)
-        for start, end in spans:
-            touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
-        near = _merge(places[touching].tolist())
-        shared += sum(end - start for start, end in _merge(part for span in spans for part in _intersect(span, near)))
-        total += sum(end - start for start, end in _merge([*near, *spans]))
-    return shared / total
-
-
-def _count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in _intersect(span, merged))
-
-
-def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
-    return [(start, end) for start, end in parts if start < end]
-
-
-def _merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(map(tuple, ranges)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-@dataclass(frozen=True)
-class ExcerptData:
-    """Documents, and questions that excerpts of them answer."""
-
-    name: str
-    documents: dict[str, str]
-    questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
-    """Each with the excerpts that answer it, at least one."""
-    articles: Integers
-    """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
-    skipped: int
-    """Questions without an excerpt that is in its document."""
-
-    @property
-    def owners(self) -> Integers:
-        """Number of the document of each question's first excerpt."""
-        return np.array([excerpts[0].document for _, excerpts in self.questions], np.int64)
-
-    @property
-    def clusters(self) -> Integers:
-        """Number of the article of each question's first excerpt: its questions are not independent."""
-        return self.articles[self.owners]
-
-
-def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
-    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
-    documents: dict[str, str] = {}
-    titles: dict[str, str] = {}
-    excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
-    skipped: set[tuple[str, str]] = set()
-    for item in (item for subset in opened.subsets for item in subset.read_passages()):
-        if isinstance(item, SkippedText) and item.file:
-            skipped.add((item.file, item.name))
-        if not isinstance(item, Passage):
-            continue
-        number = len(documents)
-        name = item.id or f"{item.name}#{number}"
-        documents[name], titles[name] = item.text, item.title
-        for question in item.questions:
-            try:
-                span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
-            except ValueError:
-                span = None
-            places = excerpts.setdefault((question.file, question.name, question.text), [])
-            if span is not None:
-                places.append(Excerpt(number, span))
-    questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
-    if not questions:
-        raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
-    articles = link_documents(digest_documents([*documents], titles, documents).T)
-    return ExcerptData(opened.name, documents, tuple(questions), articles, len(skipped) + len(excerpts) - len(questions))
 
 
 def score_splitters(
@@ -418,43 +273,19 @@ def _build_score_rows(
                 questions=number,
                 chunks=int(chunks.sum()),
                 tokens=int(counts[chunks].sum()),
-                **{score: _estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
-                for_new_documents={score: _estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
+                **{score: estimate_score(scores[score][selected], np.arange(number)) for score in SCORES},
+                for_new_documents={score: estimate_score(scores[score], clusters) for score in SCORES} if whole else None,
                 in_place={score: float(run.score(data, run.in_place)[score].mean()) for score in SCORES} if whole else None,
             )
 
 
 def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
     texts = list(data.documents.values())
-    recalls, parts, owners = [], [], []
+    recalls = []
     for number, ((_, excerpts), rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
         for excerpt in excerpts:
             document, span = excerpt.document, excerpt.span
-            retrieved = _merge(run.first.list_spans(document, rows).tolist())
-            recalls.append(_count_shared(span, retrieved) / (span.end - span.start))
-            owners.append(number)
+            recall = count_shared(span, merge(run.first.list_spans(document, rows).tolist())) / len(range(*span))
             third = THIRDS[find_third(span, len(texts[document]))]
-            parts.append({"document": third, "chunk": find_chunk_part(span, run.in_place.list_spans(document))})
-    for place in PLACES:
-        for part in (*THIRDS, DIVIDED):
-            selected = np.array([excerpt_parts[place] == part for excerpt_parts in parts])
-            if selected.any():
-                _, clusters = np.unique(np.array(owners)[selected], return_inverse=True)
-                yield PlaceRow(name, place, part, int(selected.sum()), _estimate_score(np.array(recalls)[selected], clusters))
-
-
-def find_chunk_part(span: Span, chunks: Integers) -> str:
-    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks` are spans, shape (n, 2)."""
-    whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
-    if not len(whole):
-        return DIVIDED
-    # Of chunks that overlap, the one in which it is nearest to the middle.
-    start, end = min(whole.tolist(), key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
-    return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
-
-
-def _estimate_score(values: Floats, clusters: Integers) -> Estimate:
-    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single cluster."""
-    estimate = estimate_difference(values, clusters)
-    mean = float(values.mean())
-    return Estimate(mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None)
+            recalls.append(PlacedRecall(number, recall, third, find_chunk_part(span, run.in_place.list_spans(document))))
+    return build_place_rows(name, recalls)

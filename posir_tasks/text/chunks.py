@@ -8,7 +8,6 @@ located in the text that they are of.
 from __future__ import annotations
 
 import inspect
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.public import load_function
+from posir_tasks.text.locating import locate_chunks
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans
 
@@ -57,10 +57,6 @@ class Chunking:
         """Return the chunks of a text, given the characters of its units; a text of one chunk is returned as it is."""
         chunks = self.group(len(units))
         return [text] if len(chunks) == 1 else [text[units[first][0] : units[after - 1][1]] for first, after in chunks]
-
-
-#: Before the first chunk of a text.
-START = Span(-1, 0)
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class TextSplitter:
         if divided and not any(span for text in divided for span in text.spans):
             raise PosirError(
                 f"{self.name}: none of its chunks is in the text that it was given, such as {_quote(divided[0].chunks[0])}. It "
-                "must return parts of the text; white space may differ."
+                "must return parts of the text; white space, case and punctuation may differ."
             )
         return divided
 
@@ -136,36 +132,3 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
             name = f"{base}#{int(name.partition('#')[2] or 1) + 1}"
         named[name] = TextSplitter(name, split.split if isinstance(split, TextSplitter) else split)
     return [*named.values()]
-
-
-def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
-    """Return where each chunk is in a text; None for a chunk that is not in it.
-
-    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as it adds to the one before;
-    then anywhere. If it is in no place as it is, white space is ignored, in chunk and text.
-    """
-    spans: list[Span | None] = []
-    previous, bare, places = START, "", list[int]()
-    for chunk in chunks:
-        span = _find_next(text, chunk, previous)
-        if span is None:
-            if not places:
-                places = [place for place, character in enumerate(text) if not character.isspace()]
-                bare = "".join(text[place] for place in places)
-            before = previous if previous == START else Span(*(bisect_left(places, place) for place in previous))
-            inner = _find_next(bare, "".join(chunk.split()), before)
-            span = Span(places[inner.start], places[inner.end - 1] + 1) if inner else None
-        spans.append(span)
-        previous = span or previous
-    return spans
-
-
-def _find_next(text: str, chunk: str, previous: Span) -> Span | None:
-    rest = text[previous.end : previous.end + len(chunk) + 1]
-    for start in (previous.end, previous.end + len(rest) - len(rest.lstrip())):
-        if text.startswith(chunk, start):
-            return Span(start, start + len(chunk))
-    start = text.find(chunk, max(previous.start + 1, previous.end - len(chunk) + 1))
-    if start < 0:
-        start = text.find(chunk)
-    return Span(start, start + len(chunk)) if start >= 0 else None

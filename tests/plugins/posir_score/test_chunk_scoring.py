@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 import posir
-from posir_score.chunk_scoring import (
-    ChunkPlaces,
-    Excerpt,
-    describe_changes,
-    find_chunk_part,
-    read_excerpts,
-    score_division,
-    score_retrieved,
-    score_splitters,
-)
+from posir_score.chunk_scoring import describe_changes, score_splitters
+from posir_score.excerpts import ChunkPlaces, Excerpt, find_chunk_part, read_excerpts, score_division, score_retrieved
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.opening import open_data

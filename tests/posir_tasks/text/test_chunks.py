@@ -3,12 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from posir_tasks.errors import PosirError
-from posir_tasks.text.chunks import Chunking, TextSplitter, locate_chunks, name_splitters
-from posir_tasks.text.spans import Span
+from posir_tasks.text.chunks import Chunking, TextSplitter, name_splitters
 
 
 @pytest.mark.parametrize(
@@ -29,32 +26,6 @@ def test_chunks_cover_every_unit_and_end_with_the_text(units, size, stride, chun
 def test_a_text_of_one_chunk_is_left_as_it_is():
     assert Chunking(2).divide(" one two ", [(1, 4), (5, 8)]) == [" one two "]
     assert Chunking(1).divide(" one two ", [(1, 4), (5, 8)]) == ["one", "two"]
-
-
-TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
-
-
-@pytest.mark.parametrize(
-    ("text", "chunks", "spans"),
-    [
-        (TEXT, ["First part.", "First part.", "Second\tpart,"], [(0, 11), (13, 24), (26, 38)]),
-        (TEXT, ["First part. First part. ", "Second part,\nand"], [(0, 24), (26, 42)]),
-        ("abcabcabd", ["abcab", "abcab", "abd"], [(0, 5), (3, 8), (6, 9)]),
-        ("one two three", ["one two three", "one", "two three"], [(0, 13), (0, 3), (4, 13)]),
-        ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
-    ],
-)
-def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(text, chunks, spans):
-    assert locate_chunks(text, chunks) == spans
-
-
-@given(st.text("ab \n", min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
-def test_each_located_chunk_is_the_text_of_its_span(text: str, size: int, step: int):
-    chunks = [text[start : start + size] for start in range(0, len(text), min(size, step))]
-    spans = locate_chunks(text, chunks)
-    assert all(span and span.of(text) == chunk for span, chunk in zip(spans, chunks, strict=True))
-    if step >= size:
-        assert spans == [Span(start, min(start + size, len(text))) for start in range(0, len(text), size)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from posir_score.chunk_scoring import read_excerpts
+from posir_score.excerpts import read_excerpts
 from posir_tasks.errors import DataError
 from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions

@@ -1,0 +1,218 @@
+"""Excerpts that answer questions, and the scores of retrieved chunks by the characters that they share with them.
+
+Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical report), and its code. The
+report counts tokens; the code, which is followed, counts characters. Let C be the characters that a question's excerpts share
+with the retrieved chunks, E those of its excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall
+is |C| / |E|, precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just the chunks
+that share or touch an excerpt were retrieved, each character counted once, and parts of excerpts that no chunk has, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from posir_significance.intervals import estimate_difference
+from posir_significance.observations import Floats
+from posir_tasks.document_keys import digest_documents, link_documents
+from posir_tasks.errors import DataError
+from posir_tasks.evidence import Integers
+from posir_tasks.scores import Estimate
+from posir_tasks.sources.formats.passages import Passage, SkippedText
+from posir_tasks.sources.opening import Dataset
+from posir_tasks.sources.questions import find_span
+from posir_tasks.text.spans import Span, find_third
+
+THIRDS = ("first third", "second third", "last third")
+DIVIDED, NOT_RETURNED = "divided between chunks", "in no returned chunk"
+#: Document of a chunk that is in none.
+NOWHERE = -1
+#: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
+PLACES = {"document": "of the document", "chunk": "of a chunk"}
+
+
+@dataclass(frozen=True)
+class PlaceRow:
+    """The recall of the excerpts in a third of their document, or of the chunk that has the most of them."""
+
+    name: str
+    """That of the splitter or the run."""
+    place: str
+    """`document` or `chunk`."""
+    part: str
+    excerpts: int
+    recall: Estimate
+
+    @property
+    def title(self) -> str:
+        """The part in words: `first third of the document`."""
+        return f"{self.part} {PLACES[self.place]}" if self.part.endswith("third") else self.part
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A span of a document that answers a question."""
+
+    document: int
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkPlaces:
+    """The places of n chunks."""
+
+    documents: Integers
+    """Number of each chunk's document, shape (n,); `NOWHERE` if it is not in its text."""
+    spans: Integers
+    """Start and end of each, shape (n, 2)."""
+    lengths: Integers
+    """Characters of each, shape (n,)."""
+
+    def list_spans(self, document: int, rows: Integers | None = None) -> Integers:
+        """Return the spans of the chunks of a document, shape (m, 2); of some rows alone if they are given."""
+        documents, spans = (self.documents, self.spans) if rows is None else (self.documents[rows], self.spans[rows])
+        selected: Integers = spans[documents == document]
+        return selected
+
+
+def score_retrieved(excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers) -> tuple[float, float, float]:
+    """Return IoU, recall and precision of the chunks in some rows, retrieved for a question.
+
+    Excerpts that overlap count as their code counts them: each by itself where they are summed, once where they are shared.
+    """
+    shared, missed, total = 0, 0, sum(len(range(*excerpt.span)) for excerpt in excerpts)
+    for document in {excerpt.document for excerpt in excerpts}:
+        spans = [excerpt.span for excerpt in excerpts if excerpt.document == document]
+        retrieved = merge(chunks.list_spans(document, rows).tolist())
+        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, retrieved)))
+        missed += sum(len(range(*span)) - count_shared(span, retrieved) for span in spans)
+    length = int(chunks.lengths[rows].sum())
+    return shared / (length + missed), shared / total, shared / length if length else 0.0
+
+
+def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
+    """Return precision Omega of a division for a question; a chunk that ends where an excerpt begins touches it."""
+    shared, total = 0, 0
+    for document in {excerpt.document for excerpt in excerpts}:
+        spans, places = [excerpt.span for excerpt in excerpts if excerpt.document == document], chunks.list_spans(document)
+        touching = np.zeros(len(places), np.bool_)
+        for start, end in spans:
+            touching |= (places[:, 0] <= end) & (places[:, 1] >= start)
+        near = merge(places[touching].tolist())
+        shared += sum(end - start for start, end in merge(part for span in spans for part in _intersect(span, near)))
+        total += sum(end - start for start, end in merge([*near, *spans]))
+    return shared / total
+
+
+def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
+    """Return how many characters of a span are in ranges, which do not overlap."""
+    return sum(end - start for start, end in _intersect(span, merged))
+
+
+def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
+    return [(start, end) for start, end in parts if start < end]
+
+
+def merge(ranges: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return ranges that overlap or touch as one, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(map(tuple, ranges)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+@dataclass(frozen=True)
+class ExcerptData:
+    """Documents, and questions that excerpts of them answer."""
+
+    name: str
+    documents: dict[str, str]
+    questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
+    """Each with the excerpts that answer it, at least one."""
+    articles: Integers
+    """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
+    skipped: int
+    """Questions without an excerpt that is in its document."""
+
+    @property
+    def owners(self) -> Integers:
+        """Number of the document of each question's first excerpt."""
+        return np.array([excerpts[0].document for _, excerpts in self.questions], np.int64)
+
+    @property
+    def clusters(self) -> Integers:
+        """Number of the article of each question's first excerpt: its questions are not independent."""
+        return self.articles[self.owners]
+
+
+def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
+    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
+    documents: dict[str, str] = {}
+    titles: dict[str, str] = {}
+    excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
+    skipped: set[tuple[str, str]] = set()
+    for item in (item for subset in opened.subsets for item in subset.read_passages()):
+        if isinstance(item, SkippedText) and item.file:
+            skipped.add((item.file, item.name))
+        if not isinstance(item, Passage):
+            continue
+        number = len(documents)
+        name = item.id or f"{item.name}#{number}"
+        documents[name], titles[name] = item.text, item.title
+        for question in item.questions:
+            try:
+                span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
+            except ValueError:
+                span = None
+            places = excerpts.setdefault((question.file, question.name, question.text), [])
+            if span is not None:
+                places.append(Excerpt(number, span))
+    questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
+    if not questions:
+        raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
+    articles = link_documents(digest_documents([*documents], titles, documents).T)
+    return ExcerptData(opened.name, documents, tuple(questions), articles, len(skipped) + len(excerpts) - len(questions))
+
+
+def find_chunk_part(span: Span, chunks: Integers) -> str:
+    """Return the third of a chunk in which an excerpt is, or that no chunk has all of it; `chunks` are spans, shape (n, 2)."""
+    whole = chunks[(chunks[:, 0] <= span.start) & (chunks[:, 1] >= span.end)]
+    if not len(whole):
+        return DIVIDED
+    # Of chunks that overlap, the one in which it is nearest to the middle.
+    start, end = min(whole.tolist(), key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
+    return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
+
+
+class PlacedRecall(NamedTuple):
+    """The share of an excerpt that is retrieved, and the part of its document and of a chunk that it is in."""
+
+    question: int
+    recall: float
+    document: str
+    chunk: str
+
+
+def build_place_rows(name: str, recalls: Sequence[PlacedRecall]) -> Iterator[PlaceRow]:
+    """Yield the mean recall by part, with intervals for new questions."""
+    for place in PLACES:
+        for part in (*THIRDS, DIVIDED, NOT_RETURNED):
+            chosen = [row for row in recalls if getattr(row, place) == part]
+            if chosen:
+                _, clusters = np.unique([row.question for row in chosen], return_inverse=True)
+                mean = estimate_score(np.array([row.recall for row in chosen]), clusters)
+                yield PlaceRow(name, place, part, len(chosen), mean)
+
+
+def estimate_score(values: Floats, clusters: Integers) -> Estimate:
+    """Return the mean of scores in [0, 1] with a t interval, without one if there is a single cluster."""
+    estimate = estimate_difference(values, clusters)
+    mean = float(values.mean())
+    return Estimate(mean, (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None)

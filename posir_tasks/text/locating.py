@@ -1,0 +1,113 @@
+"""The place of a piece in the text that it was taken from, however a splitter or an index has rewritten it.
+
+Splitters return parts of the text as they are, with other white space (a cleaner before the splitter), or decoded tokens: lower
+case, without accents, with blanks around punctuation. Each way is tried on what the ways before it do not find.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rapidfuzz import fuzz
+
+from posir_tasks.text.spans import Span
+
+#: Before the first piece of a text.
+START = Span(-1, 0)
+#: Least similarity of letters and digits, of 100, at which a piece counts as found.
+SIMILAR = 90
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """A text in another spelling, and the place in the text that each of its characters is of."""
+
+    text: str
+    places: Sequence[int]
+
+    @classmethod
+    def build(cls, text: str, spell: Callable[[str], str]) -> _Spelling:
+        """Spell each character of a text, which may be none or several."""
+        spelled = [(letter, place) for place, character in enumerate(text) for letter in spell(character)]
+        return cls("".join(letter for letter, _ in spelled), [place for _, place in spelled])
+
+    def find(self, piece: str, previous: Span) -> Span | None:
+        """Return the place in the text of a piece in this spelling, sought from the previous place in the text on."""
+        before = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
+        return self.restore(_find_next(self.text, piece, before)) if piece else None
+
+    def restore(self, span: Span | None) -> Span | None:
+        """Return the place in the text of a span of this spelling."""
+        return Span(self.places[span.start], self.places[span.end - 1] + 1) if span else None
+
+
+class TextLocator:
+    """Finds pieces of one text; its spellings are made when the first piece needs them."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _bare(self) -> _Spelling:
+        return _Spelling.build(self._text, _drop_space)
+
+    @cached_property
+    def _folded(self) -> _Spelling:
+        return _Spelling.build(self._text, _fold)
+
+    def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
+        """Return where a piece is; None if it is not in the text.
+
+        In this order: at its stated start; as it is, sought where the previous piece ends, from there on, then anywhere;
+        without white space; by its letters and digits alone, decomposed and without case; by their similarity.
+        """
+        if start is not None and start >= 0 and self._text.startswith(piece, start):
+            return Span(start, start + len(piece))
+        return (
+            _find_next(self._text, piece, previous)
+            or self._bare.find("".join(map(_drop_space, piece)), previous)
+            or self._folded.find(folded := "".join(map(_fold, piece)), previous)
+            or self._folded.restore(_align(folded, self._folded.text))
+        )
+
+
+def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
+    """Return where each chunk is in a text, in the order of the text; None for a chunk that is not in it.
+
+    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as it adds to the one before;
+    then anywhere.
+    """
+    locator, spans, previous = TextLocator(text), list[Span | None](), START
+    for chunk in chunks:
+        spans.append(span := locator.locate(chunk, previous=previous))
+        previous = span or previous
+    return spans
+
+
+def _drop_space(character: str) -> str:
+    return "" if character.isspace() else character
+
+
+def _fold(character: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFD", character).casefold()))
+
+
+def _find_next(text: str, piece: str, previous: Span) -> Span | None:
+    rest = text[previous.end : previous.end + len(piece) + 1]
+    for start in (previous.end, previous.end + len(rest) - len(rest.lstrip())):
+        if text.startswith(piece, start):
+            return Span(start, start + len(piece))
+    start = text.find(piece, max(previous.start + 1, previous.end - len(piece) + 1))
+    if start < 0:
+        start = text.find(piece)
+    return Span(start, start + len(piece)) if start >= 0 else None
+
+
+def _align(piece: str, text: str) -> Span | None:
+    """Return the part of a text that is similar to a piece; None if none is."""
+    alignment = fuzz.partial_ratio_alignment(piece, text, score_cutoff=SIMILAR) if piece and text else None
+    return Span(alignment.dest_start, alignment.dest_end) if alignment and alignment.score > SIMILAR else None

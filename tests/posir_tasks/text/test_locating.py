@@ -1,0 +1,77 @@
+"""Pieces of a text are found where they were taken from, however they are rewritten."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.text.locating import TextLocator, locate_chunks
+from posir_tasks.text.spans import Span
+
+TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks", "spans"),
+    [
+        (TEXT, ["First part.", "First part.", "Second\tpart,"], [(0, 11), (13, 24), (26, 38)]),
+        (TEXT, ["First part. First part. ", "Second part,\nand"], [(0, 24), (26, 42)]),
+        ("abcabcabd", ["abcab", "abcab", "abd"], [(0, 5), (3, 8), (6, 9)]),
+        ("one two three", ["one two three", "one", "two three"], [(0, 13), (0, 3), (4, 13)]),
+        ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
+    ],
+)
+def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(text, chunks, spans):
+    assert locate_chunks(text, chunks) == spans
+
+
+@given(st.text("ab \n", min_size=1, max_size=60), st.integers(1, 9), st.integers(1, 9))
+def test_each_located_chunk_is_the_text_of_its_span(text: str, size: int, step: int):
+    chunks = [text[start : start + size] for start in range(0, len(text), min(size, step))]
+    spans = locate_chunks(text, chunks)
+    assert all(span and span.of(text) == chunk for span, chunk in zip(spans, chunks, strict=True))
+    if step >= size:
+        assert spans == [Span(start, min(start + size, len(text))) for start in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize(
+    ("piece", "start", "span"),
+    [
+        # Twice in the text: the stated start decides where it fits, and is ignored where it does not.
+        ("First part.", 13, (13, 24)),
+        ("First part.", 5, (0, 11)),
+        # White space as a cleaner leaves it; lower case and blanks as a decoded tokenizer does.
+        ("First part. Second part,", None, (13, 38)),
+        ("second part , and the rest of it .", None, (26, 57)),
+        # 31 of 33 letters and digits: one is another, one is missing; of 3 of 10 others, it is another text.
+        ("first partt. second part and the rst of it", None, (13, 57)),
+        ("Fjrsl tart.", None, None),
+        ("", None, (0, 0)),
+    ],
+)
+def test_each_way_finds_what_the_ones_before_it_do_not(piece, start, span):
+    assert TextLocator(TEXT).locate(piece, start) == span
+
+
+def test_letters_are_decomposed_and_mapped_back_where_one_becomes_several():
+    text = "Die Straße nach Zürich, Ångström und ﬁne한국."
+    locator = TextLocator(text)
+    for piece in ("STRASSE NACH ZURICH", "strasse  nach zürich"):
+        assert locator.locate(piece).of(text) == "Straße nach Zürich"
+    assert locator.locate(unicodedata.normalize("NFD", "한국")).of(text) == "한국"
+    assert locator.locate("angstrom UND").of(text) == "Ångström und"
+
+
+@given(st.lists(st.sampled_from(["Ab1", "ÇD,", "e f", "ß.", "漢字", "\n"]), min_size=3, max_size=12), st.data())
+def test_what_a_tokenizer_decodes_is_found_where_its_letters_are(words, data):
+    text = "  ".join(words)
+    start = data.draw(st.integers(0, len(text) - 1))
+    piece = text[start : data.draw(st.integers(start + 1, len(text)))]
+    decoded = " ".join(unicodedata.normalize("NFD", piece).casefold())
+    letters = [place for place, character in enumerate(text) if character.isalnum()]
+    span = TextLocator(text).locate(decoded)
+    if any(map(str.isalnum, piece)):
+        kept = [unicodedata.normalize("NFD", text[place]).casefold() for place in letters if place in range(*span)]
+        wanted = [unicodedata.normalize("NFD", character).casefold() for character in piece if character.isalnum()]
+        assert kept == wanted
