@@ -15,8 +15,8 @@ from multiprocessing import Pool
 import numpy as np
 from compare_coverage import PAIR, SimulatedModel, draw_common_results
 
-from posir_compare.comparison import ModelComparison, compare_pair
-from posir_compare.gate import GateVerdict, check
+from posir_compare.comparison import compare_pair
+from posir_compare.gate import GateVerdict, LimitedValue, check_limits
 
 ICC = 0.2
 #: Limits that allow no change of any metric in any direction.
@@ -53,7 +53,7 @@ def simulate(setting: GateSetting, structure: str, questions: int, replications:
     for seed in range(replications):
         rng = np.random.default_rng([seed, questions])
         common = draw_common_results(setting.models, structure, questions, ICC, True, rng)
-        verdicts.append(check(ModelComparison(tuple(compare_pair(PAIR, common)), ()), setting.limits).verdict)
+        verdicts.append(check_limits(map(LimitedValue.of_change, compare_pair(PAIR, common)), setting.limits).verdict)
     return {verdict: verdicts.count(verdict) / replications for verdict in GateVerdict}
 
 

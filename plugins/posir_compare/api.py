@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from posir_compare import comparison
-from posir_compare.gate import Gate, Limit, check, parse_limit, refuse, write_junit
+from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_significance.decision import Margins
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.scores import ALL
-
-logger = logging.getLogger(__name__)
 
 #: A folder of results, or what was read from it.
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
@@ -71,7 +68,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         Raises:
             PosirError: A limit is none.
         """
-        return check(self, [limits] if isinstance(limits, str) else limits, lengths, strict=strict)
+        given, values = [limits] if isinstance(limits, str) else limits, map(LimitedValue.of_change, self.rows)
+        return check_limits(values, given, lengths, strict=strict, gaps=self.gaps, notes=self.notes)
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the table."""
@@ -148,23 +146,17 @@ def compare(
         >>> comparison.to_polars()["length"].unique(maintain_order=True).to_list()
         ['all', 'Q1', 'Q2', 'Q3', 'Q4']
     """
-    limits = [parse_limit(text) for text in to_list(fail_if)]
+    limits = parse_limits(to_list(fail_if), strict=strict, junit=junit)
+    tasks, margins = to_list(task), Margins.parse(to_list(margin))
     if not limits:
-        if strict or junit:
-            raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
-        return _compare(given, results, baseline, to_list(lengths), to_list(task), Margins.parse(to_list(margin)))
+        return _compare(given, results, baseline, to_list(lengths), tasks, margins)
     chosen = to_list(lengths) or [ALL]
-    try:
-        compared = _compare(given, results, baseline, chosen, to_list(task), Margins.parse(to_list(margin)), most=2)
-        gate = compared.check(limits, lengths=chosen, strict=strict)
-    except PosirError as error:
-        gate = refuse(limits, str(error), strict=strict)
-    except Exception as error:
-        logger.exception("an unexpected error, which is no verdict")
-        gate = refuse(limits, summarize_error(error), strict=strict)
-    if junit:
-        write_junit(gate, Path(junit))
-    return gate
+
+    def test() -> Gate:
+        compared = _compare(given, results, baseline, chosen, tasks, margins, most=2)
+        return compared.check(limits, lengths=chosen, strict=strict)
+
+    return run_gate(test, limits, "compare", junit, strict=strict)
 
 
 def _list_sources(sources: Sources) -> list[Any]:

@@ -1,15 +1,16 @@
-"""A gate: limits on how far a model may differ from its baseline, each tested instead of compared.
+"""A gate: limits on how far a model may differ from its baseline, or on its scores, each tested instead of compared.
 
 A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of which the data give an
 interval. A limit is on one side of it, so an interval of level 1 - 2a is wrong there with probability a; with m such sides in a
 gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95 % intervals of a comparison. A gate of models that are within
-all limits, equal ones above all, therefore fails in at most 5 % of all cases.
+all limits, equal ones above all, therefore fails in at most 5 % of all cases. Scores without a baseline are tested alike.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import product
@@ -17,22 +18,27 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from posir_compare.comparison import FORMATS, ComparisonRow, Metric, ModelComparison
-from posir_significance.decision import ChangeState, Reason
+from posir_compare.comparison import FORMATS, ComparisonRow, Metric
+from posir_significance.decision import ChangeState, Decision, Reason, require_documents
 from posir_significance.intervals import ALPHA, LEVEL
+from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_change
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import escape_controls
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
-from posir_tasks.scores import ALL, Difference, Estimate, Interval
+from posir_tasks.scores import ALL, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'start_to_end > 5'"
-HEADINGS = ("Verdict", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared")
+logger = logging.getLogger(__name__)
+
+HEADINGS = (
+    "Verdict", "Model", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared",
+)  # fmt: skip
 
 
 class GateVerdict(StrEnum):
@@ -48,22 +54,86 @@ JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
 
 
 @dataclass(frozen=True)
+class LimitedValue:
+    """A value that is limited: the change of a metric, model minus baseline, or the score of a model. None where undefined."""
+
+    metric: Metric
+    task: str
+    length: str
+    """`all`, or the length bucket."""
+    model: str
+    queries: int
+    value: Estimate | None
+    interval_at: Callable[[float], Interval] | None
+    """Returns the interval of a level; None where there is none."""
+    few: str = ""
+    """There are too few documents for an interval, in words; empty if there are enough."""
+    baseline: str = ""
+    """Empty if it is a score."""
+    a: Estimate | None = None
+    b: Estimate | None = None
+    state: ChangeState | None = None
+    compared: str = ""
+    answer: str = ""
+
+    @classmethod
+    def of_change(cls, row: ComparisonRow) -> LimitedValue:
+        """Return the change of a metric from the baseline."""
+        change, difference = row.metric_change, row.difference
+        return cls(
+            row.metric,
+            row.task,
+            row.length,
+            row.model,
+            row.queries,
+            difference,
+            difference.interval_at if difference and difference.interval else None,
+            describe_few(change.documents_needed, row.change.documents) if change.reason is Reason.FEW_DOCUMENTS else "",
+            row.baseline,
+            row.a,
+            row.b,
+            change.state,
+            format_change(change, row.change),
+            row.describe(),
+        )
+
+    @classmethod
+    def of_scores(cls, decision: Decision, model: str, task: str, length: str) -> Iterator[LimitedValue]:
+        """Yield each metric of a model over a group of questions."""
+        group, thirds = decision.find_group(), decision.start_to_end
+        needed = FEWEST_DOCUMENTS if group.documents < FEWEST_DOCUMENTS else None
+        few = describe_few(needed, group.documents)
+        few_in_thirds = few or (describe_few(require_documents(thirds, group.documents), group.documents) if thirds else "")
+
+        def find_psi(level: float) -> Interval:
+            psi = group.psi_at(level)
+            return psi.interval if psi and psi.interval else (0.0, 1.0)
+
+        ndcg = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
+        yield cls(Metric.NDCG, task, length, model, group.queries, group.ndcg, ndcg, few)
+        find = thirds.interval_at if thirds else None
+        yield cls(Metric.START_TO_END, task, length, model, group.queries, thirds, find, few_in_thirds)
+        yield cls(Metric.PSI, task, length, model, group.queries, group.psi, find_psi if group.psi else None, few_in_thirds)
+
+
+@dataclass(frozen=True)
 class Limit:
-    """A limit on the change of a metric, model minus baseline."""
+    """A limit on the change of a metric, model minus baseline, or on the score of a model."""
 
     text: str
     metric: Metric
     above: bool
-    """Whether changes above the value are too large; else those below."""
+    """Whether values above it are too large; else those below are too small."""
     value: float
     """The number in the unit of result files, where scores are in [0, 1]."""
 
-    def judge(self, row: ComparisonRow, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
-        """Return the verdict on a change with its interval, and the reason."""
-        if row.metric_change.reason is Reason.FEW_DOCUMENTS:
-            return GateVerdict.UNDECIDED, describe_few(row.metric_change, row.change)
+    def judge(self, limited: LimitedValue, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
+        """Return the verdict on a value with its interval, and the reason."""
+        if limited.few:
+            return GateVerdict.UNDECIDED, limited.few
         if interval is None:
-            return GateVerdict.UNDECIDED, f"the change of {self.metric} is undefined on these questions"
+            subject = f"the change of {self.metric}" if limited.baseline else str(self.metric)
+            return GateVerdict.UNDECIDED, f"{subject} is undefined on these questions"
         low, high = interval
         if low > self.value if self.above else high < self.value:
             return GateVerdict.FAILS, "the whole interval is beyond the limit"
@@ -89,8 +159,8 @@ class TestedLimit:
     queries: int | None = None
     a: Estimate | None = None
     b: Estimate | None = None
-    change: Difference | None = None
-    """b - a, with the interval that was tested."""
+    change: Estimate | None = None
+    """b - a, with the interval that was tested; None without a baseline, where it is that of b."""
     reason: str = ""
     state: ChangeState | None = None
     """State of the change, by its margin and the simultaneous interval of a comparison."""
@@ -111,6 +181,8 @@ class Gate(Presentable):
     """Whether a limit already fails if an interval is not wholly within it."""
     notes: tuple[str, ...] = ()
     """Sentences on results that were skipped, or could not be paired by query."""
+    command: str = "compare"
+    """The command whose gate it is."""
 
     @property
     def verdict(self) -> GateVerdict:
@@ -131,7 +203,7 @@ class Gate(Presentable):
         models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model))
         baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
         phrase = "cannot be decided" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
-        return f"The gate {phrase} · {f'{models} against {baseline}' if models else 'nothing was compared'}"
+        return f"The gate {phrase} · {f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the table with a line for each tested limit."""
@@ -161,37 +233,69 @@ def parse_limit(text: str) -> Limit:
     return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / metric.scale)
 
 
-def check(
-    comparison: ModelComparison, limits: Sequence[Limit | str], lengths: Collection[str] = (ALL,), *, strict: bool = False
-) -> Gate:
-    """Test limits on every comparison of a model with the baseline, at the given lengths.
+def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[Limit]:
+    """Read limits; raise PosirError if one is none, or if there is none although its options are given."""
+    limits = [parse_limit(text) for text in texts]
+    if not limits and (strict or junit):
+        raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
+    return limits
 
-    A limit fails if the whole interval of the change is beyond it. It cannot be said to pass where the change is undefined,
-    the documents are too few for its interval, or a model lacks results of the baseline.
+
+def run_gate(
+    test: Callable[[], Gate], limits: Sequence[Limit], command: str, junit: str | Path | None, *, strict: bool
+) -> Gate:
+    """Return a gate of limits, or one about which nothing can be said, with the error that it raised; and write JUnit XML."""
+    try:
+        gate = test()
+    except PosirError as error:
+        gate = refuse(limits, str(error), strict=strict)
+    except Exception as error:
+        logger.exception("an unexpected error, which is no verdict")
+        gate = refuse(limits, summarize_error(error), strict=strict)
+    gate = replace(gate, command=command)
+    if junit:
+        write_junit(gate, Path(junit))
+    return gate
+
+
+def check_limits(
+    values: Iterable[LimitedValue],
+    limits: Sequence[Limit | str],
+    lengths: Collection[str] = (ALL,),
+    *,
+    strict: bool = False,
+    gaps: Mapping[tuple[str, str], str] | None = None,
+    notes: tuple[str, ...] = (),
+) -> Gate:
+    """Test limits on every value at the given lengths.
+
+    A limit fails if the whole interval of the value is beyond it. It cannot be said to pass where the value is undefined, the
+    documents are too few for its interval, or results are missing: `gaps` has the reason, by model and task.
     """
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
     if not parsed:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
-    names = {length.casefold() for length in lengths}
-    rows = [row for row in comparison.rows if row.length.casefold() in names]
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, len(set(_name_sides(rows, parsed)))))
-    tested = [_test(limit, row, level, strict=strict) for limit in parsed for row in rows if row.metric is limit.metric]
-    # Where a model lacks results of the baseline, no limit passes.
+    values, names, gaps = list(values), {length.casefold() for length in lengths}, gaps or {}
+    chosen = [value for value in values if value.length.casefold() in names]
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, len(set(_name_sides(chosen, parsed)))))
+    tested = [_test(limit, value, level, strict=strict) for limit in parsed for value in chosen if value.metric is limit.metric]
+    # Where a model lacks results, no limit passes.
     for place, limit in enumerate(tested):
-        reason = comparison.gaps.get((limit.model, limit.task))
+        reason = gaps.get((limit.model, limit.task))
         if reason and limit.verdict is GateVerdict.PASSES:
             tested[place] = replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason)
-    compared = {(limit.model, limit.task, limit.length.casefold()) for limit in tested}
-    models = dict.fromkeys([*((row.model, row.task) for row in comparison.rows), *comparison.gaps])
+    known = {(limit.model, limit.task, limit.length.casefold()) for limit in tested}
+    models = dict.fromkeys([*((value.model, value.task) for value in values), *gaps])
+    baseline = next((value.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
-        if (model, task, length) not in compared:
-            reason = comparison.gaps.get((model, task), "there are no questions of this length")
-            tested += [_refuse(limit, reason, task, length, comparison.rows[0].baseline, model) for limit in parsed]
-    return Gate(tuple(tested), level, strict, comparison.notes)
+        if (model, task, length) not in known:
+            reason = gaps.get((model, task), "there are no questions of this length")
+            tested += [_refuse(limit, reason, task, length, baseline, model) for limit in parsed]
+    return Gate(tuple(tested), level, strict, notes)
 
 
 def refuse(limits: Iterable[Limit], reason: str, *, strict: bool = False) -> Gate:
-    """Return a gate about which nothing can be said, since there is no comparison."""
+    """Return a gate about which nothing can be said, since there is nothing to test."""
     return Gate(tuple(_refuse(limit, reason) for limit in limits), LEVEL, strict)
 
 
@@ -199,66 +303,70 @@ def _refuse(limit: Limit, reason: str, task: str = "", length: str = "", baselin
     return TestedLimit(GateVerdict.UNDECIDED, limit.text, limit.metric, task, length, baseline, model, reason=reason)
 
 
-def _name_sides(rows: Iterable[ComparisonRow], limits: Iterable[Limit]) -> Iterator[tuple[str | bool, ...]]:
-    """Yield the sides of changes that are limited; two limits on one side share it."""
-    totals = {(row.model, row.task): row.queries for row in rows if row.length == ALL}
-    for limit, row in product(limits, rows):
-        if row.metric is limit.metric and row.difference and row.difference.interval:
+def _name_sides(values: Iterable[LimitedValue], limits: Iterable[Limit]) -> Iterator[tuple[str | bool, ...]]:
+    """Yield the sides of values that are limited; two limits on one side share it."""
+    totals = {(value.model, value.task): value.queries for value in values if value.length == ALL}
+    for limit, value in product(limits, values):
+        if value.metric is limit.metric and value.interval_at:
             # A bucket that has all queries is tested as `all`.
-            length = ALL if row.queries == totals.get((row.model, row.task)) else row.length
-            yield row.model, row.task, row.metric, length, limit.above
+            length = ALL if value.queries == totals.get((value.model, value.task)) else value.length
+            yield value.model, value.task, value.metric, length, limit.above
 
 
-def _test(limit: Limit, row: ComparisonRow, level: float, *, strict: bool) -> TestedLimit:
-    difference = row.difference
-    interval = difference.interval_at(level) if difference and difference.interval_at else None
-    verdict, reason = limit.judge(row, interval, strict=strict)
+def _test(limit: Limit, limited: LimitedValue, level: float, *, strict: bool) -> TestedLimit:
+    interval = limited.interval_at(level) if limited.interval_at else None
+    verdict, reason = limit.judge(limited, interval, strict=strict)
+    tested = Estimate(limited.value.value, interval) if limited.value else None
     return TestedLimit(
         verdict,
         limit.text,
         limit.metric,
-        row.task,
-        row.length,
-        row.baseline,
-        row.model,
-        queries=row.queries,
-        a=row.a,
-        b=row.b,
-        change=replace(difference, interval=interval) if difference else None,
+        limited.task,
+        limited.length,
+        limited.baseline,
+        limited.model,
+        queries=limited.queries,
+        a=limited.a,
+        b=limited.b if limited.baseline else tested,
+        change=tested if limited.baseline else None,
         reason=reason,
-        state=row.metric_change.state,
-        compared=format_change(row.metric_change, row.change),
-        answer=row.describe(),
+        state=limited.state,
+        compared=limited.compared,
+        answer=limited.answer,
     )
 
 
 def gate_table(gate: Gate) -> Table:
     """Return a table with a line for each tested limit, and the verdict above it."""
     with_model = len({limit.model for limit in gate.limits if limit.model}) > 1
+    of_scores, level = gate.command == "report", format_number(100 * gate.level, ".4g")
+    left_out = ([] if with_model else ["Model"]) + (["Baseline score", "Change", "Compared"] if of_scores else [])
+    headings = [heading for heading in HEADINGS if heading not in left_out]
     rows = (
-        (
-            limit.verdict.value,
-            *([limit.model] if with_model else []),
-            limit.limit,
-            limit.task or MISSING,
-            limit.length or MISSING,
-            format_count(limit.queries),
-            format_estimate(limit.a, FORMATS[limit.metric][0]),
-            format_estimate(limit.b, FORMATS[limit.metric][0]),
-            format_estimate(limit.change, FORMATS[limit.metric][1]),
-            limit.reason,
-            limit.compared or MISSING,
-        )
+        {
+            "Verdict": limit.verdict.value,
+            "Model": limit.model,
+            "Limit": limit.limit,
+            "Task": limit.task or MISSING,
+            "Length": limit.length or MISSING,
+            "Queries": format_count(limit.queries),
+            "Baseline score": format_estimate(limit.a, FORMATS[limit.metric][0]),
+            "Score": format_estimate(limit.b, FORMATS[limit.metric][0]),
+            "Change": format_estimate(limit.change, FORMATS[limit.metric][1]),
+            "Reason": limit.reason,
+            "Compared": limit.compared or MISSING,
+        }
         for limit in gate.limits
     )
-    level = format_number(100 * gate.level, ".4g")
+    scores = (
+        f"Score: with its {level} % interval. A model whose true scores are at their limits fails in at most 5 % of all cases."
+    )
+    changes = f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases."
     return Table(
-        build_columns((*HEADINGS[:1], "Model", *HEADINGS[1:]) if with_model else HEADINGS, ["Queries"]),
-        tuple(rows),
+        build_columns(headings, ["Queries"]),
+        tuple(tuple(row[heading] for heading in headings) for row in rows),
         title=gate.title,
-        notes=(
-            f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases.",
-        ),
+        notes=(scores if of_scores else changes,),
         keys=2,
     )
 
@@ -268,7 +376,7 @@ def write_junit(gate: Gate, file: Path) -> None:
     count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
     failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
     suite = ElementTree.Element(
-        "testsuite", name="posir compare", tests=str(len(gate.limits)), failures=failures, errors=errors
+        "testsuite", name=f"posir {gate.command}", tests=str(len(gate.limits)), failures=failures, errors=errors
     )
     for limit in gate.limits:
         parts = ((limit.task, limit.model), (limit.limit, limit.length))
@@ -276,7 +384,8 @@ def write_junit(gate: Gate, file: Path) -> None:
         case = ElementTree.SubElement(suite, "testcase", classname=class_name, name=name)
         reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
         explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
-        explanation.text = f"change {format_estimate(limit.change, FORMATS[limit.metric][1])}: {reason}"
+        word, value, format_ = ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
+        explanation.text = f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"
         if limit.answer:
             explanation.text += f". {escape_controls(limit.answer)}"
     try:

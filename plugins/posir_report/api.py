@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
+from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_report import tables
 from posir_report.published import describe_settings, merge_published, merge_published_bins
 from posir_report.summary import (
@@ -29,7 +30,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import SubsetResult
-from posir_tasks.scores import ScoreInfo
+from posir_tasks.scores import ALL, ScoreInfo
 
 if TYPE_CHECKING:
     import altair as alt
@@ -154,6 +155,35 @@ class Results(Presentable, Sequence[SubsetResult]):
         fields |= {"further": [tables.build_legend(columns)], **other}
         return TableResult(title=self.title, rows=[row.columns() for row in rows], tables=[table], **fields)
 
+    def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
+        """Test limits on the scores of every model and task over all lengths, as `posir report --fail-if` does.
+
+        Args:
+            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as `start_to_end > 10`; or
+                several of these.
+            strict: Whether a limit already fails if the interval is not wholly within it.
+
+        Returns:
+            The verdict on every limit, and over all.
+
+        Raises:
+            PosirError: A limit is none.
+        """
+        named = list(zip(model_labels(self.summaries), self.summaries, strict=True))
+        values = [
+            value
+            for model, summary in named
+            for value in LimitedValue.of_scores(summary.decisions[0], model, summary.task, ALL)
+        ]
+        gaps = {
+            (model, summary.task): f"it has no results of {', '.join(summary.missing)}"
+            for model, summary in named
+            if summary.missing
+        }
+        return replace(
+            check_limits(values, [limits] if isinstance(limits, str) else limits, strict=strict, gaps=gaps), command="report"
+        )
+
     def bins(self) -> TableResult:
         """Return nDCG@10 of every position bin: a row for each model, task and bin."""
         rows, columns = [row for summary in self.summaries for row in build_bin_rows(summary)], tables.bin_columns()
@@ -226,7 +256,7 @@ def read_results(
     return Results(tuple(result_files.read_results(Path(path))), tuple(columns), full, Margins.parse(margins))
 
 
-@public(charts=True, flags=("markdown", "csv", "latex"))
+@public(charts=True, flags=("markdown", "csv", "latex"), undecided_by=("fail_if", "strict", "junit"))
 def report(
     results: str | Path,
     *,
@@ -236,7 +266,10 @@ def report(
     columns: Annotated[str | Iterable[str] | None, Option(one_value=True, metavar="KEY,KEY")] = None,
     full: bool = False,
     margin: Annotated[str | Iterable[str] | None, Option(metavar="POINTS")] = None,
-) -> Results | TableResult:
+    fail_if: Annotated[str | Iterable[str] | None, Option(metavar="LIMIT")] = None,
+    strict: bool = False,
+    junit: str | Path | None = None,
+) -> Results | TableResult | Gate:
     """Show how well models retrieve, what is lost from start to end and not read, and whether they are biased by position.
 
     Args:
@@ -247,18 +280,28 @@ def report(
         columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
         full: Show PSI, what chance alone gives, and p-values, too.
         margin: Smallest difference that matters: of the bias, such as 5, or KEY=POINTS for ndcg_at_10, start_to_end or psi.
+        fail_if: Test instead of showing: fail if a score is beyond a limit, such as 'start_to_end > 10'. Exit status: 0 passes,
+            1 fails, 2 cannot be said.
+        strict: With `fail_if`: fail unless the interval is wholly within the limit.
+        junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
-        The results, as `posir.read_results` returns them, or the table that was asked for.
+        The results, as `posir.read_results` returns them, or the table that was asked for. With `fail_if`, the verdict on every
+        limit of each model and task, and over all.
 
     Raises:
-        PosirError: There is no such folder, no result in it that can be read, no such score; or two tables are asked for.
+        PosirError: There is no such folder, no result in it that can be read, no such score; or two tables are asked for. With
+            `fail_if`, that cannot be said; a limit is none, or the file cannot be written.
 
     Examples:
         >>> import posir
         >>> posir.report("results", bins=True).to_polars().height
         10
     """
+    if limits := parse_limits(to_list(fail_if), strict=strict, junit=junit):
+        if bins or recall or published or columns or full:
+            raise PosirError("--fail-if is a test of its own. Omit --bins, --recall, --published, --columns and --full.")
+        return run_gate(lambda: read_results(results).check(limits, strict=strict), limits, "report", junit, strict=strict)
     if recall and (bins or published):
         raise PosirError("--recall is a table of its own. Omit --bins and --published.")
     keys = [key.strip() for key in (columns.split(",") if isinstance(columns, str) else columns or ()) if key.strip()]

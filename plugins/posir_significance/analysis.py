@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
+from scipy.special import ndtri
 
 from posir_psi.scores import compute_psi
 from posir_significance import position_effect
 from posir_significance.effect_test import NULL_DRAWS, EffectTest, draw_true_effects, run_effect_test
-from posir_significance.intervals import TAILS, MeanEstimate, Z, estimate_mean
+from posir_significance.intervals import LEVEL, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import PositionContrasts
 from posir_tasks.document_ranks import DocumentRanks
@@ -143,7 +144,11 @@ class GroupAnalysis:
 
     @cached_property
     def psi(self) -> Estimate | None:
-        """Median of the posterior of the true PSI, with an interval that nothing beside it contradicts.
+        """PSI with its 95 % interval."""
+        return self.psi_at(LEVEL)
+
+    def psi_at(self, level: float) -> Estimate | None:
+        """Return the median of the posterior of the true PSI, with an interval of a level that nothing beside it contradicts.
 
         Low end: PSI = (max - min) / max is at least max - min, and that is at least start to end, so it is never below the
         interval of start to end. Above that, if any effect of position is shown (p < 0.01), it is the low end of the posterior.
@@ -158,14 +163,14 @@ class GroupAnalysis:
         if not self._psi_draws or not self.effect or not self.test:
             return None
         drawn, centered = self._psi_draws
-        median, (low, high) = float(np.median(drawn)), np.quantile(drawn, TAILS).tolist()
+        median, (low, high) = float(np.median(drawn)), np.quantile(drawn, ((1 - level) / 2, (1 + level) / 2)).tolist()
         shown = self.test.p_value is not None and self.test.p_value < SHAPE_ALPHA
-        reflected = float(np.quantile(2 * centered - drawn, TAILS[0]))
+        reflected = float(np.quantile(2 * centered - drawn, (1 - level) / 2))
         start_to_end = self.position.start_to_end
-        ends = start_to_end.interval if start_to_end and start_to_end.interval else (0.0, 0.0)
+        ends = start_to_end.interval_at(level) if start_to_end and start_to_end.interval_at else (0.0, 0.0)
         low = max(min(low, reflected) if shown else 0.0, ends[0], -ends[1], 0.0)
         value = max(median, low)
-        largest = _largest_psi_not_excluded(self.effect, self.position, every=not shown)
+        largest = _largest_psi_not_excluded(self.effect, self.position, level, every=not shown)
         return Estimate(value, (low, max(high, largest, value)))
 
     @cached_property
@@ -270,14 +275,17 @@ def estimate_chance_band(observations: Observations) -> Floats:
     return chance.band if chance else np.full((2, observations.bins), np.nan)
 
 
-def _largest_psi_not_excluded(effect: position_effect.PositionEffect, position: PositionContrasts, *, every: bool) -> float:
-    """Return the largest PSI of simple curves over the bins that 95 % intervals of the effect do not exclude.
+def _largest_psi_not_excluded(
+    effect: position_effect.PositionEffect, position: PositionContrasts, level: float, *, every: bool
+) -> float:
+    """Return the largest PSI of simple curves over the bins that intervals of the effect, of a level, do not exclude.
 
     The curves are the first and the last bin or two. Each is fitted with the shrunk covariance of the effects, and its size
     taken at the ends of its interval. Start to end fixes a line, too, and middle to ends a parabola; these two are by
     clusters, and wider where few clusters vary. With `every`, lines, parabolas and each single bin count, too.
     """
     size, precision = len(effect.filled), position_effect.pseudoinverse(effect.covariance)[0]
+    errors = float(ndtri((1 + level) / 2))
     line = bin_midpoints(effect.bins)[effect.filled]
     parabola, index = (line - 0.5) ** 2, np.arange(size)
     shapes = [index < 1, index >= size - 1, index < 2, index >= size - 2, *((line, parabola, *np.eye(size)) if every else ())]
@@ -286,12 +294,12 @@ def _largest_psi_not_excluded(effect: position_effect.PositionEffect, position: 
         curve = shape - effect.weights @ shape
         information = float(curve @ precision @ curve)
         if information > SMALLEST_SCORE:
-            amount, error = float(curve @ precision @ effect.effects) / information, Z / information**0.5
+            amount, error = float(curve @ precision @ effect.effects) / information, errors / information**0.5
             curves += [(amount - error) * curve, (amount + error) * curve]
     pairs = (line, START_TO_END, position.start_to_end), (parabola, MIDDLE_TO_ENDS, position.middle_to_ends)
     for shape, weights, contrast in pairs if every else ():
         thirds = contrast_thirds(assign_thirds(effect.bins)[effect.filled], effect.weights, weights)
-        if thirds is not None and contrast and contrast.interval and abs(thirds @ shape) > SMALLEST_SCORE:
+        if thirds is not None and contrast and contrast.interval_at and abs(thirds @ shape) > SMALLEST_SCORE:
             curve = (shape - effect.weights @ shape) / (thirds @ shape)
-            curves += [end * curve for end in contrast.interval]
+            curves += [end * curve for end in contrast.interval_at(level)]
     return float(compute_psi(np.clip(effect.level + np.array([*curves, np.zeros(size)]), SMALLEST_SCORE, 1)).max())

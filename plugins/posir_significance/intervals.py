@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,12 @@ class MeanEstimate(Estimate):
     """Variance of the mean as a multiple of that of as many independent queries."""
     degrees: float = 0.0
     """Degrees of freedom of the standard error; 0 with fewer than two clusters, where there is no interval."""
+    trials: float = 0.0
+    """Bernoulli trials that vary as much; 0 where there is no interval."""
+
+    def interval_at(self, level: float) -> Interval:
+        """Return the interval of a level in (0, 1); there is one where there is one at 95 %."""
+        return wilson_interval(self.value, self.trials, float(stdtrit(self.degrees, (1 + level) / 2)))
 
 
 def estimate_mean(
@@ -56,8 +62,8 @@ def estimate_mean(
     if not degrees:
         return MeanEstimate(mean, None, single**0.5)
     trials = min(bound / variance, MAX_TRIALS / float(shares @ shares))
-    interval = wilson_interval(mean, trials, float(stdtrit(degrees, TAILS[1])))
-    return MeanEstimate(mean, interval, variance**0.5, variance / single, degrees)
+    estimate = MeanEstimate(mean, None, variance**0.5, variance / single, degrees, trials)
+    return replace(estimate, interval=estimate.interval_at(LEVEL))
 
 
 def estimate_difference(differences: Floats, clusters: Integers) -> Difference | None:

@@ -198,15 +198,15 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
-            return f"{question}: {describe_few(metric, change)}. It changes by {points}."
+            return f"{question}: {describe_few(metric.documents_needed, change.documents)}. It changes by {points}."
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
 
 
-def describe_few(metric: MetricChange, change: Change) -> str:
-    """Return that there are too few documents for any state of a change, and how many are needed."""
-    return f"{pluralize(change.documents, 'document')} are too few, at least {metric.documents_needed:,} are needed"
+def describe_few(needed: int | None, documents: int) -> str:
+    """Return that there are too few documents for any state, and how many are needed; empty if there are enough."""
+    return f"{pluralize(documents, 'document')} are too few, at least {needed:,} are needed" if needed else ""
 
 
 def format_margin(margin: float) -> str:

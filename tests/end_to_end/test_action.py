@@ -1,6 +1,8 @@
 """The steps of `action.yml`, run as GitHub runs them: each script in a file, with bash, and inputs as variables only."""
 
 import re
+import sys
+from importlib.metadata import requires
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -45,7 +47,10 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     limits = {"fail-if": "psi > -0.99\n\n  start_to_end > 99\n", "tasks": "PosIR-English", "junit": "reports/gate.xml"}
     done, outputs, summary = run_step(COMPARE, tmp_path, folders | limits)
     assert (done.returncode, outputs) == (1, {"verdict": "fails"}), done.stderr
-    assert summary == done.stdout
+    printed, error, rest = done.stdout.rpartition("::error title=")
+    assert (summary, "::error" in printed) == (printed, False)
+    assert (error + rest).startswith("::error title=psi > -0.99%2C all (PosIR-English%2C org/b)::change ")
+    assert "\n" not in rest.rstrip("\n")
     assert summary.startswith("### The gate fails · org/b against org/a")
     compared = compare([Path(folder) for folder in folders.values()], lengths="all", task="PosIR-English")
     states = [format_change(row.metric_change, row.change) for row in compared.rows if row.metric is not Metric.NDCG]
@@ -57,11 +62,15 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
 @pytest.mark.parametrize(("status", "verdict"), [(0, "passes"), (1, "fails"), (2, "cannot be said"), (137, "cannot be said")])
 def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verdict):
     posir = write_command(tmp_path, "posir", f"exit {status}")
+    (posir.parent / "python").symlink_to(sys.executable)
     limit = "psi > 0.1'; touch pwned; $(touch pwned) `touch pwned`"
     inputs = {"base": "--help", "new": "a b", "fail-if": f"{limit}\n \npsi < 1", "lengths": "all\nQ4", "strict": "true"}
     done, outputs, summary = run_step(COMPARE, tmp_path, inputs, path=posir.parent)
     limits = f"--fail-if={limit}|--fail-if=psi < 1|--lengths=all|--lengths=Q4"
-    assert summary == done.stdout == f"compare|--format|markdown|{limits}|--strict|--|--help|a b|"
+    called, sign, title = done.stdout.partition("::error title=")
+    assert (summary, bool(sign)) == (called, status > 0)
+    assert title in ("", f"PosIR gate::The verdict: {verdict}. The log has the reason.\n")
+    assert re.fullmatch(rf"compare\|--format\|markdown\|{re.escape(limits)}\|--strict\|--junit=\S+\|--\|--help\|a b\|", called)
     assert (done.returncode, outputs) == (status, {"verdict": verdict})
     assert not (tmp_path / "pwned").exists()
 
@@ -76,5 +85,31 @@ def write_command(folder, name, last_line=""):
 
 def test_posir_is_installed_from_the_action_unless_it_is_there(tmp_path):
     python = write_command(tmp_path, "python")
-    assert run_step(INSTALL, tmp_path, {}, path=python.parent)[0].stdout == "-m|pip|install|--quiet|/the action|"
+    first, second = run_step(INSTALL, tmp_path, {}, path=python.parent)[0].stdout.split("-m|pip|install|--quiet|")[1:]
+    assert second == "--no-deps|/the action|"
     assert run_step(INSTALL, tmp_path, {})[0].stdout == ""
+    write_run(tmp_path / "a", "org/a", 1)
+    done = run_process(BIN / "python", "-c", IMPORTED, tmp_path / "a", cwd=tmp_path, env=CLEAN)
+    needed, imported = {*first.strip("|").split("|")}, set(done.stdout.replace("_", "-").split())
+    assert {"numpy", "scipy"} <= imported, done.stderr
+    of_these = {re.split(r"[^\w-]", line)[0].replace("_", "-") for name in needed for line in requires(name) or ()}
+    # The last two are imported when this environment starts.
+    assert imported <= needed | of_these | {"posir", "charset-normalizer", "setuptools"}
+
+
+#: Prints the distributions that a gate on scores imports, which has what one on changes imports.
+IMPORTED = """
+import sys
+from importlib.metadata import packages_distributions
+from posir_report.api import report
+from posir_tasks.command.app import main
+sys.argv = ["posir", "report", sys.argv[1], "--fail-if", "psi > 2", "--junit", "gate.xml", "--format", "markdown"]
+sys.stdout, printed = sys.stderr, sys.stdout
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+known = packages_distributions()
+modules = {name.partition(".")[0] for name in sys.modules}
+print(*{distribution.lower() for module in modules for distribution in known.get(module, ())}, file=printed)
+"""

@@ -13,8 +13,9 @@ from scipy.special import stdtrit
 from typer.testing import CliRunner
 
 import posir
+from posir_compare import gate as gates
 from posir_compare.comparison import Metric, ModelComparison, compare_pairs
-from posir_compare.gate import GateVerdict, check, parse_limit
+from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
 from posir_significance.scores import SCORES
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
@@ -44,6 +45,10 @@ def comparison(folder):
 
 def invoke(*arguments):
     return CliRunner().invoke(build_app(), ["compare", *map(str, arguments)])
+
+
+def check(comparison, limits, lengths=("all",), **options):
+    return gates.check_limits(map(LimitedValue.of_change, comparison.rows), limits, lengths, gaps=comparison.gaps, **options)
 
 
 def with_interval(comparison, metric, low, high):
@@ -110,6 +115,40 @@ def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command
     assert comparison.check(["ndcg_at_10 < -99"], lengths=["all", "Q4"], strict=True).verdict is PASSES
     with pytest.raises(PosirError, match="There is no limit"):
         check(comparison, [])
+
+
+def test_scores_are_limited_without_a_baseline(folder, tmp_path):
+    """Wilson's and Student's intervals of the corrected level; PSI as reports print it at 95 %."""
+    (row,) = (row for row in posir.report(folder / "base").rows if row.length == "all")
+    alone = posir.report(folder / "base", fail_if="psi > 0.5", junit=tmp_path / "gate.xml")
+    assert (alone.exit_status, alone.limits[0].b, alone.level) == (0, row.psi, 0.95)
+    assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("name") == "posir report"
+    limits = ["ndcg_at_10 < 99", "start_to_end > 30", "start_to_end < -30", "psi > 0.5"]
+    gate = posir.read_results(folder / "base").check(limits)
+    assert gate.level == pytest.approx(1 - 2 * 0.05 / 4)
+    assert [limit.verdict for limit in gate.limits] == [FAILS, PASSES, PASSES, PASSES]
+    ndcg, thirds, _, psi = (limit.b for limit in gate.limits)
+    group = row.decision.find_group()
+    ratio = stdtrit(group.ndcg.degrees, 1 - 0.0125) / np.sqrt(group.ndcg.trials)
+    for end in ndcg.interval:
+        assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
+    assert thirds.interval == row.decision.start_to_end.interval_at(0.975)
+    assert psi.low <= row.psi.low <= row.psi.high < psi.high
+    strict = CliRunner().invoke(build_app(), ["report", str(folder / "base"), "--fail-if", "start_to_end > -3", "--strict"])
+    assert (strict.exit_code, strict.stdout.splitlines()[0]) == (1, "The gate fails · org/a")
+
+
+def test_scores_of_few_documents_or_of_a_part_cannot_be_said(folder, tmp_path):
+    write_run(tmp_path / "few", "org/c", 3, domains={"game": draw_evidence(40, 1)})
+    write_run(tmp_path / "part", "org/c", 3, position_run=describe_run("r") | {"missing_subsets": ["news"]})
+    for path, reason in (("few", "8 documents are too few"), ("part", "no results of news"), ("none", "no such folder")):
+        gate = posir.report(tmp_path / path, fail_if="ndcg_at_10 < 1")
+        assert (gate.verdict, gate.exit_status) == (UNDECIDED, 2), path
+        assert reason in gate.limits[0].reason
+    with pytest.raises(PosirError, match="--fail-if"):
+        posir.report(folder / "base", strict=True)
+    with pytest.raises(PosirError, match="--bins"):
+        posir.report(folder / "base", fail_if="psi > 1", bins=True)
 
 
 def test_what_cannot_be_said(folder, tmp_path):
