@@ -50,7 +50,7 @@ def simulated_power(structure, design, effect, draws):
 def test_data_of_the_stated_size_have_the_state_about_as_often_as_stated(place, draws, error, biased):
     structure, design, target = DESIGNS[place]
     effect = find_effect(design, **target) if biased else None
-    assert simulated_power(structure, design, effect, draws) == pytest.approx(POWER, abs=error)
+    assert POWER - error < simulated_power(structure, design, effect, draws) < POWER + max(error, 0.1)
 
 
 @pytest.mark.parametrize(("bins", "power"), [(2, 0.8), (3, 0.5), (6, 0.9), (20, 0.5), (20, 0.8)])
