@@ -111,7 +111,7 @@ class Evidence:
         is_whole = lengths <= limit
         if is_whole.all():
             return whole
-        if not len(self.characters) or not len(self.starts) or read.part is Part.SAMPLES:
+        if not len(self.characters) or not len(self.starts) or read.part in (Part.SAMPLES, Part.CHUNKS):
             return np.zeros(0, np.int64)
         starts, ends = (
             column / np.maximum(self.characters, 1) * lengths
@@ -155,7 +155,7 @@ class TokensRead:
     @classmethod
     def estimate(cls, read: ReadPart, tokens: Integers, lengths: Integers, buckets: int) -> TokensRead | None:
         """Count the tokens of n documents in length buckets, of which a model reads a part; None if that is unknown."""
-        if read.kind is ReadKind.UNKNOWN:
+        if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
             return None
         whole = np.bincount(lengths, weights=tokens, minlength=buckets).astype(np.int64)
         limit = tokens if read.tokens is None else np.minimum(tokens, read.tokens)

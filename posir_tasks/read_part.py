@@ -29,6 +29,8 @@ class Part(StrEnum):
     ENDS = "ends"
     SAMPLES = "samples"
     """Pieces from all over the text, such as chunks at equal distances."""
+    CHUNKS = "chunks"
+    """The first tokens of each chunk that a system has divided the text into."""
 
 
 class KnownBy(StrEnum):
@@ -93,6 +95,8 @@ class ReadPart:
                 return f"the first {self.tokens_at_start:,} and the last {self.tokens_at_end:,} tokens"
             case Part.SAMPLES:
                 return f"samples of {pluralize(self.tokens or 0, 'token')}"
+            case Part.CHUNKS:
+                return f"the first {pluralize(self.tokens or 0, 'token')} of each chunk"
             case part:
                 return f"the {part.value} {pluralize(self.tokens or 0, 'token')}"
 

@@ -153,6 +153,19 @@ class AlignedRun:
     """Counts by subset; what is known of the whole run alone is with the first."""
 
     @property
+    def states_chunks(self) -> bool:
+        """Whether the text or the place of a chunk is known."""
+        return any(
+            hit.text or hit.start is not None for by_query in self.hits.values() for hits in by_query.values() for hit in hits
+        )
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether hits are parts of documents."""
+        lists = (hits for by_query in self.hits.values() for hits in by_query.values())
+        return bool(self.total.chunks) or any(len({hit.document for hit in hits}) < len(hits) for hits in lists)
+
+    @property
     def total(self) -> RunCounts:
         """The counts of all subsets."""
         return sum(self.counts.values(), RunCounts())

@@ -76,8 +76,12 @@ class ScoredRuns(Presentable):
             )
             for run in self.runs
         )
-        notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.counts.describe()]))
-        return (*findings, DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes),)), *tables)
+        notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.describe()]))
+        usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes),))
+        scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
+        answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
+        chunks = [DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables())) for name, scores, _ in scored]
+        return (*findings, *answers, usual, *chunks, *tables)
 
     @cached_property
     def _report(self) -> Results:
@@ -88,6 +92,10 @@ class ScoredRuns(Presentable):
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each run; scores in [0, 1]."""
         return [run.to_json() for run in self.runs]
+
+    def document(self) -> object:
+        """Return the rows, with all numbers of chunks under `chunks`."""
+        return [run.to_json() | ({"chunks": run.evidence} if run.evidence else {}) for run in self.runs]
 
     def legend(self) -> Sequence[str]:
         """Return paragraphs on how to read the tables."""

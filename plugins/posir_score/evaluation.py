@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytrec_eval
 
 from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
+from posir_score.excerpts import ExcerptData
+from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
+from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.host.retrieval_task import SplitData
+from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import UNKNOWN, ReadPart
+from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset, Subset
 from posir_tasks.tasks.base import LayoutTask, PositionTask
 from posir_tasks.tasks.opened import open_data_task
+from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 
 if TYPE_CHECKING:
     import datasets
@@ -51,12 +57,23 @@ DIGEST_BYTES, DIGEST = 8, "digest"
 class RunSearch:
     """A finished run as one of mteb's search models, so that it is evaluated exactly as a model is; nothing is searched."""
 
-    def __init__(self, name: str, revision: str, run: AlignedRun, read_by: ReadPart | MTEBModels = UNKNOWN) -> None:
+    def __init__(
+        self,
+        name: str,
+        revision: str,
+        run: AlignedRun,
+        read_by: ReadPart | MTEBModels = UNKNOWN,
+        chunks: RetrievedChunks | None = None,
+    ) -> None:
         from mteb.models import ModelMeta
 
-        self.run = run
+        self.run, self.chunks = run, chunks
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
-        self.read_part = read_by if isinstance(read_by, ReadPart) else find_read_part(read_by)
+        read = read_by if isinstance(read_by, ReadPart) else find_read_part(read_by)
+        self.read_chunks = chunks and ReadChunks.measure(chunks, read, *_find_counter(self.embedder))
+        self.lacks_lengths = chunks is None and read.kind is ReadKind.PART and run.has_chunks
+        """Whether what is read is unknown because the lengths of chunks are."""
+        self.read_part = self.read_chunks.read if self.read_chunks else UNKNOWN if self.lacks_lengths else read
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
         for subset, rankings in sorted(run.rankings.items()):
             for query in sorted(rankings):
@@ -81,6 +98,15 @@ class RunSearch:
     def describe_search(self, subset: str) -> dict[str, int | str]:
         """Return the counts of a subset, and the digest of the run."""
         return {**asdict(self.run.counts[subset]), DIGEST: self.digest}
+
+
+def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, int]:
+    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read with every document."""
+    tokenizer = find_tokenizer(embedder)
+    if tokenizer is None or not tokenizer.locates_tokens:
+        return None, 0
+    prompt = find_document_prompt(embedder, DEFAULT_CONTEXT.task_metadata)
+    return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
 def score_rankings(
@@ -141,6 +167,13 @@ class ScoredData:
 
     task: PositionTask
     subsets: tuple[SubsetQueries, ...]
+    parts: Mapping[str, PositionData]
+    """Documents, queries and evidence of each subset, also those of queries with several places of evidence."""
+
+    @cached_property
+    def excerpts(self) -> ExcerptData:
+        """The evidence of the queries as excerpts."""
+        return ExcerptData.from_positions(self.task.metadata.name, self.parts)
 
 
 def open_scored_data(opened: Dataset) -> ScoredData:
@@ -152,7 +185,8 @@ def open_scored_data(opened: Dataset) -> ScoredData:
         assert isinstance(task, PositionTask)
         task.load_data()
         parts = {name: task.read_subset(name) for name in task.hf_subsets}
-        return ScoredData(task, tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()))
+        judged_parts = tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items())
+        return ScoredData(task, judged_parts, parts)
     if all(subset.read_stated_judgments is None for subset in opened.subsets):
         opened = opened.with_questions("posir score")
     judged = open_data_task(opened, JudgedTask)
@@ -163,7 +197,7 @@ def open_scored_data(opened: Dataset) -> ScoredData:
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
     task = open_data_task(opened.with_questions("posir score")) if is_plain else judged
     task.load_data()
-    return ScoredData(task, subsets)
+    return ScoredData(task, subsets, {name: subset.read() for name, subset in judged.subsets.items()})
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
@@ -187,11 +221,25 @@ class RunScores:
     mrr_at_10: float
     recall_at_100: float
     folder: Path
+    evidence: EvidenceScores | None = None
+    """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
+    lacks_lengths: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in ("counts", "folder")}
-        return values | asdict(self.counts)
+        others = ("counts", "folder", "evidence", "lacks_lengths")
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
+        return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
+
+    def describe(self) -> Iterator[str]:
+        """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
+        yield from self.counts.describe()
+        if self.lacks_lengths:
+            yield (
+                "What is read of chunks is unknown without their texts or places: return these, too, or give --window none if "
+                "every chunk is read as a whole."
+            )
+        yield from self.evidence.describe_chunks() if self.evidence else ()
 
 
 def prepare_run(
@@ -203,7 +251,9 @@ def prepare_run(
     read_by: ReadPart | MTEBModels = UNKNOWN,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
-    model = RunSearch(run.name, revision, align_run(run, data.subsets, rules), read_by)
+    aligned = align_run(run, data.subsets, rules)
+    chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
+    model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
         name = other.mteb_model_meta.name
         # On some file systems, names that differ in their case alone are one folder.
@@ -254,12 +304,15 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         for subset in data.subsets
         if subset.judgments.grades
     ]
+    name = str(model.mteb_model_meta.name)
     return RunScores(
-        model=str(model.mteb_model_meta.name),
+        model=name,
         revision=str(model.mteb_model_meta.revision),
         digest=model.digest,
         task=data.task.metadata.name,
         counts=run.total,
         folder=cache.get_task_result_path(data.task.metadata.name, model.mteb_model_meta).parent,
+        evidence=score_chunks(name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
+        lacks_lengths=model.lacks_lengths,
         **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
     )

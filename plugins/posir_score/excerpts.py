@@ -9,7 +9,7 @@ that share or touch an excerpt were retrieved, each character counted once, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
+from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.sources.questions import find_span
@@ -112,6 +113,13 @@ def count_shared(span: Span, merged: Iterable[tuple[int, int]]) -> int:
     return sum(end - start for start, end in _intersect(span, merged))
 
 
+def subtract(span: Span, merged: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the parts of a span that are in none of some ranges, which are in order and do not overlap."""
+    inside = _intersect(span, merged)
+    starts, ends = [span.start, *(end for _, end in inside)], [*(start for start, _ in inside), span.end]
+    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
+
+
 def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
     return [(start, end) for start, end in parts if start < end]
@@ -140,6 +148,33 @@ class ExcerptData:
     """Number of each document's article: documents that share a text, a title or an opening, shape (documents,)."""
     skipped: int
     """Questions without an excerpt that is in its document."""
+    ids: tuple[tuple[str, str], ...] = ()
+    """Subset and id of each question, if they are those of queries of a task."""
+
+    @classmethod
+    def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
+        """Return the queries of a task with their excerpts, and the documents that these are of, given its subsets by name."""
+        documents: dict[str, str] = {}
+        titles: dict[str, str] = {}
+        questions: dict[tuple[str, str], tuple[str, list[Excerpt]]] = {}
+        for subset, data in parts.items():
+            needed, known = set(data.evidence.document_ids), set(data.evidence.query_ids)
+            rows = [row for row, document in enumerate(data.corpus["id"][:]) if document in needed]
+            documents |= {f"{subset}/{row['id']}": row["text"] for row in data.corpus.select(rows)}
+            stated = zip(data.evidence.document_ids, data.evidence.clusters, strict=False)
+            titles |= {f"{subset}/{document}": title for document, title in stated}
+            numbers = {document: number for number, document in enumerate(documents)}
+            for query, text, document, span in data.list_questions():
+                if span is None or span.start == span.end:
+                    continue
+                # Further places of a query's evidence have its id with a number.
+                first = query.rpartition("#")[0]
+                owner = first if query in data.unsuited and first in known else query
+                excerpt = Excerpt(numbers[f"{subset}/{document}"], span)
+                questions.setdefault((subset, owner), (text, []))[1].append(excerpt)
+        articles = link_documents(digest_documents([*documents], titles, documents).T) if documents else np.zeros(0, np.int64)
+        asked = tuple((text, tuple(excerpts)) for text, excerpts in questions.values())
+        return cls(name, documents, asked, articles, 0, tuple(questions))
 
     @property
     def owners(self) -> Integers:

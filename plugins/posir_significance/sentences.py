@@ -45,7 +45,7 @@ def describe_not_read(decision: Decision) -> str:
         return ""
     if not share:
         return f"It reads {read.phrase}{', and all of the evidence lies in them' if share == 0 else ''}."
-    place = "beyond" if read.part is Part.FIRST else "outside"
+    place = "beyond" if read.part in (Part.FIRST, Part.CHUNKS) else "outside"
     unread = f"It reads {read.phrase}; {numbers.format_percent(share)} % of the evidence lies {place}"
     difference, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
     if difference is None or interval is None:

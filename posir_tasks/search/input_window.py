@@ -40,7 +40,12 @@ def find_read_evidence(
     model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
 ) -> ReadEvidence:
     """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer or else estimated."""
-    read = find_read_part(model)
+    read, context = find_read_part(model), request.context
+    languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
+    # The run of a system that has divided documents into chunks.
+    if (chunks := getattr(model, "read_chunks", None)) is not None:
+        placed: ReadEvidence = chunks.place(evidence.complete(select_texts(documents)), context.hf_subset, languages)
+        return placed
     # The run of a system whose documents a loaded model has embedded.
     model = getattr(model, "embedder", None) or model
     if read.kind is ReadKind.PART:
@@ -52,8 +57,6 @@ def find_read_evidence(
             twelfths = None
         if twelfths is not None:
             return ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
-    context = request.context
-    languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
 
 

@@ -49,15 +49,15 @@ class TextLocator:
     """Finds pieces of one text; its spellings are made when the first piece needs them."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
 
     @cached_property
     def _bare(self) -> _Spelling:
-        return _Spelling.build(self._text, _drop_space)
+        return _Spelling.build(self.text, _drop_space)
 
     @cached_property
     def _folded(self) -> _Spelling:
-        return _Spelling.build(self._text, _fold)
+        return _Spelling.build(self.text, _fold)
 
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
         """Return where a piece is; None if it is not in the text.
@@ -65,10 +65,10 @@ class TextLocator:
         In this order: at its stated start; as it is, sought where the previous piece ends, from there on, then anywhere;
         without white space; by its letters and digits alone, decomposed and without case; by their similarity.
         """
-        if start is not None and start >= 0 and self._text.startswith(piece, start):
+        if start is not None and start >= 0 and self.text.startswith(piece, start):
             return Span(start, start + len(piece))
         return (
-            _find_next(self._text, piece, previous)
+            _find_next(self.text, piece, previous)
             or self._bare.find("".join(map(_drop_space, piece)), previous)
             or self._folded.find(folded := "".join(map(_fold, piece)), previous)
             or self._folded.restore(_align(folded, self._folded.text))

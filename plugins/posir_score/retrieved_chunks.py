@@ -1,0 +1,345 @@
+"""Retrieved chunks, with their texts or spans: what they have of the evidence, and where the evidence is that they lack.
+
+Evidence recall at k is the share of a question's excerpts that its first k chunks have; IoU and precision are those of
+`posir_score.excerpts`, as for text splitters. A chunk counts where it is: at its stated place, or where its text is found. A
+chunk that is longer than the embedder's window is read in part: evidence in the rest is not read, whatever is retrieved.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from posir_score.excerpts import (
+    NOT_RETURNED,
+    NOWHERE,
+    THIRDS,
+    ChunkPlaces,
+    Excerpt,
+    ExcerptData,
+    PlacedRecall,
+    PlaceRow,
+    build_place_rows,
+    count_shared,
+    estimate_score,
+    find_chunk_part,
+    merge,
+    score_retrieved,
+    subtract,
+)
+from posir_score.hits import Hit
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread
+from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
+from posir_tasks.scores import Estimate
+from posir_tasks.text.locating import TextLocator
+from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
+
+if TYPE_CHECKING:
+    from posir_score.alignment import AlignedRun
+
+#: Numbers of chunks that recall is computed at, and the one that positions and losses are of.
+DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
+SHARE = "Share of all evidence"
+DEPTH_HEADINGS = ("First chunks", "Evidence recall", "IoU", "Precision")
+#: A question by the names of its subset and itself.
+QueryKey = tuple[str, str]
+
+
+class Loss(StrEnum):
+    """The place of evidence that the first chunks lack; the first that is true of it."""
+
+    NOT_READ = "not_read"
+    """Evidence in chunks that have it beyond what the embedder reads."""
+    CUT = "cut"
+    """Evidence behind the border of a retrieved chunk that has the rest of it."""
+    NOT_LOCATED = "not_located"
+    """Evidence that is perhaps in a retrieved chunk of the document that cannot be located in it."""
+    OTHER_CHUNK = "other_chunk"
+    """Evidence in a document of which other chunks are retrieved."""
+    NOT_RETRIEVED = "not_retrieved"
+    """Evidence in a document of which no chunk is retrieved."""
+
+
+#: The words for each, after a number.
+LOSSES = {
+    Loss.NOT_RETRIEVED: "document not retrieved",
+    Loss.OTHER_CHUNK: "another chunk of the document",
+    Loss.CUT: "cut by a chunk's border",
+    Loss.NOT_READ: "beyond what the embedder reads",
+    Loss.NOT_LOCATED: "in a chunk that is not located",
+}
+
+
+class PlacedHit(NamedTuple):
+    """A retrieved chunk in its document."""
+
+    document: int
+    """Number of its document among those with evidence, or `NOWHERE`."""
+    span: Span | None
+    """None if it is not located."""
+    length: int
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievedChunks:
+    """The chunks that a system returned for the questions with evidence."""
+
+    data: ExcerptData
+    by_query: Mapping[QueryKey, Sequence[PlacedHit]]
+    """Best first."""
+    texts: Mapping[int, Mapping[Span, str]]
+    """Text of each distinct chunk by its place, by number of its document; of documents with evidence alone."""
+    other_texts: frozenset[str]
+    """Texts of all other chunks."""
+    not_located: tuple[Hit, ...]
+    """Distinct chunks that are not in their document."""
+
+    @classmethod
+    def locate(cls, data: ExcerptData, run: AlignedRun) -> RetrievedChunks | None:
+        """Locate the chunks of a run in their documents; None if the places of evidence or of chunks are unknown."""
+        if not data.ids:
+            return None
+        numbers = {name: number for number, name in enumerate(data.documents)}
+        locators = {number: TextLocator(text) for number, text in enumerate(data.documents.values())}
+        known: dict[tuple[int, str | None, int | None, int | None], Span | None] = {}
+        texts: dict[int, dict[Span, str]] = defaultdict(dict)
+        others, lost = set[str](), dict[tuple[int, str | None], Hit]()
+        by_query: dict[QueryKey, list[PlacedHit]] = {}
+        for subset, query in data.ids:
+            placed = by_query[subset, query] = []
+            for hit in run.hits[subset].get(query, ()):
+                number = numbers.get(f"{subset}/{hit.document}", NOWHERE)
+                key = (number, hit.text, hit.start, hit.end)
+                if key not in known:
+                    known[key] = _locate(hit, locators[number]) if number != NOWHERE else None
+                    if (span := known[key]) is not None:
+                        texts[number][span] = hit.text or span.of(locators[number].text)
+                    else:
+                        others.add(hit.text or "")
+                    if known[key] is None and number != NOWHERE:
+                        lost.setdefault((number, hit.text), hit)
+                length = len(hit.text) if hit.text else len(range(hit.start or 0, hit.end or 0))
+                placed.append(PlacedHit(number, known[key], length))
+        others.discard("")
+        return cls(data, by_query, texts, frozenset(others), tuple(lost.values())) if texts or others else None
+
+    def list_spans(self, document: int) -> Integers:
+        """Return the places of a document's chunks, shape (n, 2)."""
+        return np.array([*self.texts.get(document, ())], np.int64).reshape(-1, 2)
+
+
+def _locate(hit: Hit, locator: TextLocator) -> Span | None:
+    if hit.text:
+        return locator.locate(hit.text, hit.start)
+    if hit.start is None or hit.end is None or not 0 <= hit.start < hit.end <= len(locator.text):
+        return None
+    return Span(hit.start, hit.end)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadChunks:
+    """The part of the chunks of a run that an embedder reads."""
+
+    data: ExcerptData
+    read: ReadPart
+    tokens: tuple[int, ...]
+    """Tokens of each distinct chunk in ascending order, prompt and special tokens included."""
+    has_tokenizer: bool
+    unread: Mapping[int, Sequence[tuple[int, int]]]
+    """Characters of each document that are in chunks, but in what is read of none, by number of the document."""
+
+    @classmethod
+    def measure(cls, chunks: RetrievedChunks, read: ReadPart, tokenizer: Tokenizer | None = None, added: int = 0) -> ReadChunks:
+        """Return what is read of chunks, given what an embedder reads of a text, and its prompt and special tokens."""
+        counter, has_tokenizer = tokenizer or EstimatedTokenizer(), tokenizer is not None
+        located = [(document, span, text) for document, spans in chunks.texts.items() for span, text in spans.items()]
+        places = counter.find_tokens([text for _, _, text in located])
+        counts = [*map(len, places), *counter.count_all([*chunks.other_texts])]
+        lengths, limit = tuple(sorted(count + added for count in counts)), read.tokens
+        if limit is None or lengths[-1] <= limit:
+            whole = read if limit is None or read.known_by is None else ReadPart.all(read.known_by)
+            return cls(chunks.data, whole, lengths, has_tokenizer, {})
+        if read.part is not Part.FIRST:
+            return cls(chunks.data, UNKNOWN, lengths, has_tokenizer, {})
+        known: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for (document, span, text), tokens in zip(located, places, strict=True):
+            # Of a text that is not a slice of its document, a place is the same share of the length.
+            last = tokens[max(limit - added, 1) - 1, 1] if len(tokens) + added > limit else len(text)
+            known[document].append((span.start, span.start + round(last / len(text) * len(range(*span)))))
+        unread = {
+            document: [
+                part for start, end in merge(chunks.texts[document]) for part in subtract(Span(start, end), merge(spans))
+            ]
+            for document, spans in known.items()
+        }
+        part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
+        return cls(chunks.data, part, lengths, has_tokenizer, unread)
+
+    def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
+        """Return which twelfth of its document contains each query's evidence, or `Unread`; texts are in these languages."""
+        if self.read.kind is ReadKind.UNKNOWN:
+            return ReadEvidence(self.read, np.zeros(0, np.int64))
+        twelfths = evidence.twelfths()
+        excerpts = dict(zip(self.data.ids, (parts for _, parts in self.data.questions), strict=True))
+        for row, query in enumerate(evidence.query_ids if len(twelfths) else ()):
+            parts = excerpts.get((subset, query), ())
+            unread = sum(count_shared(part.span, self.unread.get(part.document, ())) for part in parts)
+            if unread:
+                whole = unread == sum(len(range(*part.span)) for part in parts)
+                twelfths[row] = Unread.BEYOND if whole else Unread.CUT
+        is_counted = self.read.kind is ReadKind.PART and len(twelfths)
+        counted = CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
+        return ReadEvidence(self.read, twelfths, counted if is_counted else None)
+
+    @property
+    def longer(self) -> int | None:
+        """Chunks that are read in part; None if it is unknown what is read."""
+        if self.read.kind is ReadKind.UNKNOWN:
+            return None
+        return sum(count > (self.read.tokens or count) for count in self.tokens)
+
+
+@dataclass(frozen=True)
+class DepthScores:
+    """Mean scores of the first k chunks over all questions, in [0, 1], with 95 % intervals for new documents."""
+
+    k: int
+    evidence_recall: Estimate
+    iou: Estimate
+    precision: Estimate
+
+
+@dataclass(frozen=True)
+class EvidenceScores:
+    """The share of the evidence that the chunks of a run have, and where the rest is."""
+
+    questions: int
+    k: int
+    """Chunks that positions and losses are of."""
+    depths: tuple[DepthScores, ...]
+    by_position: tuple[PlaceRow, ...]
+    lost: Mapping[str, Estimate]
+    """Share of the evidence that the first k chunks lack, by `Loss`; they add up to 1 less the recall."""
+    chunks: int
+    """Distinct chunks that were returned."""
+    median_tokens: float
+    longest_tokens: int
+    longer_than_read: int | None
+    """Chunks that are longer than what the embedder reads; None if that is unknown."""
+    not_located: tuple[str, ...]
+    """Document and text of distinct chunks that are not in their document."""
+
+    def to_json(self) -> dict[str, Estimate]:
+        """Return the scores by name, as a row."""
+        depths = {f"{name}_at_{row.k}": value for row in self.depths for name, value in vars(row).items() if name != "k"}
+        return depths | {f"lost_{name}_at_{self.k}": value for name, value in self.lost.items()}
+
+    def describe(self, ndcg_at_10: float) -> Iterator[str]:
+        """Yield how much of the evidence is in the first chunks, and where the rest is, beside the documents' nDCG@10."""
+        recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
+        first = "The first chunk has" if self.k == 1 else f"The first {self.k} chunks have"
+        yield (
+            f"{first} {format_estimate(recall, format_percent)} % of the evidence; documents score nDCG@10 "
+            f"{format_percent(ndcg_at_10)}."
+        )
+        lost = sorted(((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True)
+        if lost:
+            parts = ", ".join(f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost)
+            yield f"The other {format_percent(1 - recall.value)} %: {parts}."
+
+    def build_tables(self) -> Iterator[Table]:
+        """Yield the scores by number of chunks, recall by position, and where the evidence is that is lost."""
+        depths = ((str(row.k), *_format(row.evidence_recall, row.iou, row.precision)) for row in self.depths)
+        yield Table(build_columns(DEPTH_HEADINGS, DEPTH_HEADINGS), tuple(depths))
+        headings = ("Evidence in the", "Excerpts", f"Recall@{self.k}")
+        places = ((row.title, format_count(row.excerpts), *_format(row.recall)) for row in self.by_position)
+        yield Table(build_columns(headings, headings[1:]), tuple(places))
+        lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in self.lost.items())
+        yield Table(build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost))
+
+    def describe_chunks(self) -> Iterator[str]:
+        """Yield how long the chunks are, how many are read in part, and which are not in their document."""
+        lengths = f"of {self.median_tokens:,.0f} tokens in the median, at most {self.longest_tokens:,}"
+        longer = f"; {self.longer_than_read:,} are read in part" if self.longer_than_read else ""
+        yield f"{pluralize(self.chunks, 'distinct chunk')}, {lengths}{longer}."
+        if self.not_located:
+            chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
+            first = sanitized(self.not_located[0], 60)
+            yield f"{chunks} not in the document, and count as retrieved without evidence; first {first}."
+
+
+def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> EvidenceScores:
+    """Score the chunks of a run, given its name."""
+    data, most = chunks.data, max(map(len, chunks.by_query.values()))
+    depths = [depth for depth in DEPTHS if depth <= most] or [1]
+    headline = max(depth for depth in depths if depth <= HEADLINE)
+    scores, losses = {depth: list[tuple[float, float, float]]() for depth in depths}, list[list[float]]()
+    texts, recalls = [*data.documents.values()], list[PlacedRecall]()
+    for number, (key, (_, excerpts)) in enumerate(zip(data.ids, data.questions, strict=True)):
+        hits, lost = chunks.by_query[key], dict.fromkeys(LOSSES, 0)
+        for depth in depths:
+            scores[depth].append(score_retrieved(excerpts, _collect_places(hits[:depth]), np.arange(len(hits[:depth]))))
+        for excerpt in excerpts:
+            missing = find_losses(excerpt, hits[:headline], read)
+            lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
+            recall = 1 - sum(missing.values()) / len(range(*excerpt.span))
+            third = THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))]
+            recalls.append(PlacedRecall(number, recall, third, _find_part(excerpt, chunks)))
+        total = sum(len(range(*excerpt.span)) for excerpt in excerpts)
+        losses.append([characters / total for characters in lost.values()])
+    rows = {depth: [estimate_score(values, data.clusters) for values in np.array(scores[depth]).T] for depth in depths}
+    return EvidenceScores(
+        questions=len(data.questions),
+        k=headline,
+        depths=tuple(DepthScores(depth, recall, iou, precision) for depth, (iou, recall, precision) in rows.items()),
+        by_position=tuple(build_place_rows(name, recalls)),
+        lost={loss: estimate_score(values, data.clusters) for loss, values in zip(LOSSES, np.array(losses).T, strict=True)},
+        chunks=len(read.tokens),
+        median_tokens=statistics.median(read.tokens),
+        longest_tokens=read.tokens[-1],
+        longer_than_read=read.longer,
+        not_located=tuple(f"{hit.document}: {hit.text or ''}" for hit in chunks.not_located),
+    )
+
+
+def _format(*shares: Estimate) -> list[str]:
+    return [format_estimate(share, format_percent) for share in shares]
+
+
+def find_losses(excerpt: Excerpt, hits: Iterable[PlacedHit], read: ReadChunks) -> dict[Loss, int]:
+    """Return how many characters of an excerpt retrieved chunks lack, by where they are."""
+    own = [hit for hit in hits if hit.document == excerpt.document]
+    missing = subtract(excerpt.span, merge(hit.span for hit in own if hit.span))
+    number = sum(end - start for start, end in missing)
+    unread = sum(count_shared(Span(start, end), read.unread.get(excerpt.document, ())) for start, end in missing)
+    if number < len(range(*excerpt.span)):
+        rest = Loss.CUT
+    elif any(hit.span is None for hit in own):
+        rest = Loss.NOT_LOCATED
+    else:
+        rest = Loss.OTHER_CHUNK if own else Loss.NOT_RETRIEVED
+    return {Loss.NOT_READ: unread, rest: number - unread}
+
+
+def _collect_places(hits: Sequence[PlacedHit]) -> ChunkPlaces:
+    return ChunkPlaces(
+        np.array([NOWHERE if hit.span is None else hit.document for hit in hits], np.int64),
+        np.array([hit.span or (0, 0) for hit in hits], np.int64).reshape(-1, 2),
+        np.array([hit.length for hit in hits], np.int64),
+    )
+
+
+def _find_part(excerpt: Excerpt, chunks: RetrievedChunks) -> str:
+    """Return the third of a chunk in which an excerpt is, that it is divided, or that no chunk with it was returned."""
+    spans = chunks.list_spans(excerpt.document)
+    return find_chunk_part(excerpt.span, spans) if count_shared(excerpt.span, merge(spans.tolist())) else NOT_RETURNED
