@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class RunCounts:
     """Queries of the run that are not judged, which are ignored."""
     unknown_documents: int = 0
     """Documents of the run that are not in the corpus; they keep their rank and are not relevant."""
+    first_unknown: str = ""
+    """The first of these, and its query."""
+    own_texts: int = 0
+    """Those that are the query's own text."""
     short: int = 0
     """Judged queries of the run with some documents, but fewer than are kept, though the corpus has more."""
     empty: int = 0
@@ -57,7 +61,7 @@ class RunCounts:
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
-        return replace(sums, depth=max(self.depth, other.depth))
+        return replace(sums, depth=max(self.depth, other.depth), first_unknown=self.first_unknown or other.first_unknown)
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
@@ -72,7 +76,11 @@ class RunCounts:
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
             keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
-            yield f"{unknown} not in the corpus: {keeps} rank, as not relevant."
+            own = f" {self.own_texts:,} of them {'is' if self.own_texts == 1 else 'are'} the query's own text."
+            yield (
+                f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not relevant."
+                f"{own if self.own_texts else ''}"
+            )
         if self.asked and self.fewest < self.most:
             yield f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
         elif self.asked:
@@ -89,7 +97,7 @@ class RunCounts:
             yield f"{chunks}; a document ranks where its best chunk does."
         if self.duplicates:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
-            yield f"{rows} a query and a document: the highest score counts."
+            yield f"{rows} a query and a document, as chunks of one document do: the highest score counts."
 
 
 @dataclass(frozen=True)
@@ -178,7 +186,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     fewest, most = run.returned
     # A retriever returned fewer hits than it was asked for, and than there are documents, for every query.
     limited = most < min(run.asked, *(len(subset.documents) for subset in subsets))
-    limits = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
+    limits: dict[str, Any] = {"asked": run.asked, "fewest": fewest, "most": most} if limited else {}
     of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates, **limits)
     for subset in subsets:
         hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)
@@ -197,11 +205,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
         raise PosirError(describe_empty(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(retrieved):
         corpus = (name for subset in subsets for name in subset.documents)
-        raise PosirError(
-            f"{run.name}: no retrieved document is in the corpus; first {_quote(retrieved)}, and the corpus has "
-            f"{_quote(corpus)}. If they are ids of chunks, give --chunk-separator, or a function from ids of chunks to "
-            "documents."
-        )
+        raise PosirError(describe_foreign(run.name, retrieved, corpus))
     if total.missing and rules.needs_all:
         absent = (
             query for subset in subsets for query in subset.judgments.grades if query not in aligned.rankings[subset.name]
@@ -224,17 +228,22 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
             divided[name] = rankings
         elif name != ANY_SUBSET:
             unknown += len(rankings)
+    # Some tools name queries by their texts; of several queries with one text, the hits are the same.
+    by_text: dict[str, list[tuple[str, str]]] = {}
+    for subset in subsets:
+        for query in subset.judgments.grades:
+            by_text.setdefault(subset.judgments.queries.get(query, ""), []).append((subset.name, query))
     for query, scores in run.by_subset.get(ANY_SUBSET, {}).items():
-        places = [subset.name for subset in subsets if query in subset.judgments.grades]
-        if len(places) > 1:
+        named = [(subset.name, query) for subset in subsets if query in subset.judgments.grades]
+        places = named or by_text.get(query, [])
+        if len(names := {name for name, _ in places}) > 1:
             raise PosirError(
-                f"{run.name}: query {sanitized(query)} is in several subsets of the data, {', '.join(places)}. Give one "
+                f"{run.name}: query {sanitized(query)} is in several subsets of the data, {', '.join(sorted(names))}. Give one "
                 "as --data, or predictions of mteb, which name the subset."
             )
-        if places:
-            divided[places[0]][query] = scores
-        else:
-            unknown += 1
+        unknown += not places
+        for name, known in places:
+            divided[name][known] = scores
     return divided, unknown
 
 
@@ -246,12 +255,15 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         query: separate(nlargest(DEPTH, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
         for query, listed in hits.items()
     }
+    unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in subset.documents]
     counts = RunCounts(
         queries=len(judged),
         with_position=subset.with_position,
         missing=len(judged) - len(rankings),
         unknown_queries=len(stated.keys() - judged.keys()),
-        unknown_documents=sum(name not in subset.documents for scores in rankings.values() for name in scores),
+        unknown_documents=len(unknown),
+        first_unknown=next((f"{sanitized(name)} of query {sanitized(query)}" for name, query in unknown), ""),
+        own_texts=sum(name == subset.judgments.queries.get(query) for name, query in unknown),
         short=sum(0 < len(scores) < depth for scores in rankings.values()),
         empty=sum(not scores for scores in rankings.values()),
         depth=depth,
@@ -275,6 +287,15 @@ def describe_empty(name: str, queries: int) -> str:
     """Return what is wrong with a run without any document."""
     returned = f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned a document."
     return f"{returned} Check that the index holds the corpus."
+
+
+def describe_foreign(name: str, retrieved: Iterable[str], corpus: Iterable[str]) -> str:
+    """Return what is wrong with a run that has no document of the corpus."""
+    return (
+        f"{name}: no retrieved document is in the corpus; first {_quote(retrieved)}, and the corpus has {_quote(corpus)}. If "
+        "they are ids of chunks, give --chunk-separator, or a function from ids of chunks to documents; if hits have the "
+        "document's id in another field, --document-field."
+    )
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.hits import Order
-from posir_score.run_files import ANY_SUBSET, KINDS, Run, check_rankings, read_run
+from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
@@ -125,6 +125,7 @@ def score(
     missing: Literal["error", "zero"] = "error",
     order: Order | None = None,
     chunk_separator: str = SEPARATOR,
+    document_field: str | None = None,
     find_document: Annotated[Callable[[str], str] | None, Option(python_only=True)] = None,
     window: str | int | None = None,
     protocol: PaperName | None = None,
@@ -150,10 +151,10 @@ def score(
 
     Args:
         runs: A run, or several: each file is a run, and so is each folder, whose files are parts; in Python also a score by
-            document id by query id, or a retriever.
+            document id by query id, rows of query id, document id and score, a frame with such columns, or a retriever.
         data: A task, or any other data with judged queries.
-        retriever: A function that is called with a query and `k`, synchronous or not, and returns ids, best first, or pairs of
-            id and score.
+        retriever: A function that is called with a query and `k`, synchronous or not, and returns hits, best first: ids,
+            pairs of id and score, or what LangChain, LlamaIndex, Haystack or a vector database returns.
         model: With `chunker`, the model that retrieves chunks: a name known to mteb or the Hub, a folder, or an endpoint.
         chunker: A function that divides a text; several are compared.
         name: Name of a run, in the order of the runs, under which its result is filed as `run/NAME`; by default that of the
@@ -166,6 +167,8 @@ def score(
         order: What the order of documents follows from: the highest score, the lowest distance, or the stated ranks or order.
             By default the score; a run whose scores contradict the order is refused.
         chunk_separator: Between the id of a document and the number of a chunk; empty if there are no chunks.
+        document_field: The field of a hit, of its metadata or of its payload, that has the id of its document, if a retriever
+            returns hits as a system has them; by default the first of the usual ones, such as `doc_id` or `source`.
         find_document: Returns the id of a chunk's document, in place of the separator.
         window: What the system reads of a document: the number of its first tokens, or `none` if it reads all, as lexical
             search and an index of all chunks do; by default unknown.
@@ -195,7 +198,9 @@ def score(
         >>> posir.score("bm25.trec", data="PosIR-Mini")  # doctest: +SKIP
         >>> posir.score(model="all-MiniLM-L6-v2", chunker=splitter.split_text, data="PosIR-Mini")  # doctest: +SKIP
     """
-    given = [] if runs is None else [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str | Mapping) else [runs]
+    given: list[Any] = []
+    if runs is not None:
+        given = [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str | Mapping) and not is_table(runs) else [runs]
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
@@ -208,7 +213,7 @@ def score(
             return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
     if protocol is not None:
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
-    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, Path(output))
+    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
     rules = AlignmentRules(missing == "error", chunk_separator, find_document)
     names = [name] if isinstance(name, str) else [*(name or ())]
     # Mistakes in the runs are reported before the data is read.
@@ -274,11 +279,11 @@ def _score_runs(
         stated, journal = names[place] if names else "", None
         if isinstance(given, str | Path):
             read = read_run(Path(given).expanduser(), opened.task.metadata.name, settings.order)
-        elif isinstance(given, Mapping):
-            rankings, duplicates = check_rankings(stated or "run", "", given, settings.order)
+        elif is_table(given) or isinstance(given, Mapping):
+            rankings, duplicates = read_rankings(stated or "run", given, settings.order)
             read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)
         else:
-            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules.needs_all, settings)
+            read, journal = collect_run(given, stated or describe_retriever(given), opened.subsets, rules, settings)
         named = replace(read, name=stated or read.name)
         models.append(prepare_run(named, opened, rules, models, revision, read_by))
         journals.append(journal)
@@ -309,10 +314,10 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
         if isinstance(given, str | Path):
             if not (path := Path(given).expanduser()).exists():
                 raise PosirError(f"{path}: no such file or folder. Give {KINDS}.")
-        elif not isinstance(given, Mapping) and not callable(given):
+        elif not isinstance(given, Mapping) and not is_table(given) and not callable(given):
             raise PosirError(
-                f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, or a retriever, "
-                "called as search(query, k)."
+                f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, rows, a frame, "
+                "or a retriever, called as search(query, k)."
             )
 
 

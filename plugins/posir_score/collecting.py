@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
-from posir_score.alignment import SubsetQueries, describe_empty
+from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
 from posir_score.hits import AnswerError, Hit, Order, OrderCheck, rank_hits, read_hits
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.digests import digest
@@ -41,12 +41,12 @@ MAX_FAILURES = 10
 MAX_FAILURES_AT_START = 20
 #: Errors of a retriever's code, which another attempt meets again; it may end the process, too.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
-#: Queries after which a run stops whose scores contradict the order of the hits.
+#: Queries after which a run stops whose scores contradict the order of the hits, or that has no document of the corpus.
 FIRST_QUERIES = 10
 #: Schema version of the journal. A newer one is refused.
 SCHEMA = 1
-#: Ids of documents or chunks, best first, or pairs of id and score, or scores by id.
-Hits: TypeAlias = Iterable[str] | Iterable[tuple[str, float]] | Mapping[str, float]
+#: Ids of documents or chunks, best first, or pairs of id and score, or scores by id, or what a system returns.
+Hits: TypeAlias = Iterable[Any] | Mapping[str, Any]
 
 
 class Retriever(Protocol):
@@ -68,6 +68,7 @@ class CollectionSettings:
     retries: int = 3
     timeout: float = 60.0
     order: Order | None = None
+    document_field: str | None = None
     folder: Path = Path("results")
     backoff: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
@@ -167,20 +168,36 @@ class _AskedQuery:
 class _Collection:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
-    def __init__(self, journal: Journal, order: OrderCheck | None, *, needs_all: bool) -> None:
+    def __init__(
+        self, journal: Journal, order: OrderCheck | None, rules: AlignmentRules, subsets: Sequence[SubsetQueries]
+    ) -> None:
         """Begin with the answers of a journal; without an order to check, the user says which counts."""
-        self.journal, self.needs_all, self.order = journal, needs_all, order
+        self.journal, self.order, self.rules = journal, order, rules
+        self.corpora = {subset.name: subset.documents for subset in subsets}
         self.reasons: dict[_AskedQuery, str] = {}
-        if order:
-            for answer in journal.answers.values():
-                order.add(answer.query, answer.hits)
+        self.is_new = not journal.answers
+        self.foreign: list[str] = []
+        self.has_documents = False
+        for answer in journal.answers.values():
+            self._check_answer(answer)
+
+    def _check_answer(self, answer: Answer) -> None:
+        """Compare an answer with the order of its hits, and its ids with those of the corpus until one is known."""
+        if self.order:
+            self.order.add(answer.query, answer.hits)
+        if not self.has_documents and answer.hits:
+            corpus = self.corpora[answer.subset]
+            self.has_documents = any(self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits)
+            self.foreign.append(answer.hits[0].document)
 
     @property
     def should_stop(self) -> bool:
         """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
         if self.order and self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
-        if self.needs_all:
+        if not self.has_documents and len(self.foreign) >= FIRST_QUERIES:
+            return True
+        if self.rules.needs_all:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
@@ -194,9 +211,9 @@ class _Collection:
                     break
                 try:
                     hits = await worker.ask(query)
-                    self.journal.add(Answer(subset=query.subset, query=query.id, hits=hits))
-                    if self.order:
-                        self.order.add(query.id, hits)
+                    answer = Answer(subset=query.subset, query=query.id, hits=hits)
+                    self.journal.add(answer)
+                    self._check_answer(answer)
                 except AnswerError as error:
                     self.reasons[query] = str(error)
                 advance()
@@ -210,13 +227,17 @@ class _Collection:
         """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else warn of what failed."""
         answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
         answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
+        if self.foreign and not self.has_documents and self.is_new:
+            # They are of no use once the retriever is mended, and these queries are asked for again.
+            self.journal.remove()
+            raise PosirError(describe_foreign(name, self.foreign, next(iter(self.corpora.values()))))
         if self.order and (problem := self.order.describe_problem()):
             raise PosirError(f"{name}: {problem} {answered} are {kept}.")
         failed = len(self.reasons)
-        if failed and (self.needs_all or not answers):
+        if failed and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
             first = f"{name}: query {sanitized(query.id)}: {reason}"
-            if not self.needs_all:
+            if not self.rules.needs_all:
                 all_failed = f"all {failed} queries" if failed > 1 else "the only query"
                 raise PosirError(
                     f"{first} ({all_failed} that were asked for failed, so nothing can be scored). Mend the retriever."
@@ -237,7 +258,7 @@ class _Collection:
 
 
 def collect_run(
-    search: Retriever, name: str, subsets: Sequence[SubsetQueries], needs_all: bool, settings: CollectionSettings
+    search: Retriever, name: str, subsets: Sequence[SubsetQueries], rules: AlignmentRules, settings: CollectionSettings
 ) -> tuple[Run, Journal]:
     """Ask for every judged query that has a text and no answer yet; return the run, and its journal, to be removed later."""
     try:
@@ -250,13 +271,13 @@ def collect_run(
             "that selects them, or score one subset."
         )
     queries = [_AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
-    key = digest(*(subset.digest for subset in subsets), settings.k).hex()
+    key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
     with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
         pending = [query for query in queries if (query.subset, query.id) not in journal.answers]
         if len(pending) < len(queries):
             done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
             logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
-        collection = _Collection(journal, None if settings.order else OrderCheck(), needs_all=needs_all)
+        collection = _Collection(journal, None if settings.order else OrderCheck(), rules, subsets)
         workers = [
             _QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
         ]
@@ -265,7 +286,9 @@ def collect_run(
         collection.check(name, len(queries))
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        by_subset[answer.subset][answer.query] = rank_hits(answer.hits, settings.order)[: settings.k]
+        ranked = rank_hits(answer.hits, settings.order)
+        # What has an order was cut when it was read.
+        by_subset[answer.subset][answer.query] = ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
     return Run(name, by_subset=by_subset, asked=settings.k, returned=(min(numbers), max(numbers))), journal
 
@@ -348,7 +371,9 @@ class _QueryWorker:
         answer = search() if self._is_asynchronous else await asyncio.wrap_future(self._thread.submit(search))
         answer = await answer if inspect.isawaitable(answer) else answer
         # An iterator searches while it is read, perhaps for ever: in the thread, the time limit holds for it, too.
-        return await asyncio.wrap_future(self._thread.submit(partial(read_hits, answer, self._settings.k)))
+        return await asyncio.wrap_future(
+            self._thread.submit(partial(read_hits, answer, self._settings.k, self._settings.document_field))
+        )
 
     def stop(self) -> None:
         """Give the thread up; it ends when its call does."""

@@ -7,12 +7,30 @@ document ranx takes the last row. They say neither line nor file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from posir_score.hits import Hit, Order, OrderCheck, rank_hits, read_id
+from posir_score.hits import (
+    ANSWERS,
+    COLUMNS,
+    DISTANCES,
+    DOCUMENTS,
+    MAX_HITS,
+    SCORES,
+    TEXTS_ALONE,
+    AnswerError,
+    Hit,
+    Order,
+    OrderCheck,
+    rank_hits,
+    read_hits,
+    read_id,
+    read_rows,
+)
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files, split_suffix
@@ -22,17 +40,24 @@ from posir_tasks.models.references import bare_name
 #: Hits by query id, each query's best first.
 HitsByQuery: TypeAlias = dict[str, list[Hit]]
 
-#: Names of a column or field by what it has, in order of preference; those of ranx, pandas exports, BEIR and TREC are among
-#: them. PyTerrier has both `docno`, the id, and `docid`, a number of its index.
+#: Names of a column or field by what it has, in order of preference.
 FIELDS = {
-    "query": ("query_id", "query-id", "q_id", "qid", "query", "topic"),
-    "document": ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id", "document", "doc"),
-    "score": ("score", "sim", "similarity"),
+    "query": ("query_id", "query-id", "q_id", "qid", "query", "topic", "user_input", "input"),
+    "document": (*DOCUMENTS, "document", "doc", "id"),
+    "score": SCORES,
     "rank": ("rank",),
+    "distance": DISTANCES,
 }
+#: Fields with the hits of a query in lists.
+LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "hits/hits"}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
+#: Columns of a run without headings: query, document, and score or rank.
+FEWEST_COLUMNS = 3
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 #: What mteb's prediction files state beside the subsets, and how their names end.
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
+#: Where Elasticsearch's `_rank_eval` has the hits of each query.
+RANK_EVAL = "details"
 #: The suffix of ranx's own compressed format, CBOR in LZ4.
 LZ4 = ".lz4"
 KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
@@ -62,25 +87,49 @@ class RankingBuilder:
         self.hits: dict[str, list[Hit]] = {}
         self._problems: dict[str, list[str]] = {}
 
-    def add(self, place: str, query: object, document: object, score: object, rank: object = None) -> None:
+    def add_answer(self, place: str, query: object, answer: object) -> None:
+        """Add the hits of a query in any form that a retriever may return; it may have none, and has found nothing."""
+        if (name := read_id(query)) is None:
+            self._refuse(place, "query id", query, "must be a text of Unicode characters that is not empty, or an integer")
+            return
+        try:
+            self.hits.setdefault(name, []).extend(read_hits(answer, MAX_HITS))
+        except AnswerError as error:
+            self._problems.setdefault("hits cannot be read", []).append(f"{place}: {error}")
+
+    def add_row(self, place: str, record: object) -> None:
+        """Add a row with a document, or with all hits of a query in lists."""
+        values = record if isinstance(record, Mapping) else {}
+        if LISTS & values.keys():
+            self.add_answer(place, _find_field(values, "query"), values)
+        else:
+            self.add(place, *(_find_field(values, kind) for kind in FIELDS))
+
+    def add(
+        self, place: str, query: object, document: object, score: object, rank: object = None, distance: object = None
+    ) -> None:
         """Add a row as the file states it, or remember what is wrong with it, and its place, such as `line 17`."""
         ids = [read_id(query), read_id(document)]
         for name, stated, value in zip(("query id", "document id"), (query, document), ids, strict=True):
             if value is None:
                 self._refuse(place, name, stated, "must be a text of Unicode characters that is not empty, or an integer")
-        number = math.nan
+        is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < 19)
+        is_distance = score is None and distance is not None
+        stated = distance if is_distance else score
+        number: float | None = None
         try:
-            number = float(score)  # type: ignore[arg-type]
-            problem = "" if math.isfinite(number) else "must be finite"
+            number = None if stated is None and is_rank else float(stated)  # type: ignore[arg-type]
+            problem = "" if number is None or math.isfinite(number) else "must be finite"
         except OverflowError:
             problem = "must be finite"
         except (TypeError, ValueError):
             problem = "must be a number"
         if problem:
-            self._refuse(place, "score", score, problem)
+            self._refuse(place, "distance" if is_distance else "score", stated, problem)
         elif ids[0] is not None and ids[1] is not None:
-            is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < 19)
-            self.hits.setdefault(ids[0], []).append(Hit(ids[1], number, int(rank) if is_rank else None))  # type: ignore[call-overload]
+            signed = -number if number is not None and is_distance else number
+            hit = Hit(ids[1], signed, int(rank) if is_rank else None, is_distance=is_distance)  # type: ignore[call-overload]
+            self.hits.setdefault(ids[0], []).append(hit)
 
     def _refuse(self, place: str, name: str, value: object, rule: str) -> None:
         try:
@@ -158,15 +207,14 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
         if suffix == ".json":
             rows = ((f"[{number}]", record) for number, record in enumerate(content))
         elif suffix in (".csv", ".tsv"):
-            headings, cells = parse_table(read_bytes(file), file, delimiter="," if suffix == ".csv" else "\t")
-            names = _choose_columns(file, headings)
-            rows = ((f"line {number}", {name: row[column] for column, name in names}) for number, row in cells)
+            rows = _read_cells(file, "," if suffix == ".csv" else "\t")
         elif suffix in (".parquet", ".parq"):
             rows = _read_parquet(file)
         else:
-            rows = _read_lines(file, as_json=suffix in (".jsonl", ".ndjson"))
+            is_json = suffix in (".jsonl", ".ndjson")
+            rows = _read_json_lines(file) if is_json else label_columns(file, _split_lines(decode(read_bytes(file)), "\t"))
         for place, record in rows:
-            builder.add(place, *_find_fields(record))
+            builder.add_row(place, record)
     except (GateError, OSError, ValueError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
         where = str(error).removesuffix(f": {problem}") if isinstance(error, GateError) else file
@@ -178,7 +226,8 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
 def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order | None) -> Run:
     """Read predictions of mteb, or an object with documents and scores, or a list of documents, for each query."""
     if MODEL_KEY not in content:
-        rankings, duplicates = check_rankings(file, "", content, order)
+        details = content.get(RANK_EVAL)
+        rankings, duplicates = check_rankings(file, "", details if isinstance(details, dict) else content, order)
         return Run(name, {ANY_SUBSET: rankings}, duplicates)
     model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
     by_subset: dict[str, HitsByQuery] = {}
@@ -186,62 +235,119 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
         if subset == MODEL_KEY:
             continue
         if not isinstance(splits, dict) or len(splits) != 1:
-            raise DataError(f"{file}: field '{sanitized(subset)}' must have the rankings of one split.")
+            stated = ", ".join(map(sanitized, splits)) if isinstance(splits, dict) else "none"
+            raise DataError(
+                f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has {stated}. Leave one."
+            )
         # mteb writes the documents of a query in no order.
         by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or "score")
     return Run(bare_name(str(model)) if model else name, by_subset)
 
 
 def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[HitsByQuery, int]:
-    """Return the hits of an object with the documents of each query, and the number of rows that repeat one.
+    """Return the hits of an object with those of each query, and the number of rows that repeat a query and a document.
 
-    Documents are an object of scores by document, a list of ids, or a list of pairs of id and score or of objects. `where` is
-    their place in the file, for messages: empty or with a colon at the end.
+    The hits of a query are what a retriever may return. `where` is their place in the file, for messages: empty or with a
+    colon at the end.
     """
     builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file)
-    for query, documents in content.items() if isinstance(content, Mapping) else ():
-        if not isinstance(documents, Mapping | list | tuple):
-            raise DataError(
-                f"{file}: {where}query {query!r}: must have an object of documents and scores, or a list of documents, of "
-                "pairs of document and score, or of objects with both."
-            )
-        # It may have no document: it is retrieved, and has found nothing.
-        builder.hits.setdefault(str(query), [])
-        place = f"query {sanitized(str(query))}"
-        if isinstance(documents, Mapping):
-            for document, score in documents.items():
-                builder.add(place, query, document, score)
-            continue
-        for number, item in enumerate(documents, start=1):
-            document, score = item if isinstance(item, list | tuple) and len(item) == 2 else (item, len(documents) - number + 1)
-            if isinstance(item, Mapping):
-                _, document, score, _ = _find_fields(item)
-            builder.add(f"{place}, document {number}", query, document, score, number)
+    for query, hits in content.items() if isinstance(content, Mapping) else ():
+        builder.add_answer(f"query {sanitized(str(query))}", query, hits)
     return builder.build(order)
 
 
-def _find_fields(record: object) -> list[Any]:
-    """Return query, document, score and rank of a row, None where it has none."""
-    values = record if isinstance(record, Mapping) else {}
-    return [next((values[name] for name in names if name in values), None) for names in FIELDS.values()]
+def is_table(given: object) -> bool:
+    """Return whether a value is a frame, or a list of rows with query and document, and not of several runs."""
+    first = next(iter(given), None) if isinstance(given, list) else None
+    is_record = isinstance(first, Mapping) and any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
+    return read_rows(given) is not given or is_record or isinstance(first, tuple)
 
 
-def _read_lines(file: Path, *, as_json: bool) -> Iterator[tuple[str, Any]]:
-    """Yield place and content of each line that is not blank: a JSON object, or a row of a TREC run."""
+def read_rankings(name: str, given: Any, order: Order | None) -> tuple[HitsByQuery, int]:
+    """Return the hits of hits by query, of a frame, or of rows, as `check_rankings`; a name is for messages."""
+    if isinstance(given, Mapping):
+        return check_rankings(name, "", given, order)
+    rows = [(f"row {number}", row) for number, row in enumerate(read_rows(given), start=1)]
+    builder = RankingBuilder(name)
+    is_labeled = all(isinstance(row, Mapping) for _, row in rows)
+    for place, record in rows if is_labeled else label_columns(name, rows):
+        builder.add_row(place, record)
+    return builder.build(order)
+
+
+def _find_field(record: Mapping[str, Any], kind: str) -> Any:
+    """Return what a row states of query, document, score, rank or distance; None if nothing."""
+    return next((record[name] for name in FIELDS[kind] if name in record), None)
+
+
+def _read_json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield place and content of each line that is not blank."""
     for number, line in enumerate(decode(read_bytes(file)).split("\n"), start=1):
-        place = f"line {number}"
-        if not line.strip():
-            continue
-        if as_json:
-            yield place, parse_json(line, f"{file}: {place}")
-            continue
-        columns = line.split()
-        if len(columns) != len(TREC_COLUMNS):
+        if line.strip():
+            yield f"line {number}", parse_json(line, f"{file}: line {number}")
+
+
+def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield place and cells of each line that is not blank, divided by a delimiter, or else by white space."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        cells = [cell.strip() for cell in line.strip().split(delimiter)]
+        if any(cells):
+            yield f"line {number}", cells if len(cells) >= FEWEST_COLUMNS else line.split()
+
+
+def label_columns(file: Path | str, rows: Iterable[tuple[str, Sequence[Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron, MS MARCO and ColBERT."""
+    listed = [*rows]
+    third: dict[str, list[str]] = {}
+    for _, cells in listed:
+        if len(cells) == FEWEST_COLUMNS:
+            third.setdefault(str(cells[0]), []).append(str(cells[2]))
+    are_ranks = all(
+        sorted(values) in ([*map(str, range(len(values)))], sorted(map(str, range(1, len(values) + 1))))
+        for values in third.values()
+    )
+    headings = {
+        3: ("query", "document", "rank" if are_ranks else "score"),
+        4: ("query", "document", "rank", "score"),
+        5: TREC_COLUMNS[:5],
+        6: TREC_COLUMNS,
+    }
+    for place, cells in listed:
+        joined = _join_blanks(cells)
+        if len(joined) not in headings:
             raise DataError(
-                f"{file}: {place}: has {len(columns)} columns; a TREC run has {len(TREC_COLUMNS)}: query, Q0, document, rank, "
-                "score and tag."
+                f"{file}: {place}: has {len(cells)} columns; a TREC run has {len(TREC_COLUMNS)}: query, Q0, document, rank, "
+                "score and tag; others have query, document and score or rank, or query, document, rank and score. Write "
+                "tabs between columns if ids have blanks."
             )
-        yield place, dict(zip(TREC_COLUMNS, columns, strict=True))
+        yield place, dict(zip(headings[len(joined)], joined, strict=True))
+
+
+def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
+    """Return the columns of a TREC run whose document id or tag has blanks, if rank and score can be in one place alone."""
+    places = [
+        place for place in range(3, len(cells) - 1) if str(cells[place]).isdecimal() and NUMBER.fullmatch(str(cells[place + 1]))
+    ]
+    if len(cells) < len(TREC_COLUMNS) or len(places) != 1:
+        return cells
+    document, tag = " ".join(cells[2 : places[0]]), " ".join(cells[places[0] + 2 :])
+    return [*cells[:2], document, *cells[places[0] : places[0] + 2], *([tag] if tag else [])]
+
+
+def _read_cells(file: Path, delimiter: str) -> Iterator[tuple[str, Any]]:
+    """Yield place and fields of each row of a table, with or without headings."""
+    content = read_bytes(file)
+    text = decode(content)
+    heading = text.partition("\n")[0]
+    delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
+    _, first = next(_split_lines(heading, delimiter), ("", []))
+    if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {*chain(*FIELDS.values())}:
+        yield from label_columns(file, _split_lines(text, delimiter))
+        return
+    headings, rows = parse_table(content, file, delimiter=delimiter)
+    names = _choose_columns(file, headings)
+    for number, row in rows:
+        yield f"line {number}", {name: row[column] for column, name in names}
 
 
 def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
@@ -260,15 +366,15 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]:
-    """Return place and name of the columns of query, document, score and rank; the last may be missing."""
-    chosen = []
-    for kind, allowed in FIELDS.items():
-        name = next((name for name in allowed if name in present), None)
-        if name is not None:
-            chosen.append((present.index(name), name))
-        elif kind != "rank":
+    """Return place and name of the columns with query, document, score, rank and distance, or with lists of them."""
+    named = {kind: next((name for name in allowed if name in present), None) for kind, allowed in FIELDS.items()}
+    lists = [name for name in present if name in LISTS]
+    needed = ["query"] if lists else ["query", "document", *([] if named["rank"] or named["distance"] else ["score"])]
+    for kind in needed:
+        if named[kind] is None:
             raise DataError(
                 f"{file}: no column of the {kind}; the file has {', '.join(present) or 'none'}. "
-                f"Name one {' or '.join(allowed[:3])}."
+                f"Name one {' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."
             )
-    return chosen
+    chosen = {*lists, *(name for name in named.values() if name)}
+    return [(place, name) for place, name in enumerate(present) if name in chosen]

@@ -61,7 +61,16 @@ def test_everything_that_does_not_fit_is_counted():
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
     assert aligned.hits == {"all": {"q1": [Hit("d1", 2.0), Hit("d1", 3.0), Hit("x", 1.0)]}}
     assert aligned.total == RunCounts(
-        queries=2, with_position=2, missing=1, unknown_queries=1, unknown_documents=1, short=1, depth=3, chunks=2, duplicates=4
+        queries=2,
+        with_position=2,
+        missing=1,
+        unknown_queries=1,
+        unknown_documents=1,
+        first_unknown="x of query q1",
+        short=1,
+        depth=3,
+        chunks=2,
+        duplicates=4,
     )
     assert len(list(aligned.total.describe())) == 6
     counts = align_run(unify({"q1": {}, "q2": {"d2": 1.0}}), DATA, AlignmentRules()).total
@@ -98,7 +107,7 @@ def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_amb
 
 
 def test_a_sentence_agrees_with_its_number():
-    counts = RunCounts(2, 2, 1, 1, 1, 1, depth=100, chunks=1, duplicates=1)
+    counts = RunCounts(2, 2, 1, 1, 1, short=1, depth=100, chunks=1, duplicates=1)
     singular, plural = (" ".join(several.describe()) for several in (counts, counts + counts))
     for said in ("1 of 2 queries is", "1 query of the run is", "1 document is", "1 query has", "1 chunk was", "1 row repeats"):
         assert said in singular

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_score.alignment import Rankings, SubsetQueries, merge_chunks
+from posir_score.alignment import AlignmentRules, Rankings, SubsetQueries, merge_chunks
 from posir_score.collecting import (
     FIRST_QUERIES,
     MAX_FAILURES,
@@ -32,19 +32,21 @@ from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
 
 QUERIES = {f"q{number}": f"text {number}" for number in range(20)}
-DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), frozenset("d"), 20, "1")]
+CORPUS = frozenset({"a", "b", "d", "d0", "d1", "d4", *QUERIES.values()})
+DATA = [SubsetQueries("all", Judgments(QUERIES, {query: {"d": 1} for query in QUERIES}), CORPUS, 20, "1")]
+RULES = AlignmentRules()
 FAST = CollectionSettings(k=3, retries=1, timeout=5, backoff=0)
 
 
 def collect(search: Any, folder: Path, settings: CollectionSettings = FAST, *, needs_all: bool = True) -> Rankings:
-    run, _ = collect_run(search, "mine", DATA, needs_all, replace(settings, folder=folder))
+    run, _ = collect_run(search, "mine", DATA, AlignmentRules(needs_all), replace(settings, folder=folder))
     return {query: merge_chunks(hits) for query, hits in run.by_subset["all"].items()}
 
 
 def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeated_rows(tmp_path: Path):
     rankings = collect(lambda _query, _k: ["d4", "d1", "d2", "d3"], tmp_path / "a")
     assert rankings == {query: {"d4": 3, "d1": 2, "d2": 1} for query in QUERIES}
-    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, True, replace(FAST, folder=tmp_path / "b"))
+    run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, RULES, replace(FAST, folder=tmp_path / "b"))
     assert (run.duplicates, run.returned) == (0, (3, 3))
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
@@ -128,11 +130,11 @@ async def leave() -> None:
         (leave, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.2 seconds, in 2 attempts", 2),
-        (lambda: None, "the retriever returned NoneType; it must return a list of ids", 1),
+        (lambda: None, "NoneType is no list of hits; each must be an id", 1),
         (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
-        (lambda: [{"id": 1}], "hit 1 is {'id': 1}; it must be an id or (id, score)", 1),
-        (lambda: ["\ud800"], r"hit 1 is \ud800; it must be an id or (id, score)", 1),
-        (lambda: [("d\0", 1)], r"hit 1 is ('d\x00', 1); it must be an id or (id, score)", 1),
+        (lambda: [{"name": 1}], "hit 1 is {'name': 1}; it must be an id, (id, score)", 1),
+        (lambda: ["\ud800"], r"hit 1 is \ud800; it must be an id, (id, score)", 1),
+        (lambda: [("d\0", 1)], r"hit 1 is ('d\x00', 1); it must be an id, (id, score)", 1),
         (lambda: [10**5000], "hit 1 is a very large number; it must be an id", 1),
         (lambda: [("d", "1e999")], "hit 1, d, has the score 1e999; it must be a finite number", 1),
         (lambda: [("d", 10**5000)], "hit 1, d, has the score a very large number; it must be a finite number", 1),
@@ -169,7 +171,9 @@ def test_a_retriever_that_always_fails_is_not_asked_to_the_end(needs_all: bool, 
     texts = {f"q{number}": f"text {number}" for number in range(25)}
     data = [SubsetQueries("all", Judgments(texts, {query: {"d": 1} for query in texts}), frozenset("d"), 25, "1")]
     with pytest.raises(PosirError, match=message):
-        collect_run(search, "mine", data, needs_all, CollectionSettings(concurrency=1, retries=0, folder=tmp_path))
+        collect_run(
+            search, "mine", data, AlignmentRules(needs_all), CollectionSettings(concurrency=1, retries=0, folder=tmp_path)
+        )
     assert len(asked) == most
 
 
@@ -225,7 +229,7 @@ def test_distances_are_refused_and_kept_until_the_user_says_what_counts(number: 
     with pytest.raises(PosirError, match="--order distance"):
         collect(search, tmp_path, settings=settings)
     assert len(asked) == FIRST_QUERIES
-    run, _ = collect_run(search, "mine", DATA, True, replace(settings, folder=tmp_path, order="distance"))
+    run, _ = collect_run(search, "mine", DATA, RULES, replace(settings, folder=tmp_path, order="distance"))
     assert set(asked.values()) == {1}
     assert run.by_subset["all"]["q3"][-1].document == "last"
 
@@ -247,10 +251,10 @@ def test_an_endless_iterator_is_read_up_to_k_and_an_endless_mapping_is_refused(t
 
 
 def test_several_subsets_need_a_retriever_that_tells_them_apart(tmp_path: Path):
-    data = [SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), frozenset("d"), 1) for name in "ab"]
+    data = [SubsetQueries(name, Judgments({"q": name}, {"q": {"d": 1}}), CORPUS, 1) for name in "ab"]
     with pytest.raises(PosirError, match=r"the data has 2 subsets.*parameter `subset`"):
-        collect_run(lambda _query, _k: ["d"], "mine", data, True, replace(FAST, folder=tmp_path))
-    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, True, replace(FAST, folder=tmp_path))
+        collect_run(lambda _query, _k: ["d"], "mine", data, RULES, replace(FAST, folder=tmp_path))
+    run, _ = collect_run(lambda _query, _k, subset: [subset], "mine", data, RULES, replace(FAST, folder=tmp_path))
     assert run.by_subset == {"a": {"q": [Hit("a", 1, 1)]}, "b": {"q": [Hit("b", 1, 1)]}}
 
 

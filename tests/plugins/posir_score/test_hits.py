@@ -1,0 +1,137 @@
+"""Hits as systems return them: stand-ins with their fields, and the systems themselves where they are installed."""
+
+import sqlite3
+from types import SimpleNamespace as Obj
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import polars as pl
+import pytest
+
+from posir_score.hits import AnswerError, Hit, rank_hits, read_hits
+
+TEXT = "The mill burned down."
+NUMBER = UUID(int=7)
+
+
+def langchain(**fields: Any) -> Any:
+    metadata = {"source": "d1", "start_index": 4, "page": 3, "chunk": 9}
+    return Obj(**{"page_content": TEXT, "id": "5e1f", "metadata": metadata} | fields)
+
+
+def llama_index(reference: str | None = "d1") -> Any:
+    node = Obj(ref_doc_id=reference, text=TEXT, start_char_idx=4, end_char_idx=25, metadata={"source": "d2"})
+    return Obj(node=node, score=0.5)
+
+
+def qdrant(**payload: Any) -> Any:
+    return Obj(id="5e1f", score=0.5, version=0, payload=payload)
+
+
+def sqlite_rows() -> Any:
+    database = sqlite3.connect(":memory:")
+    database.row_factory = sqlite3.Row
+    return database.execute("SELECT 'd1' AS doc_id, 0.5 AS score, ? AS text", (TEXT,)).fetchall()
+
+
+SPAN = Hit("d1", 0.5, 1, TEXT, 4, 25)
+HALF = Hit("d1", 0.5, 1, TEXT, 4)
+SCORED = Hit("d1", 0.5, 1, TEXT)
+DISTANCE = Hit("d1", -0.5, 1, TEXT, is_distance=True)
+BARE = Hit("d1", 0.5, 1)
+ES_HIT = {"_id": "d1", "_score": 0.5, "_source": {"text": TEXT, "source": "web"}}
+CHUNK = {"_id": "d1", "_nested": {"field": "chunks", "offset": 2}, "_score": 0.5, "_source": {"text": TEXT}}
+VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([langchain()], Hit("d1", None, 1, TEXT, 4)),
+        ([langchain(metadata={"source": "d1", "start_index": -1})], Hit("d1", None, 1, TEXT)),
+        ([(langchain(), 0.5)], Hit("d1", 0.5, 1, TEXT, 4)),
+        ([llama_index()], SPAN),
+        ([llama_index().node], SPAN._replace(score=None)),
+        (Obj(source_nodes=[llama_index()]), SPAN),
+        ({"documents": [Obj(content=TEXT, meta={"source_id": "d1", "split_idx_start": 4}, score=0.5)]}, HALF),
+        ([qdrant(doc_id="d1", text=TEXT, start=4, end=25)], SPAN),
+        (Obj(points=[qdrant(page_content=TEXT, metadata={"source": "d1"})]), Hit("d1", 0.5, 1, TEXT)),
+        (Obj(points=[Obj(id="d1", score=0.5, payload=None)]), BARE),
+        (Obj(groups=[Obj(id="d1", hits=[qdrant(text=TEXT)])]), SCORED),
+        ({"ids": [["5e"]], "distances": [[0.5]], "documents": [[TEXT]], "metadatas": [[{"doc": "d1"}]]}, DISTANCE),
+        ([{"doc": "d1", "text": TEXT, "vector": [0.1], "_distance": 0.5}], DISTANCE),
+        (pl.DataFrame({"docno": ["d1"], "docid": [0], "text": [TEXT], "score": [0.5]}), SCORED),
+        (sqlite_rows(), SCORED),
+        ({"took": 1, "hits": {"hits": [ES_HIT]}}, SCORED),
+        ({"hits": {"hits": [ES_HIT | {"inner_hits": {"chunks": {"hits": {"hits": [CHUNK]}}}}]}}, SCORED),
+        ({"root": {"children": [VESPA_HIT]}}, SCORED),
+        (Obj(hits=[VESPA_HIT]), SCORED),
+        (Obj(objects=[Obj(uuid=NUMBER, metadata=Obj(distance=0.5), properties={"doc": "d1", "text": TEXT})]), DISTANCE),
+        ([[{"id": "d1", "distance": 0.5, "entity": {"text": TEXT}}]], SCORED),
+        (Obj(matches=[Obj(id="d1", score=0.5, metadata={"text": TEXT})]), SCORED),
+        ({"value": [{"@search.score": 0.5, "parent_id": "d1", "chunk": TEXT}]}, SCORED),
+        ({"retrievalResults": [{"content": {"text": TEXT}, "score": 0.5, "location": {"s3Location": {"uri": "d1"}}}]}, SCORED),
+        (Obj(contexts=Obj(contexts=[Obj(source_uri="d1", text=TEXT, score=0.5)])), SCORED),
+        ({"results": [{"corpus_id": "d1", "score": 0.5}]}, BARE),
+        ({"hits": [{"hit": ES_HIT, "rating": 1}]}, SCORED),
+        ([("d1", 0.5, TEXT)], SCORED),
+        ([("d1", 0.5, TEXT, 4, 25)], SPAN),
+        ({"d1": 0.5}, Hit("d1", 0.5)),
+        (np.array([11, 12]), Hit("11", None, 1)),
+        ([np.int64(11)], Hit("11", None, 1)),
+        ([(np.int64(11), np.float32(0.5))], Hit("11", 0.5, 1)),
+        ([NUMBER], Hit(str(NUMBER), None, 1)),
+        ({"retrieved_ids": ["d1"], "retrieve_scores": [0.5], "retrieved_contents": [TEXT]}, SCORED),
+    ],
+)  # fmt: skip
+def test_what_a_system_returns_is_read_as_it_is(answer: Any, expected: Hit):
+    assert read_hits(answer, 5)[0] == expected
+
+
+@pytest.mark.parametrize("answer", [{"ids": [[]], "distances": [[]]}, Obj(points=[]), [[]], [], {}, {"hits": {"hits": []}}])
+def test_an_answer_without_hits_is_empty(answer: Any):
+    assert read_hits(answer, 5) == []
+
+
+def test_a_user_names_the_field_with_the_id():
+    hits = [
+        langchain(metadata={"file": "d9", "source": "d1"}),
+        qdrant(file="d9"),
+        {"file": "d9"},
+        ES_HIT | {"_source": {"file": "d9"}},
+    ]
+    assert {read_hits([hit], 5, "file")[0].document for hit in hits} == {"d9"}
+    with pytest.raises(AnswerError, match=r"hit 1 has no field name \(--document-field\); its fields are source, start_index"):
+        read_hits([langchain()], 5, "name")
+
+
+def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
+    groups = Obj(groups=[Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]), Obj(id="d2", hits=[qdrant(text="c")])])
+    hits = [(hit.document, hit.text, hit.rank) for hit in read_hits(groups, 5, "doc")]
+    assert hits == [("d1", "a", 1), ("d1", "b", None), ("d2", "c", 2)]
+
+
+def test_a_distance_is_turned_once():
+    hits = read_hits([{"doc": "d1", "_distance": 0.1}, {"doc": "d2", "_distance": 0.4}], 5)
+    assert (
+        rank_hits(hits, "distance")
+        == rank_hits(hits, None)
+        == [Hit("d1", -0.1, 1, is_distance=True), Hit("d2", -0.4, 2, is_distance=True)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"retrieval_context": [TEXT]}, "field 'retrieval_context' has the texts of chunks"),
+        ({"ids": ["a", "b"], "scores": [1.0]}, "different lengths"),
+        ((np.array([[0.5]]), np.array([[3]])), "hit 1 is .*it must be an id"),
+        ([Obj(page_content=TEXT, metadata={})], "it must be an id"),
+        ([("d1", 0.5, TEXT, 1, 2, 3)], "it must be an id"),
+        ([{"doc": "d1", "_distance": float("nan")}], "hit 1, d1, has the score nan"),
+    ],
+)
+def test_what_is_no_hit_is_refused_by_its_place_and_name(answer: Any, message: str):
+    with pytest.raises(AnswerError, match=message):
+        read_hits(answer, 5)
