@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import logging
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns, reading_json
 from posir_tasks.read_part import CountedWith
-from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
+from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY, WEIGHTS_KEY
 from posir_tasks.schemes import Axes, PositionScheme
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ SCHEMA = 1
 HASH_BYTES = 8
 #: Most queries of a result that are read: 45 times those of SQuAD-PosQ, the largest task.
 MAX_QUERIES = 2**22
+#: Weight of a query, of which a place of n has one n-th: the least common multiple of 1 to 12.
+PLACE_WEIGHT = 27_720
 #: Most bytes of a packed number.
 MAX_VARINT = 5
 
@@ -74,6 +76,10 @@ class DocumentSet:
     """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
     counted_with: CountedWith | None
     """The way in which the tokens before the evidence were counted; None if none had to be."""
+    questions: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Number of the query of each row, if rows are places of queries that have several, shape (n,); else (0,)."""
+    weights: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Weight of each place, in parts of `PLACE_WEIGHT`, shape (n,); (0,) if rows are queries, which weigh the same."""
 
     @property
     def key(self) -> tuple[str, str, str, bytes, bytes]:
@@ -86,7 +92,7 @@ class DocumentSet:
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
         mask = blake2b(np.packbits(rows).tobytes(), key=self.queries.encode(), digest_size=HASH_BYTES).hexdigest()
-        columns = ("cells", "ranks", "twelfths", "thirds")
+        columns = ("cells", "ranks", "twelfths", "thirds", "questions", "weights")
         selected = {name: getattr(self, name)[rows] if len(getattr(self, name)) else getattr(self, name) for name in columns}
         return replace(self, queries=mask, document_sizes=sizes, **selected)
 
@@ -109,6 +115,8 @@ class QueryColumns:
     """Twelfth of what the model reads, 0 to 11, or `Unread`; shape (0,) if that of a query is unknown."""
     thirds: Integers
     """Third of the document, 0 to 2; shape (0,) if that of a query is unknown."""
+    weights: Integers
+    """Weight of each row in parts of `PLACE_WEIGHT`, if rows are places of queries; else shape (0,)."""
 
     @property
     def gains(self) -> Floats:
@@ -136,6 +144,7 @@ class DocumentRanks:
         placed: ReadEvidence | None = None,
         subset: str = "default",
         texts: Mapping[str, str] | None = None,
+        queries: Sequence[str] | None = None,
     ) -> DocumentRanks:
         """Group ranks by document.
 
@@ -147,6 +156,7 @@ class DocumentRanks:
             subset: Name of the subset of the task that they belong to.
             texts: Texts of the relevant documents by id; without them, a document is known again in another subset by its
                 title alone.
+            queries: The query of each row, if rows are places of queries that have several.
         """
         cells, lengths = scheme.cells(evidence), scheme.length_buckets(evidence)
         bins: list[list[int]] = [[] for _ in range(len(evidence))]
@@ -156,7 +166,7 @@ class DocumentRanks:
         cell_keys = sorted(set(query_cells))
         places = {key: place for place, key in enumerate(cell_keys)}
         columns = np.array([places[key] for key in query_cells], np.int64)
-        part = _build_set(subset, evidence, columns, rank_columns(ranks), placed, texts or {})
+        part = _build_set(subset, evidence, columns, rank_columns(ranks), placed, texts or {}, queries or ())
         return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
@@ -204,17 +214,24 @@ class DocumentRanks:
         def join_known(name: str) -> Integers:
             return join(name) if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets) else nothing
 
+        clusters, questions = link_documents([owner, *keys])[row], [nothing]
+        for part in self.sets:
+            questions.append(part.questions + 1 + max(int(column.max(initial=0)) for column in questions))
+        if len(numbers := np.concatenate(questions)):
+            # Places of one query are not independent, whatever documents they are in.
+            clusters = link_documents([clusters + 1, numbers])
         return QueryColumns(
             subsets=np.repeat([names.index(part.subset) for part in self.sets], [len(part.ranks) for part in self.sets]).astype(
                 np.int64
             ),
-            clusters=link_documents([owner, *keys])[row],
+            clusters=clusters,
             documents=link_documents([owner, keys[0]])[row],
             half_octaves=join("half_octaves")[row],
             cells=join("cells"),
             ranks=join("ranks"),
             twelfths=join_known("twelfths"),
             thirds=join_known("thirds"),
+            weights=join("weights"),
         )
 
     @cached_property
@@ -227,7 +244,9 @@ class DocumentRanks:
         """The position profile of these ranks."""
         lengths, positions = len(self.axes.lengths), len(self.axes.positions)
         columns, size = self.columns, len(self.cell_keys)
-        table = np.bincount(columns.cells * len(RANKS) + columns.ranks, minlength=size * len(RANKS)).reshape(size, len(RANKS))
+        weights = columns.weights if len(columns.weights) else None
+        table = np.bincount(columns.cells * len(RANKS) + columns.ranks, weights, minlength=size * len(RANKS))
+        table = table.astype(np.int64).reshape(size, len(RANKS))
         counts, totals = np.zeros((lengths, positions, len(RANKS)), np.int64), np.zeros((lengths, len(RANKS)), np.int64)
         np.add.at(totals, self.cell_lengths, table)
         for place in range(max((len(bins) for _, bins in self.cell_keys), default=0)):
@@ -250,35 +269,40 @@ class DocumentRanks:
         ways = [part.counted_with for part in self.sets if part.counted_with]
         return CountedWith.least_accurate(ways) if ways else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result that hold the value; the axes are those of the profile beside it."""
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         return {
-            key: {"schema": SCHEMA, **cells.get(key, {}), "sets": [_pack(part, key) for part in self.sets]} for key in FIELDS
+            key: {"schema": SCHEMA, **cells.get(key, {}), "sets": [_pack(part, key, names) for part in self.sets]}
+            for key, names in (fields or FIELDS).items()
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], axes: Axes, queries: int = MAX_QUERIES) -> DocumentRanks:
+    def from_json(
+        cls, data: Mapping[str, Any], axes: Axes, queries: int = MAX_QUERIES, fields: Fields | None = None
+    ) -> DocumentRanks:
         """Read ranks by document.
 
         Args:
             data: The fields of a result, as `to_json` returned them.
             axes: The axes of the profile beside it.
             queries: Most queries of all sets together, which the profile beside it counts. Columns are unpacked up to that.
+            fields: The fields, and what each has of a set; by default those of queries with one place.
 
         Raises:
             ProfileError: The JSON is missing or damaged.
             NewerSchemaError: A newer version of posir wrote it.
         """
         stored: list[list[Any]] = []
-        for key in FIELDS:
+        fields = fields or FIELDS
+        for key in fields:
             if key not in data:
                 raise ProfileError(f"no field '{key}'. Run the model again.", key)
             with reading_json(data[key], SCHEMA, f"field '{key}'", key):
                 stored.append(data[key]["sets"])
                 if not isinstance(stored[-1], list) or not all(isinstance(row, dict) for row in stored[-1]):
                     raise ValueError("'sets' must be a list of objects")
-        if unknown := {str(name) for rows in stored for row in rows for name in row}.difference(*FIELDS.values()):
+        if unknown := {str(name) for rows in stored for row in rows for name in row}.difference(*fields.values()):
             names = sanitized(", ".join(sorted(unknown)), 200)
             logger.warning("fields of a newer version of posir are left out: %s", names)
         with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
@@ -286,32 +310,36 @@ class DocumentRanks:
             rows_of_sets = list(zip(*stored, strict=True))
         sets, left = [], min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            sets.append(_read_set(data, rows, len(cell_keys), left))
+            sets.append(_read_set(data, rows, len(cell_keys), left, fields))
             left -= len(sets[-1].ranks)
         return cls(axes, cell_keys, tuple(sorted(sets, key=lambda part: part.key)))
 
 
+#: What each field has of a set.
+Fields: TypeAlias = Mapping[str, tuple[str, ...]]
 #: The fields of a result that hold the value, and what each has of every set: texts, columns, keys of documents.
-FIELDS = {
+FIELDS: Fields = {
     RANKS_KEY: ("subset", "documents", "queries", "document_sizes", "cells", "ranks"),
     READ_RANKS_KEY: ("counted_with", "twelfths", "thirds", "half_octaves"),
     KEYS_KEY: KEY_NAMES,
 }
+#: The same of places of queries that have several.
+PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 
-def _pack(part: DocumentSet, field: str) -> dict[str, Any]:
+def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
     """Return what a field has of a set; digests of documents only if one is known."""
-    if field == KEYS_KEY:
+    if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
-    values = ((name, getattr(part, name)) for name in FIELDS[field])
+    values = ((name, getattr(part, name)) for name in names)
     return {name: pack_column(value) if isinstance(value, np.ndarray) else value for name, value in values}
 
 
-def _read_set(data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], cells: int, most: int) -> DocumentSet:
+def _read_set(data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], cells: int, most: int, fields: Fields) -> DocumentSet:
     """Return a set of at most `most` queries from what each field has of it; raise ProfileError if a column does not fit."""
     values: dict[str, Any] = {}
-    for (key, names), row in zip(FIELDS.items(), rows, strict=True):
+    for (key, names), row in zip(fields.items(), rows, strict=True):
         with reading_json(data[key], SCHEMA, f"field '{key}'", key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
@@ -327,6 +355,8 @@ def _read_set(data: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], cells:
                 "twelfths": ({0, queries}, max(Unread) + 1),
                 "thirds": ({0, queries}, 3),
                 "half_octaves": ({len(values["document_sizes"])}, 64),
+                "questions": ({queries}, queries),
+                "weights": ({queries}, PLACE_WEIGHT),
             }
             for name in limits.keys() & {*names}:
                 sizes, bound = limits[name]
@@ -342,7 +372,13 @@ def _unpack(name: str, value: Any, most: int) -> Any:
 
 
 def _build_set(
-    subset: str, evidence: Evidence, cells: Integers, ranks: Integers, placed: ReadEvidence | None, texts: Mapping[str, str]
+    subset: str,
+    evidence: Evidence,
+    cells: Integers,
+    ranks: Integers,
+    placed: ReadEvidence | None,
+    texts: Mapping[str, str],
+    queries: Sequence[str],
 ) -> DocumentSet:
     characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
@@ -357,6 +393,9 @@ def _build_set(
     thirds = complete.twelfths() // (TWELFTHS // 3)
     lengths = complete.tokens if len(complete.tokens) else np.ones(len(evidence), np.int64)
     twelfths = placed.twelfths if placed else np.zeros(0, np.int64)
+    numbers = np.array([*queries], np.str_)
+    _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    own = order if len(numbers) else []
     return DocumentSet(
         subset=subset,
         documents=blake2b(b"".join(keys[row][0] for row in first), digest_size=HASH_BYTES).hexdigest(),
@@ -373,6 +412,8 @@ def _build_set(
             texts,
         ),
         counted_with=placed.counted_with if placed else None,
+        questions=questions[own].astype(np.int64),
+        weights=(PLACE_WEIGHT // counts[questions])[own].astype(np.int64),
     )
 
 

@@ -1,4 +1,7 @@
-"""Evidence, the position-aware qrel: for every query the one relevant document and the position of the answer in it."""
+"""Evidence, the position-aware qrel: for every query the relevant document and the position of the answer in it.
+
+Of a query with several places of evidence, in one document or several, each place is a row of its own.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,14 @@ class Unread(IntEnum):
 
 
 @dataclass(frozen=True)
+class Place:
+    """The query of a row of evidence that is one of several places of it, and the grade of the row's document."""
+
+    query: str
+    grade: int = 1
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The evidence of `n` queries as aligned columns.
 
@@ -40,7 +51,7 @@ class Evidence:
     query_ids: list[str]
     """Unique query ids, length n."""
     document_ids: list[str]
-    """The id of the one relevant document of each query, length n."""
+    """The id of the relevant document of each query, length n."""
     starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
     """First character of the evidence in its document: Unicode code points from 0, shape (n,)."""
     ends: Integers = field(default_factory=lambda: np.zeros(0, np.int64))

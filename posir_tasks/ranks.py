@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pytrec_eval
 from numpy.typing import NDArray
 
 from posir_tasks.errors import PosirError, ScoreError
@@ -18,6 +19,9 @@ from posir_tasks.evidence import Integers
 from posir_tasks.host.private_names import NAUC
 
 logger = logging.getLogger(__name__)
+
+#: mteb's name of a score by trec_eval's measure.
+MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
 
 Results = Mapping[str, Mapping[str, float]]
 
@@ -181,6 +185,36 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
         **nauc("mrr", "mrr"),
         **mean("hit_rate", "recall"),
     }
+
+
+def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]) -> dict[str, float]:
+    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded, of at least one query with grades.
+
+    They are those of trec_eval: the gain of a document is its grade, the ideal ranking is of all judged documents, and a grade
+    above 0 is relevant. A query without ranking scores 0. `k_values` are cut-offs, among them 1. The mean reciprocal rank has
+    one too, in trec_eval's order of documents.
+    """
+    cutoffs = ",".join(map(str, k_values))
+    judge = pytrec_eval.RelevanceEvaluator(
+        {query: dict(documents) for query, documents in grades.items()},
+        {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
+    )
+    ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
+    by_query = list(judge.evaluate(ranked).values())
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(grades)
+
+    scores = {
+        f"{name}_at_{k}": mean([row[f"{measure}_{k}"] for row in by_query])
+        for name, measure in MEASURES.items()
+        for k in k_values
+    }
+    reciprocal = [row["recip_rank"] for row in by_query]
+    for k in k_values:
+        # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
+        scores[f"mrr_at_{k}"] = mean([value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal])
+    return scores | {"accuracy": scores["recall_at_1"]}
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:

@@ -16,8 +16,10 @@ PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
 RANKS_KEY, READ_RANKS_KEY, KEYS_KEY = "document_ranks", "read_ranks", "document_keys"
 #: Keys for the part of a text that the model reads, and for the tokens of the corpus that it reads.
 READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
-#: Keys that are kept for evidence in several places, and for judgments without spans.
-KEPT_KEYS = ("places", "judgments")
+#: Key of the places of queries with several places of evidence, and in it of their queries and weights; absent without any.
+PLACES_KEY, WEIGHTS_KEY = "places", "weights"
+#: Keys that are kept for judgments without spans.
+KEPT_KEYS = ("judgments",)
 #: Key of the run for the names of the scores that plugins gave.
 SCORE_NAMES_KEY = "plugin_score_names"
 #: Keys of the run for the revision of the data, and for the digests of its content: `corpus` and `queries`.
@@ -34,7 +36,7 @@ SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.
 NO_SCORES = frozenset(
     (
-        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, RUN_KEY, *KEPT_KEYS),
+        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, PLACES_KEY, RUN_KEY, *KEPT_KEYS),
         *("main_score", "hf_subset", "languages", "mteb_version"),
     )
 )

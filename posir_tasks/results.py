@@ -21,7 +21,7 @@ from posir_tasks.gate import GateError, read_json
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import CountedWith, Part, ReadKind
+from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     KEYS_KEY,
     PROFILE_KEY,
@@ -244,23 +244,26 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
         yield f"{PROFILE_KEY}.axes", f"differs from the axes of the scheme {axes.scheme}"
     if (read.tokens or 0) > MAX_TOKENS:
         yield READ_KEY, f"{read.tokens:,} tokens are more than any model reads"
-    for part in values.ranks.sets:
-        if part.subset != subset:
-            yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
-        yield from _find_place_problems(part, values, scheme)
+    for ranks in (values.ranks, *([values.places.ranks] if values.places else [])):
+        for part in ranks.sets:
+            if part.subset != subset:
+                yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
+            yield from _find_place_problems(part, ranks, read, scheme)
 
 
-def _find_place_problems(part: DocumentSet, values: ResultValues, scheme: PositionScheme | None) -> Iterator[tuple[str, str]]:
+def _find_place_problems(
+    part: DocumentSet, ranks: DocumentRanks, read: ReadPart, scheme: PositionScheme | None
+) -> Iterator[tuple[str, str]]:
     """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds, lengths, position bins.
 
     Lengths of documents are known up to a half octave, by the count of tokens in the data.
     """
-    read, thirds, twelfths = values.read, part.thirds, part.twelfths
+    thirds, twelfths = part.thirds, part.twelfths
     if len(twelfths) and read.kind is ReadKind.UNKNOWN:
         yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
     shortest, longest = 2 ** (part.half_octaves / 2), 2 ** ((part.half_octaves + 1) / 2)
     owner = np.repeat(np.arange(len(part.document_sizes)), part.document_sizes)
-    buckets, keys = values.ranks.cell_lengths[part.cells], values.ranks.cell_keys
+    buckets, keys = ranks.cell_lengths[part.cells], ranks.cell_keys
     if isinstance(scheme, RelativePositions):
         bounds = np.array([0, *scheme.token_bounds, np.inf])
         other = (longest[owner] <= bounds[buckets] + 1) | (shortest[owner] > bounds[buckets + 1])

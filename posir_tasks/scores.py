@@ -20,9 +20,10 @@ import numpy as np
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import Integers, TokensRead
+from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import PositionProfile, check_counts, format_counts, reading_json
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.result_schema import NO_SCORES, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
+from posir_tasks.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,8 @@ class ResultValues:
     """The part of a text that the model reads."""
     tokens_read: TokensRead | None = None
     """The tokens of the corpus that it reads; None if unknown."""
+    places: PlaceRanks | None = None
+    """The queries with several places of evidence, which are not among the ranks; None if there are none."""
     computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """Values that plugins compute once for all their scores. They are small, since a report may have thousands of results."""
 
@@ -126,7 +129,8 @@ class ResultValues:
             return NotImplemented
         ranks, read = self.ranks + other.ranks, self.read + other.read
         tokens_read = self.tokens_read + other.tokens_read if self.tokens_read and other.tokens_read else None
-        return ResultValues(ranks, read, tokens_read)
+        places = self.places + other.places if self.places and other.places else self.places or other.places
+        return ResultValues(ranks, read, tokens_read, places)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the values."""
@@ -136,6 +140,7 @@ class ResultValues:
             **self.ranks.to_json(),
             READ_KEY: self.read.to_json(),
             **({TOKENS_READ_KEY: {"schema": SCHEMA, **tokens}} if tokens else {}),
+            **({PLACES_KEY: self.places.to_json()} if self.places else {}),
         }
 
     @classmethod
@@ -151,7 +156,8 @@ class ResultValues:
                 columns = [np.array(data[TOKENS_READ_KEY][name].split(), np.int64) for name in ("read", "not_read")]
                 check_counts(profile.axes, [], columns)
                 tokens_read = TokensRead(*columns)
-        return cls(ranks, read, tokens_read)
+        places = PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
+        return cls(ranks, read, tokens_read, places)
 
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""

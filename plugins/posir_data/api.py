@@ -20,7 +20,15 @@ from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, describe_skipped
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import DomainInspection, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
+from posir_tasks.sources.posir import (
+    PLACES_FILE,
+    DomainInspection,
+    SubsetKey,
+    Target,
+    inspect_domain,
+    resolve_folder,
+    write_domain,
+)
 from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
@@ -104,7 +112,14 @@ def import_passages(
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
-    yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(len(imported.questions), 'question')}"
+    several = len({place.query for place in imported.places.values()})
+    questions = len(imported.questions) - len(imported.places) + several
+    yield f"{folder}: {pluralize(len(imported.documents), 'document')}, {pluralize(questions, 'question')}"
+    if several:
+        yield (
+            f"several places of evidence: {pluralize(several, 'question')} with {len(imported.places):,} places, in "
+            f"{PLACES_FILE}; reported apart from questions with one place"
+        )
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
@@ -118,10 +133,10 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         for question, answer, span in repaired[:MAX_EXAMPLES]:
             moved = f"{short_repr(answer.text)} from character {answer.start} to {span.start}"
             yield f"  {question.file}: question {question.name}: {moved}"
-    questions, texts = imported.divide_skipped()
-    skipped = [question for question in questions if question.detail != UNANSWERABLE]
-    if len(skipped) < len(questions):
-        yield f"without an answer: {pluralize(len(questions) - len(skipped), 'question')}, not imported"
+    unused, texts = imported.divide_skipped()
+    skipped = [question for question in unused if question.detail != UNANSWERABLE]
+    if len(skipped) < len(unused):
+        yield f"without an answer: {pluralize(len(unused) - len(skipped), 'question')}, not imported"
     if skipped:
         yield f"skipped: {pluralize(len(skipped), 'question')}, first:"
         yield from (f"  {question}" for question in skipped[:MAX_EXAMPLES])

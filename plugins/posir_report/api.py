@@ -101,7 +101,8 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the answers, an overview of the models that have several tasks, then every length."""
         overview = tables.overview_table(self.rows, self.columns)
         lengths = tables.length_table([*self.rows, *average_languages(self.rows)], self.columns, curves=True)
-        shown = (overview, lengths) if overview.rows else (lengths,)
+        places = tables.place_table(self.summaries)
+        shown = (*([overview] if overview.rows else []), lengths, *([places] if places else []))
         return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
 
     def records(self) -> list[dict[str, Any]]:

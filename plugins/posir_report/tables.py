@@ -21,16 +21,24 @@ from posir_report.summary import (
     shorten_middle,
 )
 from posir_significance.decision import Decision, Reason
-from posir_significance.intervals import LEVEL
+from posir_significance.intervals import LEVEL, contrast_means
 from posir_significance.sentences import describe_not_read, describe_state, format_level, iterate_answer, label_state
-from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_score
+from posir_tasks.display.numbers import (
+    MISSING,
+    format_count,
+    format_estimate,
+    format_number,
+    format_percent,
+    format_points,
+    format_score,
+)
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import declared_scores
 from posir_tasks.profile import RANKS, mean_gain
 from posir_tasks.read_part import CountedWith, ReadKind
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, scores_to_json
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Estimate, Score, ScoreInfo, Unit, scores_to_json
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
@@ -167,6 +175,64 @@ def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
                 f"{summary.model} on {summary.task}: no relevant document is at ranks 11 to 100; if the ranking has ten "
                 "documents, its Recall@100 is its Recall@10."
             )
+
+
+def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
+    """Return what is known of the queries with several places of evidence, each place at 1/n; None if there are none.
+
+    A place has the rank of its own document. The interval of start to end is for new documents; places of one query, and
+    queries of one document, are in one cluster.
+    """
+    places = summary.values.places
+    if places is None:
+        return None
+    columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
+    rows = [np.flatnonzero(columns.thirds == third) for third in range(3)]
+    by_third = [np.average(columns.gains[third], weights=weights[third]) if len(third) else None for third in rows]
+    contrast = contrast_means(columns.gains, columns.clusters, weights, (rows[0], rows[2])) if shares else None
+    recall = {f"evidence_recall_at_{depth}": places.mean(1.0 * (np.arange(len(RANKS)) < DEPTHS[depth])) for depth in (10, 100)}
+    return {
+        "queries": places.queries,
+        "places": len(weights),
+        "left_out": places.left_out,
+        "ndcg_at_10": places.mean() if len(weights) else None,
+        **({key: value if len(weights) else None for key, value in recall.items()}),
+        "shares": shares or None,
+        "ndcg_at_10_by_third": by_third if shares else None,
+        "start_to_end": contrast and contrast.value,
+        "start_to_end_interval": contrast and contrast.interval,
+    }
+
+
+#: Headings of the table of queries with several places, and how to read it.
+PLACE_HEADINGS = (
+    *("Queries", "Places", "Left out", "nDCG@10", "Evidence recall@10", "Evidence recall@100", "Evidence in thirds (%)"),
+    *("nDCG@10 of thirds", "Start to end"),
+)
+PLACE_NOTE = (
+    "Queries with several places of evidence, which are not in the other tables: each place has the rank of its own document "
+    "and the weight 1/n of n places. Evidence recall: the share of a query's places whose document is among the first. Left "
+    "out: queries with more than 12 places. Interval: 95 %, for new documents."
+)
+
+
+def place_table(summaries: Sequence[TaskSummary]) -> Table | None:
+    """Return a table of the queries with several places of evidence; None if there are none."""
+    rows = []
+    for label, summary in zip(full_labels(summaries), summaries, strict=True):
+        if (place := describe_places(summary)) is None:
+            continue
+        interval = place["start_to_end_interval"]
+        contrast = None if place["start_to_end"] is None else Estimate(place["start_to_end"], interval)
+        counts = (format_count(place[key]) for key in ("queries", "places", "left_out"))
+        means = (format_percent(place[key]) for key in ("ndcg_at_10", "evidence_recall_at_10", "evidence_recall_at_100"))
+        lists = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
+        rows.append((label, summary.task, *counts, *means, *lists, format_estimate(contrast, format_points)))
+    return (
+        Table(build_columns(("Model", "Task", *PLACE_HEADINGS), PLACE_HEADINGS), tuple(rows), notes=(PLACE_NOTE,))
+        if rows
+        else None
+    )
 
 
 #: Most results with a sentence each.
@@ -307,6 +373,7 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
             for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
         ],
         "position_profile": summary.profile.to_json(),
+        **({"places": places} if (places := describe_places(summary)) else {}),
     }
 
 

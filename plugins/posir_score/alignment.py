@@ -35,7 +35,7 @@ class RunCounts:
 
     queries: int = 0
     with_position: int = 0
-    """Judged queries whose evidence has one position, which alone the position scores are of."""
+    """Judged queries whose evidence has a known position, or several, which alone the position scores are of."""
     missing: int = 0
     """Judged queries that the run does not have."""
     unknown_queries: int = 0

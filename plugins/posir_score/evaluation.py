@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import pytrec_eval
 
 from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.excerpts import ExcerptData
@@ -31,6 +29,7 @@ from posir_tasks.host.retrieval_task import SplitData
 from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.models.window import find_read_part
+from posir_tasks.ranks import score_rankings
 from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
 from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 #: mteb's names of the scores that are shown.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's name of a score by trec_eval's measure.
-MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
 #: mteb's scores that need the confidence of a model in each query; a run states none for queries of other systems.
 CONFIDENCE = "nauc_"
 #: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a result.
@@ -109,52 +106,22 @@ def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, i
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
-def score_rankings(
-    rankings: Mapping[str, Mapping[str, float]], grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]
-) -> dict[str, float]:
-    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded, of at least one query.
-
-    `k_values` are cut-offs, among them 1. The mean reciprocal rank has one too, in trec_eval's order of documents.
-    """
-    cutoffs = ",".join(map(str, k_values))
-    judge = pytrec_eval.RelevanceEvaluator(
-        {query: dict(documents) for query, documents in grades.items()},
-        {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
-    )
-    ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
-    by_query = list(judge.evaluate(ranked).values())
-
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(grades)
-
-    scores = {
-        f"{name}_at_{k}": mean([row[f"{measure}_{k}"] for row in by_query])
-        for name, measure in MEASURES.items()
-        for k in k_values
-    }
-    reciprocal = [row["recip_rank"] for row in by_query]
-    for k in k_values:
-        # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
-        scores[f"mrr_at_{k}"] = mean([value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal])
-    return scores | {"accuracy": scores["recall_at_1"]}
-
-
 class JudgedTask(LayoutTask):
-    """A task that scores a run on all judged queries, and its positions on those whose evidence has one position."""
+    """A task that scores a run on all judged queries, and its positions on those whose evidence has known ones."""
 
     subsets: ClassVar[Mapping[str, Subset]]
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read the queries whose evidence has one position, and all documents; raise DataError if they are invalid."""
+        """Read the queries whose evidence has known positions, and all documents; raise DataError if they are invalid."""
         return super().read_subset(subset).drop_unsuited()
 
     def evaluate_subset(self, model: MTEBModels, data: SplitData, *, hf_subset: str, **settings: Any) -> dict[str, Any]:
         """Score all judged queries, and the positions of those that have one; raise PosirError if the model is no run."""
         if not isinstance(model, RunSearch):
-            raise PosirError(f"{self.metadata.name}: some queries have no single position. Score a run with `posir score`.")
+            raise PosirError(f"{self.metadata.name}: some queries have no known position. Score a run with `posir score`.")
         judgments = self.subsets[hf_subset].judgments
         scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"]}}
-        if len(data["evidence"]):
+        if len(data["evidence"]) or len(data["places"].evidence):
             scores = dict(super().evaluate_subset(model, data, hf_subset=hf_subset, **settings))
         scores[RUN_KEY][SEARCH_KEY] = model.describe_search(hf_subset)
         usual = score_rankings(model.run.rankings[hf_subset], judgments.grades, self.k_values)
@@ -188,14 +155,14 @@ def open_scored_data(opened: Dataset) -> ScoredData:
         judged_parts = tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items())
         return ScoredData(task, judged_parts, parts)
     if all(subset.read_stated_judgments is None for subset in opened.subsets):
-        opened = opened.with_questions("posir score")
+        opened = opened.with_questions("posir score", several_places=True)
     judged = open_data_task(opened, JudgedTask)
     assert isinstance(judged, JudgedTask)
     type(judged).subsets = dict(zip(judged.readers, opened.subsets, strict=True))
     subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
-    task = open_data_task(opened.with_questions("posir score")) if is_plain else judged
+    task = open_data_task(opened.with_questions("posir score", several_places=True)) if is_plain else judged
     task.load_data()
     return ScoredData(task, subsets, {name: subset.read() for name, subset in judged.subsets.items()})
 
@@ -203,7 +170,8 @@ def open_scored_data(opened: Dataset) -> ScoredData:
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
     stated = json.dumps([judgments.queries, judgments.grades], sort_keys=True)
     key = digest(digest_texts(data.corpus), stated).hex()
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(data.evidence), key)
+    placed = {data.places[query].query if query in data.places else query for query in data.evidence.query_ids}
+    return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(placed), key)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks.gate import read_json
@@ -20,7 +22,7 @@ from posir_tasks.plugin_api import score_result
 from posir_tasks.ranks import query_scores
 from posir_tasks.result_schema import NO_SCORES
 from posir_tasks.scores import ResultValues
-from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.data import Judgments, PositionData, digest_data
 from posir_tasks.tasks.metadata import SPLIT
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class RetrievalTask(AbsTaskRetrieval):
         return self.evaluate_subset(*args, **settings)
 
 
-#: mteb's `RetrievalSplitData`, with the evidence beside it.
+#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place, and the places of others.
 SplitData = dict[str, Any]
 
 
@@ -108,12 +110,17 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
                 del splits
                 self._current = None
             data = self._read(subset)
+            judgments, (single, several) = Judgments.from_positions(data), data.divide_places()
+            texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
             split = {
                 "corpus": data.corpus,
-                "queries": data.queries,
-                "relevant_docs": {query: {document: 1} for query, document in data.evidence.positives().items()},
+                "queries": Dataset.from_dict(texts) if data.places else data.queries,
+                "relevant_docs": judgments.grades,
                 "top_ranked": self._top_ranked.get(subset),
-                "evidence": data.evidence,
+                "evidence": single.evidence,
+                "single": single.queries,
+                "places": several,
+                "digest": partial(digest_data, data.corpus, data.queries, data.evidence, data.places),
                 "revision": data.revision,
                 "tolerated": dict(data.tolerated),
             }

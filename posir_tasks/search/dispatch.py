@@ -78,7 +78,7 @@ class SearchRequest:
     corpus: Dataset
     queries: Dataset
     positives: Mapping[str, str]
-    """Maps each query id to the id of its relevant document, in the order of the queries."""
+    """Maps the id of each query with one place of evidence to that of its document, in the order of the queries."""
     top_ranked: Mapping[str, list[str]] | None
     """Documents to rerank for each query; None to search the whole corpus."""
     top_k: int
@@ -118,8 +118,10 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
-    rows = {query: row for row, query in enumerate(request.positives)}
-    return HitsByQuery(hits, rows), rank_hits(hits, request.positives)
+    results = HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+    # Queries with several places of evidence are not among the positives.
+    are_all = len(results) == len(request.positives)
+    return results, rank_hits(hits, request.positives) if are_all else rank_results(results, request.positives)
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import Evidence, Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import SkippedText
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
 CONTENT_BYTES = 8
+#: Places of queries that have one each.
+NO_PLACES: Mapping[str, Place] = {}
 #: Rows whose texts are joined to be hashed.
 BATCH_ROWS = 10_000
 
@@ -37,9 +40,13 @@ class Judgments:
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
-        """Return the judgments of data in which every query has one relevant document."""
-        texts = dict(zip(data.queries["id"], data.queries["text"], strict=True))
-        return cls(texts, {query: {document: 1} for query, document in data.evidence.positives().items()})
+        """Return the judgments of the relevant documents of data."""
+        texts, grades = dict[str, str](), dict[str, dict[str, int]]()
+        for name, text, document in zip(data.queries["id"], data.queries["text"], data.evidence.document_ids, strict=True):
+            place = data.places.get(name, Place(name))
+            texts[place.query] = text
+            grades.setdefault(place.query, {})[document] = place.grade
+        return cls(texts, grades)
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,9 @@ class PositionData:
     skipped: tuple[SkippedText, ...] = ()
     """Texts, files, rows and questions that cannot be used."""
     unsuited: Mapping[str, str] = field(default_factory=dict)
-    """Ids of queries that cannot be evaluated by one position, and the reason: there is no span of evidence, or several."""
+    """Ids of queries that cannot be evaluated by position, and the reason: not every place of their evidence is known."""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """The query of each row of queries and evidence that is one of several places of it."""
 
     @classmethod
     def from_questions(
@@ -108,8 +117,21 @@ class PositionData:
         if not self.unsuited:
             return self
         rows = [row for row, name in enumerate(self.evidence.query_ids) if name not in self.unsuited]
-        skipped = (SkippedText(name, "questions without one position", reason) for name, reason in self.unsuited.items())
+        skipped = (SkippedText(name, "questions without a known position", reason) for name, reason in self.unsuited.items())
         return replace(self.select(rows), skipped=(*self.skipped, *skipped), unsuited={})
+
+    def drop_places(self) -> PositionData:
+        """Return the data without the queries that have several places of evidence, which are then among what is skipped."""
+        queries = Counter(place.query for place in self.places.values())
+        skipped = (SkippedText(name, "questions with several places of evidence") for name in queries)
+        return replace(self.divide_places()[0], skipped=(*self.skipped, *skipped)) if queries else self
+
+    def divide_places(self) -> tuple[PositionData, PositionData]:
+        """Return the data with the queries that have one place of evidence, and with a row for each place of the others."""
+        single, several = list[int](), list[int]()
+        for row, name in enumerate(self.evidence.query_ids):
+            (several if name in self.places else single).append(row)
+        return replace(self.select(single), places={}) if several else self, self.select(several)
 
     def select(self, rows: list[int]) -> PositionData:
         """Return the data with these queries only, and the complete corpus."""
@@ -145,18 +167,24 @@ class PositionData:
         return zip(self.evidence.query_ids, self.queries["text"][:], documents, spans, strict=self.has_spans)
 
 
-def digest_data(corpus: Dataset, queries: Dataset, evidence: Evidence) -> dict[str, str]:
+def digest_data(
+    corpus: Dataset, queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
+) -> dict[str, str]:
     """Return digests of the content of a dataset, `corpus` and `queries`; those of the queries include their evidence.
 
     They are equal for the same content from any source, with the rows in any order. The texts are read once, without a copy
     of all of them; `benchmarks/data_digest.py` measures it.
     """
-    return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence)}
+    return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence, places)}
 
 
-def digest_queries(queries: Dataset, evidence: Evidence) -> str:
+def digest_queries(queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES) -> str:
     """Return the digest of queries with their evidence, which is in the same order."""
-    return digest_texts(queries, {name: values for name, values in vars(evidence).items() if name != "query_ids"})
+    columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
+    if places:
+        of_rows = [places.get(name, Place("", 0)) for name in evidence.query_ids]
+        columns |= {"query": [place.query for place in of_rows], "grade": np.array([place.grade for place in of_rows])}
+    return digest_texts(queries, columns)
 
 
 def digest_texts(texts: Dataset, columns: Mapping[str, Any] | None = None) -> str:

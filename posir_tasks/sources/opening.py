@@ -20,6 +20,7 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError, summarize_error
+from posir_tasks.evidence import Place
 from posir_tasks.files import split_suffix
 from posir_tasks.languages import detect_code
 from posir_tasks.models.references import legible_name
@@ -38,7 +39,17 @@ from posir_tasks.sources.formats.passages import (
     describe_skipped,
     name_documents,
 )
-from posir_tasks.sources.posir import FILES, REPO_ID, REVISION, SubsetKey, find_layout, list_domains, read_corpus, read_domain
+from posir_tasks.sources.posir import (
+    FILES,
+    REPO_ID,
+    REVISION,
+    SubsetKey,
+    find_layout,
+    list_domains,
+    list_present_files,
+    read_corpus,
+    read_domain,
+)
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (
     COMMIT,
@@ -175,17 +186,21 @@ class Dataset(Presentable):
         """Return the rows."""
         return self.rows
 
-    def with_questions(self, user: str) -> Dataset:
-        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others."""
-        subsets = (replace(subset, read=partial(self._read_questions, subset, user)) for subset in self.subsets)
+    def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
+        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
+
+        `several_places`: whether questions with several places of evidence are among them.
+        """
+        subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
         return replace(self, subsets=tuple(subsets))
 
-    def _read_questions(self, subset: Subset, user: str) -> PositionData:
+    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
         if not self.has_questions:
             missing += _mention_task(self.location)
             raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
         data = subset.read().drop_unsuited()
+        data = data if several_places else data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
         left_out = describe_skipped(data.skipped)
@@ -295,7 +310,8 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
     subsets = tuple(_layout_subset(repository, key) for key in keys)
-    revision = partial(repository.revision, [file for key in keys for file in key.files])
+    keys = [*keys]
+    revision = partial(repository.revision, list_present_files(repository, keys))
     return Dataset(legible_name(name), "in the PosIR layout", repository.location, RelativePositions(), subsets, revision)
 
 
@@ -316,7 +332,8 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
         answer = None if span is None else StatedAnswer(None, *span)
-        asked[document].append(PassageQuestion(name, query, text, answer, query))
+        place = data.places.get(query, Place(query))
+        asked[document].append(PassageQuestion(name, place.query, text, answer, query, place.query, place.grade))
     for row in data.corpus:
         identifier = row["id"]
         yield Passage(name, identifier, row["text"], asked.get(identifier, ()), identifier, titles.get(identifier, ""))

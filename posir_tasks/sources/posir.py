@@ -6,7 +6,7 @@ Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et 
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from datasets import Dataset
 
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import Evidence, Place
 from posir_tasks.files import PART_SUFFIX, remove_stale_parts
 from posir_tasks.languages import CODE, PIVOT, check_code
 from posir_tasks.sources.checks import (
@@ -32,11 +32,13 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
+    PLACES,
     QRELS,
     QUERIES,
     TITLE,
     PosirTables,
     check_not_empty,
+    check_places,
     check_tables,
     count_translated,
     tolerate_tables,
@@ -47,6 +49,8 @@ REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
+#: The file of those queries that have several places of evidence, if there are any; the others know nothing of them.
+PLACES_FILE = "places.parquet"
 #: Spans are clipped to this many characters, beyond any document, so that their sums do not overflow.
 MAX_PLACE = 2**40
 #: File systems allow names of 255 bytes, of which temporary names take some.
@@ -68,8 +72,21 @@ class SubsetKey:
         languages = (self.corpus_language, self.language, self.language)
         return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
+    @property
+    def places(self) -> str:
+        """The path of the places of queries that have several."""
+        return f"{self.language}/{self.domain}/{PLACES_FILE}"
+
     def __str__(self) -> str:
         return "-".join(dict.fromkeys((self.language, self.corpus_language))) + f"/{self.domain}"
+
+
+def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
+    """Return the paths of the files of domains, which are read together, and in a folder of those of places that are there."""
+    paths = [path for key in keys for path in (*key.files, key.places)]
+    if isinstance(repository, LocalRepository):
+        return [path for path in paths if not path.endswith(PLACES_FILE) or repository.locate(path).is_file()]
+    return [path for path in paths if not path.endswith(PLACES_FILE)]
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
@@ -92,7 +109,8 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
         tables = replace(tables, originals=originals if originals.height else None)
-    problems += [*check_not_empty(tables), *check_tables(tables)]
+    places, wrong = _read_places(repository, key)
+    problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
     count = count_translated(tables)
@@ -110,6 +128,14 @@ def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, l
     )
     tables = PosirTables(corpus[0], queries[0], qrels[0], same_language=key.language == key.corpus_language)
     return tables, [*corpus[1], *queries[1], *qrels[1]]
+
+
+def _read_places(repository: Repository, key: SubsetKey) -> tuple[CheckedTable, Sequence[DataProblem]]:
+    """Return the places of queries that have several, no rows if there is no such file, and what is wrong with its columns."""
+    is_local = isinstance(repository, LocalRepository)
+    if repository.locate(key.places).is_file() if is_local else key.places in repository.paths():  # type: ignore[union-attr]
+        return _read_table(repository, key.places, PLACES, {TITLE: pl.String})
+    return CheckedTable(key.places, pl.DataFrame(schema=PLACES)), []
 
 
 def _read_table(
@@ -185,23 +211,30 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     key = SubsetKey(language, corpus_language, domain)
     tables, problems = _read_tables(repository, key)
     # The column is optional: of another type, it is none of the layout's.
-    raise_problems([problem for problem in problems if problem.field != TITLE] + check_not_empty(tables))
+    places, wrong = _read_places(repository, key)
+    problems = [problem for problem in (*problems, *wrong) if problem.field != TITLE]
+    raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
     kept, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
-    if kept.queries.frame.is_empty() or kept.corpus.frame.is_empty():
+    if (kept.queries.frame.is_empty() and places.frame.is_empty()) or kept.corpus.frame.is_empty():
         advice = [] if kept.same_language else [f"{ADVICE}."]
         raise DataError("\n".join([f"{tables.queries.file}: no query can be evaluated.", *warnings, *advice]))
     if not kept.same_language:
         inspection = _inspect_pairing(kept, repository, key)
         raise_problems(inspection.problems)
         warnings += inspection.warnings
+    of_places = dict(zip(places.frame["_id"], places.frame.select("query-id", "score").iter_rows(), strict=True))
+    if of_places:
+        rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
+        kept = replace(kept, queries=replace(kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")))
     return PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
         evidence=build_evidence(kept),
-        revision=repository.revision(key.files),
+        revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         warnings=tuple(warnings),
+        places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
     )
 
 
@@ -323,26 +356,44 @@ class Target:
             raise PosirError(f"{self.folder}: already exists. Remove it first, or choose another --domain or --output.")
 
 
-def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
-    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid, PosirError if not writable."""
+def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     evidence = data.evidence
     spans = [list(span) for span in zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)]
     columns = (evidence.query_ids, data.queries["text"][:], spans, evidence.characters, evidence.tokens)
     asked = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
-    if evidence.clusters:
-        asked = asked.with_columns(pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String))
-    judged = pl.DataFrame({"query-id": evidence.query_ids, "corpus-id": evidence.document_ids})
+    if not evidence.clusters:
+        return asked
+    return asked.with_columns(pl.Series(TITLE, [title or None for title in evidence.clusters], pl.String))
+
+
+def _tabulate_places(data: PositionData) -> pl.DataFrame:
+    places = [data.places[name] for name in data.evidence.query_ids]
+    return _tabulate_queries(data).with_columns(
+        pl.Series("query-id", [place.query for place in places], pl.String),
+        pl.Series("corpus-id", data.evidence.document_ids, pl.String),
+        pl.Series("score", [place.grade for place in places], pl.Float64),
+    )
+
+
+def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
+    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid, PosirError if not writable."""
+    single, several = data.divide_places()
+    judged = pl.DataFrame({"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids})
     judged = judged.cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
-    tables = (pl.DataFrame({"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS), judged, asked)
-    corpus, qrels, queries = (CheckedTable(str(folder / file), table) for file, table in zip(FILES, tables, strict=True))
+    corpus_frame = pl.DataFrame({"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}, schema=CORPUS)
+    tables = {**dict(zip(FILES, (corpus_frame, judged, _tabulate_queries(single)), strict=True))}
+    corpus, qrels, queries = (CheckedTable(str(folder / file), table) for file, table in tables.items())
     checked = PosirTables(corpus, queries, replace(qrels, frame=qrels.frame.cast({"score": pl.Float64})), same_language=True)
-    raise_problems([*check_not_empty(checked), *check_tables(checked)])
+    places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
+    raise_problems([*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)])
+    if places.frame.height:
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(folder.parent)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as temporary:
             part = Path(temporary)
-            for file, table in zip(FILES, tables, strict=True):
+            for file, table in tables.items():
                 (part / file).parent.mkdir(exist_ok=True)
                 table.write_parquet(part / file)
             for name, text in (others or {}).items():

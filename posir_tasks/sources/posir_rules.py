@@ -38,6 +38,8 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
+#: The file of queries with several places of evidence has a row for each place, with an id of its own.
+PLACES: Schema = {**QUERIES, **QRELS}
 #: Column with the length of the English document of the same id.
 ORIGINAL = "original_characters"
 #: Optional column of the queries: the title of the article that the relevant document is part of.
@@ -233,18 +235,39 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 
 
+def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
+    """Return every problem with the places of queries that have several: a place is checked as a query that has one."""
+    if not _has_columns(places, PLACES):
+        return []
+    pairs = places.frame.select(pl.col("_id").alias("query-id"), "corpus-id", "score")
+    own = replace(tables, queries=places, qrels=CheckedTable(places.file, pairs))
+    problems = [problem for problem in check_tables(own) if problem.file == places.file]
+    query, score, ids = pl.col("query-id"), pl.col("score"), tables.queries.frame["_id"].implode()
+    rows = pl.len().over("query-id")
+    rules = (
+        ("_id", pl.col("_id").is_in(ids), f"is an id in {tables.queries.file}, too"),
+        ("query-id", query.is_null(), "is missing"),
+        ("query-id", query.is_in(ids), f"is an id in {tables.queries.file}, where queries have one place"),
+        ("query-id", rows == 1, "has one place; a query with one place is a row of queries.parquet"),
+        ("text", pl.col("text").n_unique().over("query-id") > 1, "differs between the places of one query"),
+        ("score", (score < 1) | (score != score.floor()), "must be a whole number, at least 1"),
+        ("score", score.n_unique().over("query-id", "corpus-id") > 1, "differs between the places in one document"),
+    )
+    return problems + [problem for field, invalid, text in rules for problem in places.check_rows(invalid, field, text)]
+
+
 def count_translated(tables: PosirTables) -> int:
     """Return how many queries have the length of the English document of the same id, and not of their own."""
     queries = _annotate_queries(tables)
     return int(queries["translated"].sum()) if "translated" in queries.columns else 0
 
 
-def check_not_empty(tables: PosirTables) -> list[DataProblem]:
+def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
     """Return a problem for a corpus or queries without rows, which no task can evaluate."""
     return [
         DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
         for table, columns, row in ((tables.corpus, CORPUS, "document"), (tables.queries, QUERIES, "query"))
-        if table.frame.is_empty() and _has_columns(table, columns)
+        if table.frame.is_empty() and _has_columns(table, columns) and (row == "document" or places.frame.is_empty())
     ]
 
 

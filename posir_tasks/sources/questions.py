@@ -3,7 +3,7 @@
 import logging
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from reprlib import repr as short_repr
 
@@ -11,6 +11,7 @@ from posir_tasks.digests import digest
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
+from posir_tasks.evidence import Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.checks import MAX_EXAMPLES
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 #: 0.08 % of JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
+DUPLICATE, PLACE_UNKNOWN = "is an exact duplicate", "has several places of evidence, of which one is not known"
 NON_JOINER = "\u200c"
 #: Characters that texts of one language use for each other: Arabic for Persian letters and digits, cedillas for commas below.
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
@@ -170,8 +172,10 @@ class ImportedData:
     """Document id to text."""
     questions: dict[str, tuple[str, str, Span]] = field(default_factory=dict)
     """Query id to text, id of the relevant document, and span, `NO_SPAN` if none is stated."""
+    places: dict[str, Place] = field(default_factory=dict)
+    """The query of each question here that is one of several places of its evidence."""
     unsuited: dict[str, SkippedText] = field(default_factory=dict)
-    """Ids of queries that cannot be evaluated by one position, and why: there is no span, or there are several."""
+    """Ids of queries that cannot be evaluated by position, and why: there is no span, or not all places are known."""
     skipped: list[SkippedText] = field(default_factory=list)
     """Texts and questions, in the order of the files."""
     repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
@@ -198,12 +202,13 @@ class ImportedData:
             warnings=(moved,) if self.repaired else (),
             skipped=tuple(self.skipped),
             unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
+            places=self.places,
         )
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
     """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
-    imported, items = ImportedData(), [*items]
+    imported, items, stated = ImportedData(), [*items], dict[str, PassageQuestion]()
     passages = [item for item in items if isinstance(item, Passage)]
     repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
     for passage in items:
@@ -221,10 +226,50 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
         for question in passage.questions:
             try:
                 asked = replace(question, id=None) if question.id in repeated else question
-                _add_question(imported, asked, document, repair=repair)
+                stated[_add_question(imported, asked, document, repair=repair)] = asked
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, str(error)))
+    _join_places(imported, stated)
     return imported
+
+
+def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) -> None:
+    """Group questions that are places of one query, given all by id: places that overlap become one.
+
+    A query of which one place was skipped or is not known cannot be evaluated by position.
+    """
+    lost = {(skipped.file, skipped.name) for skipped in imported.skipped if skipped.detail != DUPLICATE}
+    by_query: dict[str, list[str]] = defaultdict(list)
+    for name, question in stated.items():
+        if question.query is not None:
+            by_query[question.query].append(name)
+    for query, names in by_query.items():
+        files = {(stated[name].file, stated[name].name) for name in names}
+        if len({imported.questions[name][0] for name in names}) > 1:
+            raise DataError(f"{stated[names[0]].file}: query {query}: its places have different texts; ids must be unique.")
+        if files & lost or (len(names) > 1 and any(name in imported.unsuited for name in names)):
+            unknown = {name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN) for name in names}
+            imported.unsuited |= unknown
+        elif len(kept := _merge_places(imported, names)) > 1:
+            grades = dict[str, int]()
+            for name in names:
+                document = imported.questions[name][1] if name in imported.questions else ""
+                grades[document] = max(stated[name].grade, grades.get(document, 0))
+            imported.places |= {name: Place(query, grades[imported.questions[name][1]]) for name in kept}
+
+
+def _merge_places(imported: ImportedData, names: Sequence[str]) -> list[str]:
+    """Merge the spans of one query that overlap in a document, and return the names of those that are left, in order."""
+    kept: list[str] = []
+    for name in sorted(names, key=lambda name: imported.questions[name][1:]):
+        text, document, span = imported.questions[name]
+        _, last, before = imported.questions[kept[-1]] if kept else ("", "", NO_SPAN)
+        if last == document and span.start < before.end:
+            imported.questions[kept[-1]] = text, document, Span(before.start, max(before.end, span.end))
+            del imported.questions[name]
+        else:
+            kept.append(name)
+    return kept
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
@@ -244,8 +289,8 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     return repeated
 
 
-def _add_question(imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool) -> None:
-    """Add a question; raise ValueError with the reason if it is to be skipped, DataError if its id is not unique."""
+def _add_question(imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool) -> str:
+    """Add a question and return its id; raise ValueError with the reason if it is skipped, DataError if the id is another's."""
     if not question.text.strip():
         raise ValueError("its text is empty")
     span, is_repaired = NO_SPAN, False
@@ -255,9 +300,10 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     content = (question.text, document, span)
     if imported.questions.setdefault(name, content) is not content:
         if imported.questions[name] == content:
-            raise ValueError("is an exact duplicate")
+            raise ValueError(DUPLICATE)
         raise DataError(f"{question.file}: question {question.name}: another question has the id too; ids must be unique.")
-    if question.ambiguity or question.answer is None:
-        imported.unsuited[name] = skip_question(question.file, question.name, question.ambiguity or NO_ANSWER)
+    if question.answer is None:
+        imported.unsuited[name] = skip_question(question.file, question.name, NO_ANSWER)
     if is_repaired:
         imported.repaired.append((question, span))
+    return name

@@ -24,7 +24,8 @@ from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import LazySubsets, QueryScores, RetrievalTask, SplitData
 from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores
+from posir_tasks.place_ranks import PlaceRanks
+from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores, score_rankings
 from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -50,7 +51,7 @@ from posir_tasks.search.dispatch import (
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
 from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.posir import SubsetKey, open_folder, read_domain, require_domains
+from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
     DATA_VARIABLE,
     LOCAL,
@@ -100,7 +101,7 @@ class BenchmarkTasks:
 
 
 class PositionTask(RetrievalTask):
-    """Retrieval with one relevant document per query, and the span of the evidence in it.
+    """Retrieval with the span of each query's evidence in its relevant document, or several spans, or several documents.
 
     A subclass defines `metadata`, a `scheme` and `read_subset`.
     """
@@ -280,19 +281,26 @@ class PositionTask(RetrievalTask):
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, prediction_folder)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = retrieval_scores(ranked, self.k_values)
+            # mteb's scores of queries with several relevant documents need the grades of all.
+            is_single = not len(data["places"].evidence)
+            qrels = data["relevant_docs"]
+            scores: dict[str, Any] = (
+                retrieval_scores(ranked, self.k_values) if is_single else {**score_rankings(results, qrels, self.k_values)}
+            )
             if first_stage_model:
                 scores["previous_results_model_meta"] = first_stage_model
         with timer("Counting tokens", split=hf_split, subset=hf_subset):
-            documents = select_relevant(request)
-            placed = find_read_evidence(model, request, data["evidence"], documents)
+            single = request if is_single else replace(request, queries=data["single"])
+            documents = select_relevant(single)
+            placed = find_read_evidence(model, single, data["evidence"], documents)
         with timer("Scoring positions", split=hf_split, subset=hf_subset):
             ranks = DocumentRanks.from_ranks(
                 self.scheme, data["evidence"], ranked.ranks, placed, hf_subset, select_texts(documents)
             )
             by_query = dict(zip(data["evidence"].positives(), ranked.ranks.tolist(), strict=True))
+            places = None if is_single else self._rank_places(model, request, data["places"], results)
             query_scores = QueryScores(
-                by_query, self.k_values, scores, ResultValues(ranks, placed.read, self._count_tokens(data, placed.read))
+                by_query, self.k_values, scores, ResultValues(ranks, placed.read, self._count_tokens(data, placed.read), places)
             )
             specific = rounded(
                 self.task_specific_scores(query_scores, data["relevant_docs"], results, hf_split=hf_split, hf_subset=hf_subset)
@@ -345,11 +353,20 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
         return results, rank_results(results, request.positives)
 
+    def _rank_places(self, model: MTEBModels, request: SearchRequest, places: PositionData, results: Results) -> PlaceRanks:
+        """Rank the document of each place of queries with several, and find the places in what the model reads."""
+        evidence, queries = places.evidence, [places.places[name].query for name in places.evidence.query_ids]
+        own = replace(request, queries=places.queries, positives=evidence.positives())
+        found = {name: results.get(query, {}) for name, query in zip(evidence.query_ids, queries, strict=True)}
+        documents, ranks = select_relevant(own), rank_results(found, own.positives).ranks
+        placed, texts = find_read_evidence(model, own, evidence, documents), select_texts(documents)
+        return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, request.context.hf_subset, texts)
+
     def _describe_run(self, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             REVISION_KEY: data["revision"],
-            DIGEST_KEY: digest_data(data["corpus"], data["queries"], data["evidence"]),
+            DIGEST_KEY: data["digest"](),
             TOLERATED_KEY: data["tolerated"],
             "missing_subsets": self.missing_subsets(),
             "top_k": self.top_k,
@@ -391,7 +408,7 @@ def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[st
         data = task().read_subset(subset)
     except PosirError:
         return None
-    return digest_data(data.corpus, data.queries, data.evidence)
+    return digest_data(data.corpus, data.queries, data.evidence, data.places)
 
 
 def build_task(
@@ -418,7 +435,9 @@ def _build_layout_task(repository: Repository, *, name: str, language: str, **fi
     return build_task(
         name,
         location=repository.repo_id if isinstance(repository, HubRepository) else repository.location,
-        revision=repository.revision(path for domain in domains for path in SubsetKey(language, language, domain).files),
+        revision=repository.revision(
+            list_present_files(repository, [SubsetKey(language, language, domain) for domain in domains])
+        ),
         languages={domain: [language] for domain in domains},
         readers=[partial(read_domain, repository, language, language, domain) for domain in domains],
         **fields,

@@ -10,7 +10,7 @@ from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import REPO_ID, REVISION, SubsetKey, list_domains, read_domain
+from posir_tasks.sources.posir import REPO_ID, REVISION, SubsetKey, list_domains, list_present_files, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
     LocalRepository,
@@ -89,7 +89,7 @@ class PosirTask(PositionTask):
         repository = self._repository()
         if present := self._present(repository):
             if isinstance(repository, LocalRepository):
-                revision = repository.revision(self._files(present))
+                revision = repository.revision(self._files(repository, present))
                 self.metadata = self.metadata.model_copy(update={"dataset": {"path": REPO_ID, "revision": revision}})
             self._follow_listing(repository, present)
         super().load_data(num_proc, **kwargs)
@@ -115,11 +115,12 @@ class PosirTask(PositionTask):
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:
         """Return where the files of a domain are, and their paths there."""
-        return self._repository(), self._files([subset])
+        repository = self._repository()
+        return repository, self._files(repository, [subset])
 
-    def _files(self, domains: Iterable[str]) -> list[str]:
+    def _files(self, repository: Repository, domains: Iterable[str]) -> list[str]:
         codes = self.language.code, self.corpus_language.code
-        return [path for domain in domains for path in SubsetKey(*codes, domain).files]
+        return list_present_files(repository, [SubsetKey(*codes, domain) for domain in domains])
 
     def read_subset(self, subset: str) -> PositionData:
         """Read one domain; raise DataError if it is missing or invalid."""

@@ -62,7 +62,6 @@ SPLIT = "test"
 TEXT_FIELDS = ("answer", "evidence")
 #: Language of the texts whose evidence is given by the numbers of sentences.
 LANGUAGE = "en"
-SEVERAL_PLACES = "states several answers or spans, which differ"
 
 #: Start and end, of which a file may state one alone.
 Spans: TypeAlias = list[tuple[int | None, int | None]]
@@ -108,25 +107,24 @@ def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:  # no
 def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield a BEIR folder's documents with the questions of a split; ids are preserved, titles are not part of the documents.
 
-    A query has a question for each place of its evidence in each of its relevant documents. If there are several, each says
-    that it is ambiguous.
+    A query has a question for each place of its evidence in each of its relevant documents.
     """
     qrels = _find_qrels(folder, options)
     file, relevant = str(find_compressed(folder / QUERIES)), defaultdict[str, dict[str, Spans]](lambda: defaultdict(list))
-    pairs = _read_qrels(qrels).filter(pl.col("score") > 0).select("query-id", "corpus-id", *SPAN).unique(maintain_order=True)
-    for name, document, start, end in pairs.iter_rows():
+    grades: dict[tuple[str, str], int] = defaultdict(lambda: 1)
+    pairs = _read_qrels(qrels).filter(pl.col("score") > 0).select(*COLUMNS, *SPAN).unique(maintain_order=True)
+    for name, document, score, start, end in pairs.iter_rows():
         relevant[name][document] += [] if start is None and end is None else [(start, end)]
+        grades[name, document] = max(grades[name, document], int(score))
     queries, skipped = _read_queries(folder)
     yield from skipped
-    asked: dict[str, list[tuple[Query, Spans, str]]] = defaultdict(list)
+    asked: dict[str, list[tuple[Query, Spans, int]]] = defaultdict(list)
     for query in queries.values():
         documents = relevant.pop(query.id, {})
-        number = f"has {len(documents) or 'no'} relevant document{'s' * (len(documents) > 1)} in {qrels}"
-        wrong = f"{number}; every query needs exactly one" if len(documents) != 1 else ""
         if not documents:
-            yield skip_question(file, query.id, wrong)
+            yield skip_question(file, query.id, f"has no relevant document in {qrels}; every query needs at least one")
         for document, spans in documents.items():
-            asked[document].append((query, spans, wrong))
+            asked[document].append((query, spans, grades[query.id, document]))
     for name in relevant:
         yield skip_question(str(qrels), name, f"its text is not in {QUERIES}")
     used = Counter[str]()
@@ -144,20 +142,19 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
 
 def _read_places(
-    passage: Passage, asked: Iterable[tuple[Query, Spans, str]], used: Counter[str], file: str
+    passage: Passage, asked: Iterable[tuple[Query, Spans, int]], used: Counter[str], file: str
 ) -> Iterator[PassageQuestion | SkippedText]:
     """Yield a question for each place of the evidence in a document; `used` has how many places queries have before it."""
-    for query, spans, several in asked:
+    for query, spans, grade in asked:
         try:
             places = list_evidence(query, str(passage.id), spans, passage.text)
         except ValueError as error:
             yield skip_question(file, query.id, str(error))
             continue
-        ambiguity = several or (SEVERAL_PLACES if len(places) > 1 else "")
         for place in (*places,) or (None,):
             used[query.id] += 1
             name = query.id if used[query.id] == 1 else f"{query.id}#{used[query.id]}"
-            yield PassageQuestion(file, query.id, query.text, place, name, ambiguity)
+            yield PassageQuestion(file, query.id, query.text, place, name, query.id, grade)
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
@@ -262,7 +259,6 @@ CORPORA = "corpora"
 QUESTIONS = ("questions.csv", "questions_df.csv")
 EXCERPT_COLUMNS = ("question", "references", "corpus_id")
 EXPECTED = f"a table with the columns {', '.join(EXCERPT_COLUMNS)}, as Chroma's chunking evaluation has it"
-SEVERAL_REFERENCES = "has several excerpts as evidence"
 
 
 class _ReferenceRecord(StrictRecord):
@@ -292,11 +288,10 @@ def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for number, row in enumerate(rows, start=1):
         with error_context(file, f"question {number}", EXPECTED):
             references = validate(_ReferenceList, {"references": parse_json(row["references"], "references")}).references
-        ambiguity = SEVERAL_REFERENCES if len(references) > 1 else ""
         for place, reference in enumerate(references, start=1):
             answer = StatedAnswer(reference.content, reference.start_index, reference.end_index)
             identifier = f"q{number}" if place == 1 else f"q{number}#{place}"
-            question = PassageQuestion(str(file), f"line {number + 1}", row["question"], answer, identifier, ambiguity)
+            question = PassageQuestion(str(file), f"line {number + 1}", row["question"], answer, identifier, f"q{number}")
             asked[row["corpus_id"]].append(question)
     for passage in read_chunking_texts(folder, options):
         yield replace(passage, questions=asked.pop(passage.id or "", ())) if isinstance(passage, Passage) else passage

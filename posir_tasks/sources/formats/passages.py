@@ -36,8 +36,11 @@ class PassageQuestion:
     """None if the file says which document is relevant, and not where in it the evidence is."""
     id: str | None = None
     """The id of its query; None to derive one from the content."""
-    ambiguity: str = ""
-    """The reason why it is not the only question of its query, which then has no single position; "" if it is."""
+    query: str | None = None
+    """The id of its query, if the evidence may have several places: each is yielded by itself, with an id of its own, and the
+    file and name of its query. If one is skipped, the query is left out; those that overlap are one."""
+    grade: int = 1
+    """Relevance of its document to the query, from 1; the highest of the places in it counts."""
 
 
 @dataclass(frozen=True)

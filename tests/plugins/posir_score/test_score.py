@@ -9,14 +9,15 @@ from typing import Any
 import mteb
 import numpy as np
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.cache import ResultCache
 
 import posir
 from posir_score.api import describe_retriever
-from posir_score.evaluation import score_rankings
 from posir_tasks.errors import PosirError
+from posir_tasks.ranks import score_rankings
 from posir_tasks.results import read_results
 from tests.support.datasets import write_beir_folder
 from tests.support.models import write_tiny_model
@@ -107,6 +108,47 @@ def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(scor
     # Beyond single precision: the relevant documents of both queries are first.
     close = {**RUN, "place": {"d1": 1.0, "d0": 1.0 + 1e-12}, "graded": {"d3": 1e300, "d5": 1e299}}
     assert score(close, name="close").runs[0].mrr_at_10 == pytest.approx((1 + 1 + 1) / 4)
+
+
+#: A query with one place, and one with two graded documents, of which the first has two places.
+PLACED: dict[str, Any] = {
+    "corpus": [{"_id": f"d{row}", "text": f"The {row} mills " + "burned down in 1901, long ago. " * 4} for row in range(6)],
+    "queries": [
+        {"_id": "one", "text": "When did the mills burn?", "metadata": {"pos_char_span": [12, 30]}},
+        {"_id": "several", "text": "Which mills?"},
+    ],
+    "qrels": [
+        ("one", "d0", 1, "", ""), ("several", "d1", 2, 0, 9), ("several", "d1", 2, 100, 110), ("several", "d2", 1, 60, 70),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their_grades(tmp_path: Path, only: bool):
+    data = PLACED | {"qrels": PLACED["qrels"][1:], "queries": PLACED["queries"][1:]} if only else PLACED
+    beir = write_beir_folder(tmp_path / "beir", **{**data, "qrels": [("query-id", "corpus-id", "score", "start", "end")]})
+    lines = (beir / "qrels" / "test.tsv").read_text().splitlines()[1:]
+    (beir / "qrels" / "test.tsv").write_text("\n".join([*lines, *("\t".join(map(str, row)) for row in data["qrels"])]) + "\n")
+    rankings = {"one": {"d1": 2.0, "d0": 1.0}, "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0}}
+    run = {row["_id"]: rankings[row["_id"]] for row in data["queries"]}
+    posir.import_data(beir, language="eng-Latn", domain="beir", output=tmp_path / "layout")
+    for source in (beir, tmp_path / "layout" / "eng-Latn" / "beir"):
+        scored = posir.score(run, data=source, name="mine", window="none", output=tmp_path / source.parent.name)
+        (result,) = scored.results
+        places = result.values.places
+        assert places is not None
+        assert (places.queries, result.profile.queries, scored.runs[0].counts.with_position) == (1, 1 - only, 2 - only)
+        # d1, with two of the three places, is third; d2 is first.
+        assert places.mean() == pytest.approx((0.5 + 0.5 + 1) / 3)
+        assert places.thirds() == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+        graded = {"several": {"d1": 2, "d2": 1}} | ({} if only else {"one": {"d0": 1}})
+        judge = pytrec_eval.RelevanceEvaluator(graded, {"ndcg_cut.10"})
+        expected = np.mean([row["ndcg_cut_10"] for row in judge.evaluate(run).values()])
+        (entry,) = json.loads(result.file.read_text())["scores"]["test"]
+        assert entry["main_score"] == pytest.approx(expected, abs=1e-6)
+        assert scored.runs[0].ndcg_at_10 == pytest.approx(expected)
+        (row,) = [table for section in scored.sections() for table in section.tables][-1].rows
+        assert row[2:8] == ("1", "3", "0", "66.7", "100.0", "100.0")
 
 
 def test_judgments_without_any_position_are_scored(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Folders of BEIR and of Chroma's chunking evaluation: ids are kept, every documented field is read, ambiguity is named."""
+"""Folders of BEIR and of Chroma's chunking evaluation: documented fields are read, all places of evidence are kept."""
 
 import csv
 import json
@@ -9,12 +9,17 @@ from typing import Any
 import polars as pl
 import pytest
 
+import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.errors import DataError
+from posir_tasks.evidence import Place
+from posir_tasks.sources.data import Judgments
 from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions
 from posir_tasks.sources.opening import open_data
+from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.questions import collect_questions
+from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."
@@ -80,9 +85,6 @@ def test_another_split_can_be_read(tmp_path):
 UNUSABLE = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
     "judged not relevant": ([SECOND], [("q2", "d1", 0, 0, 3)], "has no relevant document in"),
-    "two relevant documents": ([SECOND], [("q2", "d1", 1, 0, 3), ("q2", "d2", 1, 0, 3)], "has 2 relevant documents in"),
-    "two spans": ([SECOND], [("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 4, 6)], "several answers or spans"),
-    "spans that differ": ([SECOND | {"pos_char_span": [0, 2]}], [("q2", "d1", 1, 0, 3)], "several answers or spans"),
     "document unknown": ([SECOND], [("q2", "d9", 1, 0, 3)], "its relevant document 'd9' is not in corpus.jsonl"),
     "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
     "no span": ([SECOND], [("q2", "d1", 1, "", "")], "neither the text of its answer nor both start and end"),
@@ -121,6 +123,78 @@ def test_an_invalid_file_is_named_and_nothing_written(tmp_path, case):
     assert not (tmp_path / "out").exists()
 
 
+SEVERAL = {
+    "two documents": ([("q2", "d1", 3, 0, 3), ("q2", "d2", 1, 0, 6)], [("d1", "Zoë", 3), ("d2", "Nobody", 1)]),
+    "two spans": ([("q2", "d1", 1, 8, 12), ("q2", "d1", 2, 0, 3)], [("d1", "Zoë", 2), ("d1", "flew", 2)]),
+    "spans that overlap": ([("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6), ("q2", "d1", 1, 8, 12)], None),
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
+    rows, expected = SEVERAL[case]
+    result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *rows])
+    assert result.skipped == []
+    folder = tmp_path / "out/eng-Latn/sports"
+    assert pl.read_parquet(folder / "queries.parquet")["_id"].to_list() == ["q1"]
+    places = pl.read_parquet(folder / "places.parquet")
+    spans = zip(places["corpus-id"], places["pos_char_span"], places["score"], strict=True)
+    texts = {"d1": TEXT, "d2": "Nobody asks."}
+    found = sorted((name, texts[name][start:end], grade) for name, (start, end), grade in spans)
+    # Spans that overlap are one place, from the first character to the last.
+    assert found == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
+    assert set(places["query-id"]) == {"q2"}
+    assert not any(posir.validate(folder).problems.values())
+    data = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
+    assert {place.query for place in data.places.values()} == {"q2"}
+    grades = {name: max(grade for other, _, grade in found if other == name) for name, _, _ in found}
+    assert Judgments.from_positions(data).grades == {"q1": {"d1": 1}, "q2": grades}
+    # Reading what was imported as a source yields the same places.
+    again = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
+    assert (again.questions, again.places) == (result.questions, result.places)
+
+
+def test_spans_that_overlap_in_one_place_are_a_query_with_one(tmp_path):
+    result = import_beir(tmp_path, queries=[SECOND], qrels=[WITH_SPAN, ("q2", "d1", 1, 0, 3), ("q2", "d1", 1, 1, 6)])
+    assert (read_back(tmp_path / "out"), result.places) == ([("Who?", TEXT, TEXT[:6])], {})
+
+
+LOST = {
+    "not in the corpus": [("q2", "d1", 1, 0, 3), ("q2", "d9", 1, 0, 3)],
+    "not in its document": [("q2", "d1", 1, 0, 3), ("q2", "d2", 1, 0, 300)],
+    "no span": [("q2", "d1", 1, 0, 3), ("q2", "d2", 1, "", "")],
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_a_query_of_which_a_place_is_not_known_is_left_out(tmp_path, case):
+    result = import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *LOST[case]])
+    assert "has several places of evidence, of which one is not known" in {skipped.detail for skipped in result.skipped}
+    assert read_back(tmp_path / "out") == [("When?", TEXT, "1999")]
+    assert not (tmp_path / "out/eng-Latn/sports/places.parquet").exists()
+
+
+WRONG_PLACES = {
+    "query-id": (pl.lit("q1"), "is an id in"),
+    "text": (pl.Series(["Who?", "Whose?"]), "differs between the places"),
+    "score": (pl.Series([1, 2]), "differs between the places"),
+    "pos_char_span": (pl.Series([[0, 3], [5, 300]]), "is outside its document"),
+    "corpus-id": (pl.Series(["d1", "d9"]), "is not in"),
+}
+
+
+@pytest.mark.parametrize("field", WRONG_PLACES)
+def test_places_that_break_a_rule_are_refused(tmp_path, field):
+    import_beir(tmp_path, queries=[QUERY, SECOND], qrels=[WITH_SPAN, FIRST, *SEVERAL["two spans"][0]])
+    values, message = WRONG_PLACES[field]
+    file = tmp_path / "out/eng-Latn/sports/places.parquet"
+    pl.read_parquet(file).with_columns(values.alias(field)).write_parquet(file)
+    (problems,) = posir.validate(tmp_path / "out").problems.values()
+    assert any(problem.field == field and message in problem.message for problem in problems)
+    with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}'")):
+        read_back(tmp_path / "out")
+
+
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
 def test_a_missing_file_is_named(tmp_path, name):
     (write_beir(tmp_path / "beir") / name).unlink()
@@ -145,9 +219,9 @@ def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
         "3#2": "It was built again.",
         "5": "",
     }
-    details = {name: skipped.detail.split(",")[0] for name, skipped in questions.unsuited.items()}
-    several = "states several answers or spans"
-    assert details == {"3": several, "3#2": several, "5": "states neither the text of its answer nor both start and end"}
+    assert questions.places == {"3": Place("3"), "3#2": Place("3")}
+    details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
+    assert details == {"5": "states neither the text of its answer nor both start and end"}
     assert [(skip.name, skip.detail) for skip in questions.skipped] == [("4", "names sentence 9 of its document, which has 4")]
 
 

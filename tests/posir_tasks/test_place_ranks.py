@@ -1,0 +1,119 @@
+"""Places of evidence: each with the rank of its own document and weight 1/n; additive, and stored exactly."""
+
+import json
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.place_ranks import PlaceRanks
+from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ResultValues
+
+SCHEME = RelativePositions(bins=4, token_bounds=(100,))
+READ = ReadPart.first(60, KnownBy.GIVEN)
+#: Of each query its places: document and tenth of it; and the rank of each document.
+queries = st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=2, max_size=14, unique=True), max_size=8)
+
+
+def rank_of(query: int, document: int) -> int:
+    return (7 * query + 3 * document) % 14
+
+
+def build(asked, prefix="q", read=None):
+    """Ranks of the places of queries, and the same as rows of query, document, tenth and rank."""
+    rows = [(query, document, tenth, rank_of(query, document)) for query, row in enumerate(asked) for document, tenth in row]
+    starts = np.array([10 * tenth for _, _, tenth, _ in rows], np.int64)
+    documents = [f"d{document}" for _, document, _, _ in rows]
+    tokens = np.array([50 if document % 2 else 200 for _, document, _, _ in rows], np.int64)
+    ids = [f"{prefix}{row}" for row in range(len(rows))]
+    evidence = Evidence(ids, documents, starts, starts + 5, np.full(len(rows), 100, np.int64), tokens)
+    placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"]) if read else None
+    ranks = np.array([rank for *_, rank in rows], np.int64)
+    return PlaceRanks.from_ranks(SCHEME, evidence, [f"{prefix}{row[0]}" for row in rows], ranks, placed), rows
+
+
+@given(queries)
+def test_each_place_has_the_rank_of_its_document_and_weight_one_nth(asked):
+    places, _ = build(asked)
+    kept = {query: row for query, row in enumerate(asked) if len(row) <= 12}
+    assert (places.queries, places.left_out) == (len(kept), len(asked) - len(kept))
+    shares, gains = defaultdict(float), []
+    for query, row in kept.items():
+        gains.append(0.0)
+        for document, tenth in row:
+            shares[int(3 * (10 * tenth + 2.5) / 100)] += 1 / len(row) / len(kept)
+            rank = rank_of(query, document)
+            gains[-1] += (1 / math.log2(1 + rank) if 1 <= rank <= 10 else 0.0) / len(row)
+    if kept:
+        assert places.thirds() == pytest.approx([shares[third] for third in range(3)])
+        assert places.mean() == pytest.approx(np.mean(gains))
+        # The profile counts the same weights in its cells, in parts of 27,720.
+        assert places.ranks.profile.counts.sum() == 27_720 * len(kept)
+        assert places.ranks.profile.score(NDCG_AT_10) == pytest.approx(np.mean(gains))
+
+
+@given(queries, queries, queries)
+def test_two_sets_add_in_any_order_and_are_stored_exactly(first, second, third):
+    a, b, c = (build(asked, prefix, READ)[0] for asked, prefix in ((first, "a"), (second, "b"), (third, "c")))
+    assert (a + b) + c == c + (b + a)
+    total = a + b
+    assert (total.queries, total.left_out) == (a.queries + b.queries, a.left_out + b.left_out)
+    assert total.ranks.profile == a.ranks.profile + b.ranks.profile
+    single = DocumentRanks(SCHEME.axes, (), ())
+    values = ResultValues(single, READ, places=total)
+    stored = json.loads(json.dumps(values.to_json()))
+    assert ResultValues.from_json(stored).places == total
+    assert (ResultValues(single, READ) + values).places == (values + ResultValues(single, READ)).places == total
+    # Without places, nothing of them is stored.
+    assert stored.keys() - ResultValues(single, READ).to_json().keys() == {"places"}
+
+
+def test_places_of_one_query_are_one_cluster_whatever_their_documents():
+    places, _ = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)], [(4, 3), (4, 8)]])
+    columns = places.ranks.columns
+    by_document = defaultdict(set)
+    for document, cluster in zip(columns.documents.tolist(), columns.clusters.tolist(), strict=True):
+        by_document[document].add(cluster)
+    assert sorted(map(len, by_document.values())) == [1, 1, 1, 1]
+    assert sorted(np.bincount(columns.clusters).tolist()) == [2, 4]
+
+
+def test_the_first_span_makes_an_early_bias_that_every_span_at_one_nth_does_not():
+    """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts: 61.1 against 36.1 %)."""
+    rng = np.random.default_rng(7)
+    asked = [[(document, tenth) for tenth in sorted(rng.choice(10, rng.integers(2, 5), replace=False).tolist())]
+             for document in range(400)]  # fmt: skip
+    places, _ = build(asked)
+    first = np.bincount([int(3 * (10 * row[0][1] + 2.5) / 100) for row in asked], minlength=3) / len(asked)
+    assert first[0] > 0.55
+    assert first[2] < 0.15
+    # Each third has 3 or 4 of the ten places: tenths 0 to 3, 4 to 6 (middles 42.5 to 62.5) and 7 to 9, or so.
+    share = np.bincount([int(3 * (10 * tenth + 2.5) / 100) for tenth in range(10)], minlength=3) / 10
+    assert places.thirds() == pytest.approx(share, abs=0.03)
+
+
+def damage(change):
+    stored = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)]])[0].to_json()
+    change(stored)
+    return PlaceRanks.from_json(stored, SCHEME.axes)
+
+
+@pytest.mark.parametrize("number", ["4", "zc-jqeK"])
+def test_weights_that_are_not_those_of_the_places_are_refused(number):
+    with pytest.raises(ProfileError, match=r"places|weights|column"):
+        damage(lambda stored: stored["weights"]["sets"][0].update(weights=number))
+
+
+@pytest.mark.parametrize("left_out", [-1, None, 2**60])
+def test_a_number_that_cannot_be_one_of_queries_is_refused(left_out):
+    with pytest.raises(PosirError, match="places"):
+        damage(lambda stored: stored.update(left_out=left_out))
