@@ -146,7 +146,7 @@ def score(
     scored by the characters of the evidence that they have, and nothing is saved.
 
     Source of the usual scores: trec_eval's definitions, for several relevant documents and grades, too. Position scores are of
-    the queries whose evidence has one position. Source of the scores of chunks: Smith & Troynikov 2024, Evaluating Chunking
+    the queries whose evidence has known positions. Source of the scores of chunks: Smith & Troynikov 2024, Evaluating Chunking
     Strategies for Retrieval, as its code computes IoU, recall, precision and precision Omega.
 
     Args:
