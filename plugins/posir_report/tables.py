@@ -190,7 +190,10 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     rows = [np.flatnonzero(columns.thirds == third) for third in range(3)]
     by_third = [np.average(columns.gains[third], weights=weights[third]) if len(third) else None for third in rows]
     contrast = contrast_means(columns.gains, columns.clusters, weights, (rows[0], rows[2])) if shares else None
-    recall = {f"evidence_recall_at_{depth}": places.mean(1.0 * (np.arange(len(RANKS)) < DEPTHS[depth])) for depth in (10, 100)}
+    recall = {
+        f"place_recall_at_{depth}": places.mean((np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64))
+        for depth in (10, 100)
+    }
     return {
         "queries": places.queries,
         "places": len(weights),
@@ -206,12 +209,12 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
 
 #: Headings of the table of queries with several places, and how to read it.
 PLACE_HEADINGS = (
-    *("Queries", "Places", "Left out", "nDCG@10", "Evidence recall@10", "Evidence recall@100", "Evidence in thirds (%)"),
+    *("Queries", "Places", "Left out", "nDCG@10", "Place recall@10", "Place recall@100", "Evidence in thirds (%)"),
     *("nDCG@10 of thirds", "Start to end"),
 )
 PLACE_NOTE = (
     "Queries with several places of evidence, which are not in the other tables: each place has the rank of its own document "
-    "and the weight 1/n of n places. Evidence recall: the share of a query's places whose document is among the first. Left "
+    "and the weight 1/n of n places. Place recall: the share of a query's places whose document is among the first. Left "
     "out: queries with more than 12 places. Interval: 95 %, for new documents."
 )
 
@@ -225,7 +228,7 @@ def place_table(summaries: Sequence[TaskSummary]) -> Table | None:
         interval = place["start_to_end_interval"]
         contrast = None if place["start_to_end"] is None else Estimate(place["start_to_end"], interval)
         counts = (format_count(place[key]) for key in ("queries", "places", "left_out"))
-        means = (format_percent(place[key]) for key in ("ndcg_at_10", "evidence_recall_at_10", "evidence_recall_at_100"))
+        means = (format_percent(place[key]) for key in ("ndcg_at_10", "place_recall_at_10", "place_recall_at_100"))
         lists = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
         rows.append((label, summary.task, *counts, *means, *lists, format_estimate(contrast, format_points)))
     return (

@@ -158,18 +158,16 @@ class ExcerptData:
         titles: dict[str, str] = {}
         questions: dict[tuple[str, str], tuple[str, list[Excerpt]]] = {}
         for subset, data in parts.items():
-            needed, known = set(data.evidence.document_ids), set(data.evidence.query_ids)
+            needed = set(data.evidence.document_ids)
             rows = [row for row, document in enumerate(data.corpus["id"][:]) if document in needed]
             documents |= {f"{subset}/{row['id']}": row["text"] for row in data.corpus.select(rows)}
             stated = zip(data.evidence.document_ids, data.evidence.clusters, strict=False)
             titles |= {f"{subset}/{document}": title for document, title in stated}
             numbers = {document: number for number, document in enumerate(documents)}
             for query, text, document, span in data.list_questions():
-                if span is None or span.start == span.end:
+                if span is None or span.start == span.end or query in data.unsuited:
                     continue
-                # Further places of a query's evidence have its id with a number.
-                first = query.rpartition("#")[0]
-                owner = first if query in data.unsuited and first in known else query
+                owner = data.places[query].query if query in data.places else query
                 excerpt = Excerpt(numbers[f"{subset}/{document}"], span)
                 questions.setdefault((subset, owner), (text, []))[1].append(excerpt)
         articles = link_documents(digest_documents([*documents], titles, documents).T) if documents else np.zeros(0, np.int64)

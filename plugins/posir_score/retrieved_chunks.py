@@ -186,17 +186,18 @@ class ReadChunks:
         return cls(chunks.data, part, lengths, has_tokenizer, unread)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
-        """Return which twelfth of its document contains each query's evidence, or `Unread`; texts are in these languages."""
+        """Return which twelfth of its document contains each row's evidence, or `Unread`; texts are in these languages."""
         if self.read.kind is ReadKind.UNKNOWN:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
-        excerpts = dict(zip(self.data.ids, (parts for _, parts in self.data.questions), strict=True))
-        for row, query in enumerate(evidence.query_ids if len(twelfths) else ()):
-            parts = excerpts.get((subset, query), ())
-            unread = sum(count_shared(part.span, self.unread.get(part.document, ())) for part in parts)
-            if unread:
-                whole = unread == sum(len(range(*part.span)) for part in parts)
-                twelfths[row] = Unread.BEYOND if whole else Unread.CUT
+        numbers = {name: number for number, name in enumerate(self.data.documents)}
+        for row, name in enumerate(evidence.document_ids if len(evidence.ends) else ()):
+            document = f"{subset}/{name}"
+            # The length that the data states may be that of the original of a translation.
+            scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
+            span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
+            if unread := count_shared(span, self.unread.get(numbers[document], ())):
+                twelfths[row] = Unread.BEYOND if unread == len(range(*span)) else Unread.CUT
         is_counted = self.read.kind is ReadKind.PART and len(twelfths)
         counted = CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
         return ReadEvidence(self.read, twelfths, counted if is_counted else None)

@@ -357,8 +357,8 @@ class PositionTask(RetrievalTask):
         """Rank the document of each place of queries with several, and find the places in what the model reads."""
         evidence, queries = places.evidence, [places.places[name].query for name in places.evidence.query_ids]
         own = replace(request, queries=places.queries, positives=evidence.positives())
-        found = {name: results.get(query, {}) for name, query in zip(evidence.query_ids, queries, strict=True)}
-        documents, ranks = select_relevant(own), rank_results(found, own.positives).ranks
+        of_places = {name: results.get(query, {}) for name, query in zip(evidence.query_ids, queries, strict=True)}
+        documents, ranks = select_relevant(own), rank_results(of_places, own.positives).ranks
         placed, texts = find_read_evidence(model, own, evidence, documents), select_texts(documents)
         return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, request.context.hf_subset, texts)
 

@@ -140,14 +140,14 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
     places = pl.read_parquet(folder / "places.parquet")
     spans = zip(places["corpus-id"], places["pos_char_span"], places["score"], strict=True)
     texts = {"d1": TEXT, "d2": "Nobody asks."}
-    found = sorted((name, texts[name][start:end], grade) for name, (start, end), grade in spans)
+    stored = sorted((name, texts[name][start:end], grade) for name, (start, end), grade in spans)
     # Spans that overlap are one place, from the first character to the last.
-    assert found == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
+    assert stored == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
     assert set(places["query-id"]) == {"q2"}
     assert not any(posir.validate(folder).problems.values())
     data = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
     assert {place.query for place in data.places.values()} == {"q2"}
-    grades = {name: max(grade for other, _, grade in found if other == name) for name, _, _ in found}
+    grades = {name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored}
     assert Judgments.from_positions(data).grades == {"q1": {"d1": 1}, "q2": grades}
     # Reading what was imported as a source yields the same places.
     again = collect_questions(open_data(folder).subsets[0].read_passages(), "sports", repair=False)
