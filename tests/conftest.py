@@ -12,6 +12,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # Each core runs a test: more threads would only wait for each other.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1")
 
+import tests.support.seeds  # noqa: F401
 from tests.support.browser import CHROMIUM
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 

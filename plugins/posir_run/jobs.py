@@ -264,7 +264,9 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
 
     try:
         requested = [*names]
-        for member in (task for benchmark in mteb.get_benchmarks(list(benchmarks)) for task in benchmark.tasks):
+        # Without a name of one, mteb would still make all benchmarks.
+        named = mteb.get_benchmarks(list(benchmarks)) if benchmarks else []
+        for member in (task for benchmark in named for task in benchmark.tasks):
             # The benchmark's tasks without data are named in one warning; it is an error if none has any.
             if isinstance(member, PositionTask) and member.benchmark is not None:
                 member.benchmark.check_data()

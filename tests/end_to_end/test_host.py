@@ -47,9 +47,11 @@ def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
 
 
 def test_autoload_off_leaves_mteb_alone():
-    names = json.loads(python(NAMES, POSIR_AUTOLOAD="0").stdout)
-    assert names
-    assert not TASKS & {*names}
+    called = "import sys; from posir_tasks.command.app import main; sys.argv[1:] = 'mteb available-tasks -t PosIR-Mini'.split()"
+    names, listed = python(f"{NAMES}; {called}; main()", POSIR_AUTOLOAD="0").stdout.split("\n", 1)
+    assert "NFCorpus" in json.loads(names)
+    assert not TASKS & {*json.loads(names)}
+    assert "- PosIR-Mini," in listed, "`posir mteb` adds the tasks"
 
 
 @pytest.mark.slow

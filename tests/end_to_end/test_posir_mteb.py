@@ -1,8 +1,11 @@
 """`posir mteb` is mteb's command line with the tasks, where autoload is off."""
 
+import pytest
+
 from tests.support.commands import run
 
 
+@pytest.mark.slow
 def test_it_knows_the_tasks_where_autoload_is_off():
     done = run("posir", "mteb", "available-tasks", "-t", "PosIR-Mini", POSIR_AUTOLOAD="0")
     assert "- PosIR-Mini," in done.stdout, done.stderr

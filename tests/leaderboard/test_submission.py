@@ -425,6 +425,7 @@ def test_the_token_is_printed_nowhere(hub, results, tmp_path):
     assert "this is ***" in done.stderr
     assert f"error: dataset {LEADERBOARD}: HTTP 403: " in done.stderr
     assert "You sent Bearer ***" in done.stderr
+    assert "curl -X POST" in done.stderr, "requests are logged, too"
     assert TOKEN not in done.stdout + done.stderr
     written = [path for folder in (results, tmp_path) for path in folder.rglob("*") if path.is_file()]
     assert written

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import constants
+from huggingface_hub.utils import logging
 
 from tests.support.processes import CONTEXT
 
@@ -30,7 +31,7 @@ READ_LATE = {
     f"POSIR_{name}" for name in ("DATA", "EMBEDDINGS", "CACHE", "FIRST_STAGE", "PROTOCOL", "QUERY_PROMPT", "WINDOW")
 } | {*("OPENAI_API_KEY", "OPENAI_BASE_URL", "TMPDIR", "COLUMNS")}
 #: Variables that a fork with HF_ENDPOINT reads again.
-HUB_VARIABLES = {"HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE"}
+HUB_VARIABLES = {"HF_DEBUG", "HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN"}
 TIMEOUT_SECONDS = 300
 #: The option of `mteb run` and of `posir run` for the folder of the results.
 OUTPUT = {"mteb": "--output-folder", "posir": "--output"}
@@ -124,6 +125,8 @@ def _call(
     os.environ.update(environment)
     if "HF_ENDPOINT" in environment:
         importlib.reload(constants)
+        if constants.HF_DEBUG:
+            logging.set_verbosity_debug()
     # The folder that TMPDIR names is looked up once.
     tempfile.tempdir = None
     try:
