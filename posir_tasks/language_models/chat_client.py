@@ -13,7 +13,6 @@ from pathlib import Path
 from string import Template
 from typing import Any, Generic, TypeVar
 
-import openai
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posir_tasks.digests import digest, digest_json
@@ -22,7 +21,7 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.gate import GateError, parse_json, parse_json_at
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.models.connection import Connection
+from posir_tasks.models.connection import Client, Connection, RequestError
 from posir_tasks.read_part import estimate_tokens
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
@@ -62,7 +61,7 @@ class _Server:
 
     address: str
     connection: Connection
-    client: openai.AsyncOpenAI
+    client: Client
     in_flight: int = 0
     resting_until: float = 0.0
 
@@ -77,11 +76,11 @@ class ChatClient:
         self._servers = []
         for address in addresses:
             connection = Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout)
-            self._servers.append(_Server(address, connection, connection.open_async_client()))
+            self._servers.append(_Server(address, connection, Client(connection)))
 
     async def aclose(self) -> None:
         """Close the connections to the servers."""
-        await asyncio.gather(*(server.client.close() for server in self._servers))
+        await asyncio.gather(*(server.client.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Return an answer of any server that works; raise RejectedError if this request is refused, else PosirError."""
@@ -94,16 +93,14 @@ class ChatClient:
             server.in_flight += 1
             try:
                 return await self._send(server, request)
-            except openai.OpenAIError as error:
-                status = error.status_code if isinstance(error, openai.APIStatusError) else 0
-                may_pass = isinstance(error, openai.APIConnectionError) or status >= 500 or status in (408, 409, 429)
+            except RequestError as error:
                 tried.append(server)
-                if may_pass and len(tried) < len(self._servers):
+                if error.may_pass and len(tried) < len(self._servers):
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
-                # The errors of the library are not chained: they have the server's answer, which may repeat the key.
+                # It is not chained: it has the server's answer, which may repeat the key.
                 reason = server.connection.explain(error, advice=ADVICE)
-                if status in (400, 413, 422):
+                if error.refused:
                     raise RejectedError(reason) from None
                 raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None
             finally:
@@ -111,12 +108,10 @@ class ChatClient:
 
     async def _send(self, server: _Server, request: ChatRequest) -> Completion:
         # Gateways that honor the key do not charge a request twice whose answer was lost on the way.
-        options: Any = {"headers": {"Idempotency-Key": request.key}}
-        # Merging a path with the base address takes longer than reading the complete address.
+        headers = {"Idempotency-Key": request.key}
         url = f"{server.address}/chat/completions"
         for _ in range(INVALID_ANSWERS + 1):
-            # Reading the answer as text takes a third of the time of the client's own models, and says what is wrong with it.
-            text = await server.client.post(url, cast_to=str, body=request.body, options=options)
+            text = await server.client.send(url, request.body, headers=headers)
             completion = read_completion(text, request.input_tokens)
             if completion is not None:
                 return completion

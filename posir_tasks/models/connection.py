@@ -1,4 +1,4 @@
-"""A connection to a server with an OpenAI-compatible API: key, retries, limits of answers, and what an error means.
+"""A connection to a server that is asked in JSON: key, retries, limits of answers, and what an error means.
 
 Embeddings, rerankers and language models are asked through it alone. An answer is read within limits of size (decompressed) and
 time, and texts never follow a redirect to another server.
@@ -8,26 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+import re
 import threading
+import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property
-from importlib import import_module
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache, cached_property
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import openai
+import aiohttp
 
 from posir_tasks.errors import PosirError
+from posir_tasks.gate import GateError, parse_json
+
+T = TypeVar("T")
 
 #: Environment variable with the key; servers without keys need none.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Sent in place of a key, which the client requires.
+#: Sent in place of a key.
 NO_KEY = "none"
 #: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long as the server asks (at most
-#: two minutes), or else 0.5, 1, 2, 4 and then 8 seconds.
-RETRIES = 10
+#: so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which up to a quarter is left out at random.
+RETRIES, MAX_ASKED_SECONDS = 10, 120.0
+FIRST_WAIT, MAX_WAIT = 0.5, 8.0
 #: Most retries of a connection that is opened now.
 FIRST_RETRIES: ContextVar[int] = ContextVar("FIRST_RETRIES", default=RETRIES)
 #: Seconds in which a connection must be made, and in which something of an answer must come.
@@ -38,16 +49,59 @@ COMPLETE_FACTOR = 2
 MAX_ANSWER = 2**28
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
-#: Status and extension of what stands for an answer that was not read, by what it does, or that did not come, by the error.
-UNREAD_STATUS, UNREAD = 598, "unread"
+REDIRECTS = (301, 302, 303, 307, 308)
+#: Status that stands for that of an answer that was not read.
+UNREAD_STATUS = 598
+#: Statuses of a request that is refused, and how a server that fails in place of refusing says that a text is too long.
+REFUSED = (400, 413, 422)
+TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
 #: Most characters of a server's message that are shown.
 MAX_MESSAGE = 500
 #: Most values of a list that are shown.
 MAX_VALUES = 10
 
 
+@dataclass(eq=False)
+class RequestError(Exception):
+    """A request without an answer that can be used. It is not to be chained: the reason may repeat the key."""
+
+    reason: str
+    status: int = 0
+    """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then what it does."""
+    headers: Mapping[str, str] | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server refuses what it was sent; some fail for a text that is too long."""
+        return self.status in REFUSED or (self.status == 500 and bool(TOO_LARGE.search(self.reason)))
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether another server, or the same one later, may answer."""
+        return not self.refused and (self.status in (0, 408, 409, 429) or self.status >= 500)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the request should be sent again."""
+        asked = (self.headers or {}).get("x-should-retry")
+        return asked == "true" or (asked != "false" and self.may_pass and self.status != UNREAD_STATUS)
+
+    def find_wait(self, attempt: int) -> float:
+        """Return the seconds until the next attempt; attempts count from 0."""
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            asked = (self.headers or {})["retry-after"]
+            seconds = (
+                float(asked)
+                if asked.replace(".", "", 1).isdecimal()
+                else (parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds()
+            )
+            if 0 < seconds <= MAX_ASKED_SECONDS:
+                return seconds
+        return min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT) * random.uniform(0.75, 1)
+
+
 class Connection:
-    """The client of a server; may be used by several threads. The key is in no public attribute and in no message."""
+    """A server; may be used by several threads. The key is in no public attribute and in no message."""
 
     def __init__(self, address: str, *, key_variable: str = KEY_VARIABLE, retries: int, timeout: float | None = None) -> None:
         """Prepare a connection, and send nothing; raise PosirError for a key that cannot be sent in a header.
@@ -61,56 +115,53 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
-        self._key, self._key_variable = key, key_variable
-        self.retries = min(retries, FIRST_RETRIES.get())
-        wait = openai.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS) if timeout is None else timeout
-        self._options: dict[str, Any] = {"api_key": key or NO_KEY, "base_url": address, "timeout": wait}
+        self._key, self._key_variable, self.address = key, key_variable, address
+        #: Where a limit is exceeded (429), it is waited for however few the retries of other failures are.
+        self.retries, self.retries_of_limits = min(retries, FIRST_RETRIES.get()), retries
+        self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
+        self.headers = {"Authorization": f"Bearer {key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"}
+
+    def send(self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> str:
+        """Return a server's answer; raise RequestError. Without a body, it is asked with GET."""
+        return _run(self._client.send(url, body, retries=retries))
 
     @cached_property
-    def client(self) -> openai.OpenAI:
-        """The client, for any number of threads, which waits where a limit is exceeded (429) however few the retries are."""
-        http_client = _LimitedClient()
-        http_client.connection = self
-        return openai.OpenAI(**self._options, max_retries=max(RETRIES, self.retries), http_client=http_client)
+    def _client(self) -> Client:
+        async def open_client() -> Client:
+            return Client(self)
 
-    def open_async_client(self) -> openai.AsyncOpenAI:
-        """Return a client for one event loop, by aiohttp, which takes half the processor time of threads; close it there."""
-        return openai.AsyncOpenAI(**self._options, max_retries=self.retries, http_client=_LimitedAsyncClient())
+        client = _run(open_client())
+        # At the end of the process; an open session would complain.
+        weakref.finalize(self, lambda: _run(client.aclose()))
+        return client
 
-    def explain(self, error: openai.OpenAIError, *, advice: str) -> str:
-        """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses.
-
-        The error should not be chained: it has the server's answer, which may repeat the key.
-        """
-        attempts = self.retries + 1
-        unread = error.response.extensions.get(UNREAD) if isinstance(error, openai.APIStatusError) else None
-        if isinstance(error, openai.APIConnectionError) or isinstance(unread, Exception):
-            cause = unread or error.__cause__ or error
-            return f"no answer after {attempts} attempts ({self.redact(cause)}). Is the server running?"
-        if not isinstance(error, openai.APIStatusError):
-            return f"the server's answer cannot be read ({self.redact(error)})."
-        if unread:
-            return f"the server's answer is refused: it {unread}."
-        status = self.redact(error.message)
-        match error.status_code:
+    def explain(self, error: RequestError, *, advice: str) -> str:
+        """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses."""
+        attempts, reason = self.retries + 1, self.redact(error.reason)
+        if error.refused:
+            return f"the server refuses a request ({error.status}: {reason}). {advice}"
+        match error.status:
+            case 0:
+                return f"no answer after {attempts} attempts ({reason}). Is the server running?"
+            case status if status == UNREAD_STATUS:
+                return f"the server's answer is refused: it {reason}."
             case 401 | 403:
                 name = self._key_variable
                 refused = f"the key in {name}" if self._key else f"requests without a key; set {name}"
-                return f"the server refuses {refused} ({status})."
+                return f"the server refuses {refused} ({error.status}: {reason})."
             case 404:
-                return f"the server has no such model or address ({status}). Addresses usually end in /v1.{self._list_models()}"
-            case 400 | 413 | 422:
-                return f"the server refuses a request ({status}). {advice}"
+                models = self._list_models()
+                return f"the server has no such model or address (404: {reason}). Addresses usually end in /v1.{models}"
             case 429:
-                return f"the server's limit is still exceeded after all attempts ({status}). Run again later."
+                return f"the server's limit is still exceeded after all attempts (429: {reason}). Run again later."
             case _:
-                return f"the server failed up to {attempts} times ({status})."
+                return f"the server failed up to {attempts} times ({error.status}: {reason})."
 
     def _list_models(self) -> str:
         try:
-            models = self.client.with_options(max_retries=0, timeout=10).models.list().data
-            return f" Its models: {self.redact(shorten([model.id for model in models]))}."
-        except (openai.OpenAIError, TypeError, ValueError, AttributeError, RecursionError):
+            models = parse_json(self.send(f"{self.address}/models", retries=0), self.address)["data"]
+            return f" Its models: {self.redact(shorten([model['id'] for model in models]))}."
+        except (RequestError, GateError, TypeError, KeyError):
             return ""
 
     def redact(self, message: object) -> str:
@@ -119,8 +170,102 @@ class Connection:
         return " ".join(text.split())[:MAX_MESSAGE]
 
 
-class _UnreadError(Exception):
-    """An answer is not read; the message is what it does, as in 'is larger than 1 MiB'."""
+@cache
+def _start_loop() -> asyncio.AbstractEventLoop:
+    """Start the event loop of all requests that are waited for in threads."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="posir requests", daemon=True).start()
+    return loop
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(work, _start_loop()).result()
+
+
+class Client:
+    """Requests to a server from one event loop; close it there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        wait = aiohttp.ClientTimeout(total=None, connect=connection.connect_seconds, sock_read=connection.seconds)
+        self._session = aiohttp.ClientSession(
+            headers=connection.headers,
+            timeout=wait,
+            auto_decompress=False,
+            connector=aiohttp.TCPConnector(limit=0),
+        )
+        # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
+        parts = urlsplit(connection.address)
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def send(
+        self,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        retries: int | None = None,
+    ) -> str:
+        """Return the answer to a request, sent again where that may help; raise RequestError. Without a body, it is a GET."""
+        seconds, attempt = COMPLETE_FACTOR * self._connection.seconds, 0
+        while True:
+            try:
+                async with asyncio.timeout(seconds) as limit:
+                    return await self._read(url, body, headers)
+            except RequestError as error:
+                failure = error
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                unread = f"is not complete after {seconds:,.0f} seconds"
+                failure = RequestError(unread, UNREAD_STATUS) if limit.expired() else RequestError(_describe(error))
+            most = self._connection.retries_of_limits if failure.status == 429 else self._connection.retries
+            if not failure.repeats or attempt >= (most if retries is None else retries):
+                raise failure
+            await asyncio.sleep(failure.find_wait(attempt))
+            attempt += 1
+
+    async def _read(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None) -> str:
+        method = "GET" if body is None else "POST"
+        for _ in range(MAX_REDIRECTS + 1):
+            sent: Any = {"json": body} if method == "POST" else {}
+            async with self._session.request(
+                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, **sent
+            ) as response:
+                if response.status in REDIRECTS and "Location" in response.headers:
+                    url = _find_redirect(response)
+                    method = method if response.status in (307, 308) else "GET"
+                    continue
+                content = _Body(response.headers)
+                async for chunk in response.content.iter_any():
+                    content.feed(chunk)
+                text = content.close().decode("utf-8", "replace")
+                if response.ok:
+                    return text
+                raise RequestError(_find_message(text), response.status, response.headers)
+        raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
+
+
+def _describe(error: Exception) -> str:
+    cause = getattr(error, "os_error", error)
+    number = getattr(cause, "errno", None)
+    return os.strerror(number) if number and number > 0 else str(cause) or repr(cause)
+
+
+def _find_message(text: str) -> str:
+    """Return what a server says of an error: in JSON, where OpenAI, FastAPI, Text Embeddings Inference or Ollama have it."""
+    try:
+        answer = parse_json(text, "answer")
+    except GateError:
+        return text
+    said = (
+        next((answer[key] for key in ("error", "detail", "message") if answer.get(key)), answer)
+        if isinstance(answer, dict)
+        else text
+    )
+    return str(said.get("message") or said) if isinstance(said, dict) else str(said)
 
 
 class _Body:
@@ -129,7 +274,7 @@ class _Body:
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "deflate"):
-            raise _UnreadError("is compressed in another way than asked for, gzip")
+            raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
         # Zlib tells gzip from deflate by the header.
         self._decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
         self._parts: list[bytes] = []
@@ -139,129 +284,31 @@ class _Body:
         try:
             part = self._decoder.decompress(chunk, self._room + 1) if self._decoder else chunk
         except zlib.error:
-            raise _UnreadError("is not compressed as it says") from None
+            raise RequestError("is not compressed as it says", UNREAD_STATUS) from None
         self._room -= len(part)
         if self._room < 0:
-            raise _UnreadError(f"is larger than {MAX_ANSWER >> 20:,} MiB")
+            raise RequestError(f"is larger than {MAX_ANSWER >> 20:,} MiB", UNREAD_STATUS)
         self._parts.append(part)
 
     def close(self) -> bytes:
         if self._decoder and self._parts and not self._decoder.eof:
-            raise _UnreadError("ends in the middle")
+            raise RequestError("ends in the middle", UNREAD_STATUS)
         return b"".join(self._parts)
 
 
-class _LimitedClient(openai.DefaultHttpxClient):
-    """The HTTP client of one thread or several, with the limits of this module."""
-
-    connection: Connection
-    """Its retries are the most of any failure but an exceeded limit (429); the client of openai repeats all alike."""
-
-    def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:  # noqa: ARG002
-        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why.
-
-        It is sent and read in a thread, as a server may send a byte at a time, headers included.
-        """
-        results: list[Any] = []
-
-        def work() -> None:
-            try:
-                results.append(self._read(request, options))
-            except Exception as error:
-                results.append(error)
-
-        thread, seconds = threading.Thread(target=work, daemon=True), _find_seconds(request)
-        thread.start()
-        thread.join(seconds)
-        result = results[0] if results else _UnreadError(f"is not complete after {seconds:,.0f} seconds")
-        is_last = int(request.headers.get("x-stainless-retry-count", 0)) >= self.connection.retries
-        if isinstance(result, _UnreadError):
-            return _build_unread(request, str(result))
-        if isinstance(result, Exception):
-            if is_last:
-                return _build_unread(request, result)
-            raise result
-        if is_last and result.status_code != 429:
-            result.headers["x-should-retry"] = "false"
-        return result
-
-    def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
-        request.headers["Accept-Encoding"] = "gzip"
-        target = request
-        for _ in range(MAX_REDIRECTS + 1):
-            response: Any = super().send(target, **{**options, "stream": True, "follow_redirects": False})
-            try:
-                target = _find_redirect(response)
-                if target is None:
-                    body = _Body(response.headers)
-                    for chunk in response.iter_raw():
-                        body.feed(chunk)
-                    return _build_read(response, body.close())
-            finally:
-                response.close()
-        raise _UnreadError(f"redirects more than {MAX_REDIRECTS} times")
-
-
-class _LimitedAsyncClient(openai.DefaultAioHttpClient):
-    """The HTTP client of an event loop, with the limits of this module."""
-
-    async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:  # noqa: ARG002
-        """Send a request and read its answer; of one that is not read, a response of `UNREAD_STATUS` says why."""
-        seconds = _find_seconds(request)
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._read(request, options)
-        except TimeoutError:
-            return _build_unread(request, f"is not complete after {seconds:,.0f} seconds")
-        except _UnreadError as error:
-            return _build_unread(request, str(error))
-
-    async def _read(self, request: Any, options: Mapping[str, Any]) -> Any:
-        request.headers["Accept-Encoding"] = "gzip"
-        target = request
-        for _ in range(MAX_REDIRECTS + 1):
-            response: Any = await super().send(target, **{**options, "stream": True, "follow_redirects": False})
-            try:
-                target = _find_redirect(response)
-                if target is None:
-                    body = _Body(response.headers)
-                    async for chunk in response.aiter_raw():
-                        body.feed(chunk)
-                    return _build_read(response, body.close())
-            finally:
-                await response.aclose()
-        raise _UnreadError(f"redirects more than {MAX_REDIRECTS} times")
-
-
-def _find_seconds(request: Any) -> float:
-    return COMPLETE_FACTOR * float(request.extensions.get("timeout", {}).get("read") or ANSWER_SECONDS)
-
-
-def _find_redirect(response: Any) -> Any:
-    """Return the request that an answer redirects to, None if it does not; raise _UnreadError if that is another server."""
-    target = response.next_request
-    if target is None:
-        return None
-    here, there = response.request.url, target.url
+def _find_redirect(response: aiohttp.ClientResponse) -> str:
+    """Return the address that an answer redirects to; raise RequestError if that is another server."""
+    here = response.url
+    there = here.join(type(here)(response.headers["Location"]))
     same = (here.scheme, here.port) == (there.scheme, there.port)
-    encrypted = (here.scheme, there.scheme, here.port, there.port) == ("http", "https", None, None)
+    encrypted = (here.scheme, there.scheme, here.explicit_port, there.explicit_port) == ("http", "https", None, None)
     if here.host != there.host or not (same or encrypted):
-        server = f"{there.scheme}://{there.netloc.decode('ascii', 'replace')}"
-        raise _UnreadError(f"redirects to another server, {server}, which would get the texts; give its address if it should")
-    return target
-
-
-def _build_read(response: Any, content: bytes) -> Any:
-    left_out = ("content-encoding", "content-length", "transfer-encoding")
-    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in left_out]
-    return type(response)(response.status_code, headers=headers, content=content, request=response.request)
-
-
-def _build_unread(request: Any, unread: str | Exception) -> Any:
-    """Return a response in place of one that is not read, or did not come, which the client does not ask for again."""
-    # The client is built on httpx or on httpx2.
-    package = import_module(type(request).__module__.partition(".")[0])
-    return package.Response(UNREAD_STATUS, headers={"x-should-retry": "false"}, request=request, extensions={UNREAD: unread})
+        raise RequestError(
+            f"redirects to another server, {there.scheme}://{there.authority}, which would get the texts; give its address "
+            "if it should",
+            UNREAD_STATUS,
+        )
+    return str(there)
 
 
 @contextmanager

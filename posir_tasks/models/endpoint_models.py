@@ -16,7 +16,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import openai
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from numpy.typing import NDArray
 
@@ -25,7 +24,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models import connection
-from posir_tasks.models.connection import Connection, shorten
+from posir_tasks.models.connection import Connection, RequestError, shorten
 from posir_tasks.models.references import RERANK, Endpoint
 from posir_tasks.read_part import estimate_tokens
 
@@ -67,14 +66,14 @@ class _EndpointModel:
         self._endpoint, self._connection = endpoint, Connection(endpoint.address, retries=connection.RETRIES)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return a server's answer, in JSON. The client's own models would turn booleans into numbers."""
-        text = self._connection.client.post(path, body=dict(body), cast_to=str)
+        """Return a server's answer, in JSON."""
+        text = self._connection.send(f"{self._endpoint.address}{path}", body)
         try:
             return parse_json(text, self._endpoint)
         except GateError as error:
             raise self._invalid(f"cannot be read: {error.problem}") from None
 
-    def _failed(self, error: openai.OpenAIError) -> PosirError:
+    def _failed(self, error: RequestError) -> PosirError:
         return PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=ADVICE)}")
 
     def _invalid(self, reason: str) -> PosirError:
@@ -108,7 +107,7 @@ class EndpointEncoder(_EndpointModel, AbsEncoder):
             rows = sorted(self._post("/embeddings", body)["data"], key=lambda row: row["index"])
             indices, vectors = [row["index"] for row in rows], [row["embedding"] for row in rows]
             lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
-        except openai.OpenAIError as error:
+        except RequestError as error:
             raise self._failed(error) from None
         except (TypeError, ValueError, KeyError):
             raise self._invalid("is not one of an OpenAI-compatible embeddings API") from None
@@ -213,14 +212,13 @@ class RerankEndpoint(_EndpointModel):
         """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
         try:
             answer = self._post("/rerank", self._build_body(query, texts))
-        except openai.OpenAIError as refused:
-            lacks_field = isinstance(refused, openai.APIStatusError) and refused.status_code in OTHER_FIELDS
-            if self._is_text_embeddings_inference or not lacks_field:
+        except RequestError as refused:
+            if self._is_text_embeddings_inference or refused.status not in OTHER_FIELDS:
                 raise self._failed(refused) from None
             self._is_text_embeddings_inference = True
             try:
                 answer = self._post("/rerank", self._build_body(query, texts))
-            except openai.OpenAIError:
+            except RequestError:
                 self._is_text_embeddings_inference = False
                 raise self._failed(refused) from None
         try:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
-import openai
 import pytest
 
 from posir_build.pipeline import STAGE_NAMES, Tools, run_stages, write_results
+from posir_tasks.models import connection
 from tests.plugins.posir_build.test_pipeline import build_settings
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import serve_language_model
@@ -26,7 +26,7 @@ IN_FLIGHT = 8
 
 
 def build(folder: Path, url: str) -> None:
-    openai._base_client.INITIAL_RETRY_DELAY = openai._base_client.MAX_RETRY_DELAY = 0.01
+    connection.FIRST_WAIT = connection.MAX_WAIT = 0.01
     os.chdir(folder)
     own = ("documents=texts", "verify.audit=true")
     tools = Tools(build_settings(folder, SimpleNamespace(url=url), *own))

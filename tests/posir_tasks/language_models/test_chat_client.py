@@ -8,7 +8,6 @@ import sys
 import time
 from itertools import product
 
-import openai
 import pytest
 
 from posir_build.verify import Answerability
@@ -17,6 +16,7 @@ from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
 from posir_tasks.language_models.settings import LanguageModelSettings
+from posir_tasks.models import connection
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
@@ -33,8 +33,8 @@ EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in AS
 @pytest.fixture(autouse=True)
 def _no_key_and_short_waits(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections import Counter
 
 import mteb
 import numpy as np
-import openai
 import pytest
 from mteb.types import PromptType
 
@@ -24,8 +23,8 @@ KEY = "sk-secret-of-the-test"
 @pytest.fixture(autouse=True)
 def _no_key_and_short_waits(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.02)
+    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
 
 
 @pytest.fixture
