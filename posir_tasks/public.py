@@ -19,9 +19,12 @@ from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 from posir_tasks.errors import PosirError, summarize_error
+
+#: Data by its path or name, or texts themselves: a list or a column of a data frame.
+DataReference: TypeAlias = str | Path | Iterable[str]
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -167,22 +167,22 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     return {**values, **changes, **sections}
 
 
-def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError for another form."""
     values: dict[str, Any] = {}
     for override in overrides:
         name, separator, text = override.partition("=")
         path = name.strip().split(".")
         if not separator or not all(path):
-            raise PosirError(f"--set {override}: expected field=value, such as seed=7.")
+            raise PosirError(f"{option} {override}: expected field=value, such as seed=7 or truncate=true.")
         try:
-            value = parse_yaml(text, f"--set {override}")
+            value = parse_yaml(text, f"{option} {override}")
         except GateError as error:
             raise PosirError(f"{error}; put quotes around text with special characters.") from None
         section = values
         for part in path[:-1]:
             section = section.setdefault(part, {})
             if not isinstance(section, dict):
-                raise PosirError(f"--set {override}: '{part}' is not a section.")
+                raise PosirError(f"{option} {override}: '{part}' is not a section.")
         section[path[-1]] = value
     return values

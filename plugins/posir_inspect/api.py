@@ -9,18 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from posir_data.texts import read_texts
+from posir_inspect.window import MeasuredModel, WindowReading, describe_endpoint, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.models.connection import limit_first_retries
+from posir_tasks.models.endpoint_client import EmbeddingClient
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, public
-from posir_tasks.sources.opening import DataReference
+from posir_tasks.models.reading_length import MAX_TOKENS
+from posir_tasks.models.references import RERANKER, find_endpoint
+from posir_tasks.models.run_settings import find_request_fields, with_settings
+from posir_tasks.public import DataReference, Option, public
 from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
+from posir_tasks.text.tokenizer import ModelTokenizer
 
 if TYPE_CHECKING:
     from posir_inspect.sections import Inspection
-    from posir_inspect.window import WindowReading
     from posir_tasks.language_models.other_words import QuestionWriter
 
 #: Tokens that are encoded at most by default.
@@ -46,6 +49,8 @@ def inspect(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
     column: str | None = None,
     tokenizer: str | Path | None = None,
     budget: Annotated[int, Option(parse=_parse_budget)] = BUDGET,
@@ -67,6 +72,8 @@ def inspect(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
         column: Column or field with the text of a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
         budget: Most tokens that are encoded, such as 500k or 2M; texts are drawn at random, with a fixed seed.
@@ -99,6 +106,9 @@ def inspect(
     if question_writer and llm:
         raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
     with track("Reading texts"):
+        # The readers take a second to import.
+        from posir_data.texts import read_texts
+
         collection = read_texts(texts, column=column, limit=sys.maxsize // 2 if all_texts else MAX_TEXTS)
     # A mistake in a chunker should not cost the time to load the model.
     for splitter in splitters:
@@ -106,11 +116,12 @@ def inspect(
     with track("Loading the model"):
         # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
         from posir_inspect.inspection import Setup, inspect_model
-        from posir_inspect.window import measure
+        from posir_inspect.model_window import measure
         from posir_tasks.embeddings.encoding import load_encoder
-        from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
+        from posir_tasks.text.tokenizer import find_tokenizer
 
-        with with_settings(protocol=protocol, window=window):
+        fields = {"query_field": query_field, "passage_field": passage_field}
+        with with_settings(protocol=protocol, window=window, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
@@ -138,28 +149,39 @@ def _open_question_writer(
     return EmbedderWriter(str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts))
 
 
-@public(undecided_by=("require",))
+@public(undecided_by=("require", "require_fit"))
 def window(
     model: str | Path,
+    texts: Annotated[DataReference | None, Option(one_value=True)] = None,
     *,
     require: Annotated[int | None, Option(min=1)] = None,
     max_tokens: Annotated[int | None, Option(min=1)] = None,
     tokenizer: str | Path | None = None,
     revision: str | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
+    chunker: Annotated[Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
+    require_fit: bool = False,
 ) -> WindowReading:
     """Measure which part of a text a model reads, from its embeddings alone; no texts are needed.
 
     Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
     So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
-    requests.
+    requests: 4 to 6 where the server states its limit, or counts the tokens that it reads.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
+        texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python also a list of texts.
         require: Tokens that the model should read from the start without a gap, special ones included: `enough` of the result
             says whether it does. Exit status 1 if it reads fewer, 2 if that cannot be said.
         max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
         tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
         revision: Revision of the model.
+        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        chunker: A function that divides a text into a list of texts, such as `splitter.split_text` of LangChain; chunks that
+            are longer than what is read are counted.
+        require_fit: Exit status 1 if any chunk is longer than what is read.
 
     Returns:
         The length in `tokens`, with a lower and an upper bound that are equal if it is known exactly.
@@ -173,15 +195,37 @@ def window(
         >>> posir.window("all-MiniLM-L6-v2").tokens  # doctest: +SKIP
         Bounds(low=256, high=256)
     """
-    with track("Loading the model"):
-        # mteb and PyTorch take seconds to import.
-        from posir_inspect.window import measure_window
-        from posir_tasks.embeddings.encoding import load_encoder
-        from posir_tasks.models.connection import limit_first_retries
-        from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
+    (splitter,) = name_splitters(chunker) or (None,)
+    if (splitter is None) != (texts is None) or (require_fit and splitter is None):
+        raise PosirError("Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit.")
+    given: list[str] = []
+    if splitter and texts is not None:
+        from posir_data.texts import read_texts
 
+        given = [text.text for text in read_texts(texts, limit=sys.maxsize // 2).texts]
+        # A mistake in a chunker should not cost the time to load the model.
+        splitter.divide(given[0])
+    with track("Loading the model"), with_settings(query_field=query_field, passage_field=passage_field):
+        described = _describe(str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0))
+    measured = measure_window(described, required=require, max_tokens=max_tokens)
+    if splitter is None:
+        return measured
+    fit = measure_fit(described, measured.reading, splitter, given)
+    return replace(measured, fit=replace(fit, required=require_fit))
+
+
+def _describe(model: str, revision: str | None, tokenizer: str | Path | None, longest: int) -> MeasuredModel:
+    """Return a model with what is known of it; an endpoint needs neither mteb nor PyTorch, which take seconds to import."""
+    known = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
+    endpoint = find_endpoint(model)
+    if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
         with limit_first_retries(1):
-            encoder = load_encoder(str(model), revision)
-        known = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
-    return measure_window(encoder, known, required=require, max_tokens=max_tokens)
+            client = EmbeddingClient(endpoint, find_request_fields())
+        return describe_endpoint(endpoint, client, known, longest)
+    from posir_inspect.model_window import describe_model
+    from posir_tasks.embeddings.encoding import load_encoder
+    from posir_tasks.text.tokenizer import find_tokenizer
+
+    encoder = load_encoder(model, revision)
+    return describe_model(encoder, known or find_tokenizer(encoder.model))

@@ -15,8 +15,9 @@ from mteb.types import EncodeKwargs, PromptType
 from posir_data.texts import TextCollection
 from posir_inspect import questions as asking
 from posir_inspect import splitting
+from posir_inspect.model_window import describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
-from posir_inspect.window import measure_unread, measure_window
+from posir_inspect.window import measure_window
 from posir_significance.analysis import estimate_bins
 from posir_significance.decision import decide_result
 from posir_significance.observations import Observations
@@ -26,6 +27,7 @@ from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.language_models.other_words import QuestionWriter
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.read_part import ReadPart
@@ -84,7 +86,7 @@ def inspect_model(
     """Inspect a model on texts, calling `show` at each further answer; `output_folder` gets the result for whole texts."""
     collection = setup.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
-    window = measure_window(setup.encoder, setup.tokenizer, () if setup.tokenizer else setup.texts)
+    window = measure_window(describe_model(setup.encoder, setup.tokenizer), () if setup.tokenizer else setup.texts)
     unread = measure_unread(setup.texts, window.reading, setup.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
@@ -160,7 +162,10 @@ class InspectionRun:
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
-        return self.splitters or [splitting.TokenDivision(size) for size in sizes if size < longest]
+        kinds = [splitting.TokenDivision]
+        if isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
+            kinds.append(splitting.ContextDivision)
+        return self.splitters or [kind(size) for kind in kinds for size in sizes if size < longest]
 
     @property
     def least(self) -> int:

@@ -9,9 +9,10 @@ from typing import Any
 
 import altair as alt
 
+from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.splitting import ChunkComparison, ChunkRow
-from posir_inspect.window import UnreadShare, WindowReading
+from posir_inspect.window import WindowReading
 from posir_significance.decision import CHANGE_LEVEL, Decision
 from posir_significance.sentences import (
     advise,

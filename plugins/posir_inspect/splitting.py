@@ -57,7 +57,11 @@ class TokenDivision:
     """Chunks of so many tokens."""
 
     size: int
-    chunker: None = None
+
+    @property
+    def chunker(self) -> str | None:
+        """None: the size is enough."""
+        return None
 
     def estimate_tokens(self, length: int) -> int:
         """Return the tokens of the chunks of a text of so many tokens; none if it has one, which is the text itself."""
@@ -70,6 +74,25 @@ class TokenDivision:
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
         """Return a search as `MODEL+chunks(SIZE)` searches."""
         return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
+
+
+@dataclass(frozen=True)
+class ContextDivision(TokenDivision):
+    """Chunks of so many tokens without overlap, which a server embeds in the context of their text."""
+
+    @property
+    def chunker(self) -> str:
+        """The name that it is shown by."""
+        return f"{self.size} tokens in context"
+
+    def estimate_tokens(self, length: int) -> int:
+        """Return the tokens of a text, each of which is in one chunk."""
+        return length
+
+    def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
+        """Return a search as `MODEL+context_chunks(SIZE)` searches."""
+        chunker = Chunker.of_model(model, Chunking(self.size, self.size))
+        return MaximumSearch(model, chunker.vectorize_in_context, memory)
 
 
 class SplitterDivision:
@@ -235,7 +258,8 @@ class ChunkComparison:
     @property
     def chunked_model(self) -> str | None:
         """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
-        return f"{self.model}+chunks({self.row.size})" if self.row.size and self.decided else None
+        method = "context_chunks" if self.row.chunker else "chunks"
+        return f"{self.model}+{method}({self.row.size})" if self.row.size and self.decided else None
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:

@@ -3,49 +3,90 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
-from mteb.models import EncoderProtocol
-from mteb.types import PromptType
 
-from posir_significance.intervals import TAILS
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
-from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.host.private_names import MODEL_REGISTRY
-from posir_tasks.models.endpoint_models import EndpointEncoder
-from posir_tasks.models.prompts import find_prompt
-from posir_tasks.models.reading_length import Bounds, ReadingLength, measure_reading_length
-from posir_tasks.models.references import portable_name, resolve_bare_name
-from posir_tasks.models.window import NO_LIMIT, find_cut, keep_measured
+from posir_tasks.models.endpoint_client import EmbeddingClient
+from posir_tasks.models.reading_length import (
+    MAX_TOKENS,
+    Bounds,
+    ReadingLength,
+    find_special_tokens,
+    keep_measured,
+    measure_reading_length,
+)
+from posir_tasks.models.reading_probe import CUTS, DocumentEncoder, ModelProbe, TextSource, TokenCounter
+from posir_tasks.models.references import Endpoint
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
-from posir_tasks.scores import Estimate
+from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
-
-if TYPE_CHECKING:
-    from mteb.models.models_protocols import MTEBModels
 
 #: Estimated numbers of tokens are off by at most this factor.
 ESTIMATE_FACTOR = 1.5
 #: The same for frequent words, most of which are a token each.
 SYNTHETIC_FACTOR = 1.1
-#: Bootstrap samples of texts, and seed of the random numbers.
-DRAWS, SEED = 2000, 14
+#: Most requests about chunks.
+MAX_FIT_REQUESTS = 40
+#: What claims the limit that a server states.
+SERVER = "the server"
+#: Words beyond the longest window, by which a text is certainly cut.
+BEYOND = 64
 
 
 @dataclass(frozen=True)
-class UnreadShare:
-    """The share of the texts that a model never reads."""
+class MeasuredModel:
+    """A model whose reading length is measured: what encodes, and what is known of it before."""
 
-    share: Estimate
-    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
-    texts_cut: int
+    name: str
+    revision: str | None
+    encode: DocumentEncoder
+    measuring: Callable[[], AbstractContextManager[None]]
+    """Returns a context in which the model fails at once for a text that is too long."""
+    count_tokens: TokenCounter | None = None
+    special_tokens: int | None = None
+    prompt_tokens: int = 0
+    claimed_tokens: int | None = None
+    claimed_by: str = ""
+    tokenizer: ModelTokenizer | None = None
+    """Counts the tokens of any text; None if it is unknown."""
+    is_experiment: bool = False
+    """Whether it has settings of a run, which are none of the model."""
+
+
+@dataclass(frozen=True)
+class ChunkFit:
+    """Whether a splitter's chunks of some texts are read as a whole."""
+
+    chunker: str
+    chunks: int
+    too_long: int
+    """Chunks that are longer than what is read."""
+    complete: bool
+    """Whether all were counted, or the longest asked about until they are read; else there may be more."""
+    longest: str
+    """Beginning of the longest chunk."""
+    required: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """How many chunks are too long."""
+        if not self.too_long:
+            return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
+        least = "" if self.complete else "at least "
+        return (
+            f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than what is read. The longest "
+            f"begins '{sanitized(self.longest, 60)}'."
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,6 +106,8 @@ class WindowReading(Presentable):
     claimed_by: str
     """Name of the model that claims it: for an endpoint, the registered model of the same name."""
     required: int | None = None
+    fit: ChunkFit | None = None
+    """Whether chunks are read as a whole; None if none are given."""
 
     @property
     def title(self) -> str:
@@ -104,8 +147,8 @@ class WindowReading(Presentable):
 
     @property
     def exit_status(self) -> int:
-        """1 if the model reads less than is required."""
-        return int(self.enough is False)
+        """1 if the model reads less than is required, or not all of a chunk."""
+        return int(self.enough is False or bool(self.fit and self.fit.required and self.fit.too_long))
 
     @property
     def enough(self) -> bool | None:
@@ -152,7 +195,9 @@ class WindowReading(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""
-        return (DisplaySection(self.title, (self.sentence, *self._describe_unread())),)
+        return (
+            DisplaySection(self.title, (self.sentence, *self._describe_unread(), *([self.fit.sentence] if self.fit else []))),
+        )
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""
@@ -177,7 +222,8 @@ class WindowReading(Presentable):
             "required": self.required,
             "enough": self.enough,
         }
-        return (row,)
+        fit = {"chunks": self.fit.chunks, "chunks_too_long": self.fit.too_long} if self.fit else {}
+        return (row | fit,)
 
     def document(self) -> dict[str, Any]:
         """Return the row, the sentence and the part that is read of the texts of the measurement, in words and characters."""
@@ -211,30 +257,21 @@ class WindowReading(Presentable):
 
 
 def measure_window(
-    encoder: ModelEncoder,
-    tokenizer: ModelTokenizer | None,
-    texts: Sequence[str] = (),
-    *,
-    required: int | None = None,
-    max_tokens: int | None = None,
+    model: MeasuredModel, texts: Sequence[str] = (), *, required: int | None = None, max_tokens: int | None = None
 ) -> WindowReading:
     """Measure which part of a text a model reads; raise PosirError if it cannot encode short texts.
 
     Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
     are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
     """
-    model, (claimed, claimant) = encoder.model, find_claim(encoder.model)
-    prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
-    prompt_tokens = tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0
-    # A server may fail for every text that is too long.
-    with measure(model, retries=0), track("Finding how far the model reads") as advance:
+    with model.measuring(), track("Finding how far the model reads") as advance:
         try:
             reading = measure_reading_length(
-                encoder,
+                model.encode,
                 texts,
-                tokenizer.count if tokenizer else None,
-                claimed_tokens=claimed,
-                special_tokens=tokenizer.special_tokens + prompt_tokens if tokenizer else 0,
+                model.count_tokens,
+                claimed_tokens=model.claimed_tokens,
+                special_tokens=(model.special_tokens or 0) + model.prompt_tokens,
                 required_tokens=required or 0,
                 max_tokens=max_tokens,
                 advance=advance,
@@ -243,48 +280,64 @@ def measure_window(
             raise
         except Exception as error:  # the model's own code
             raise PosirError(
-                f"{model.mteb_model_meta.name}: the model cannot encode even a short text ({summarize_error(error)}). Its "
-                "files are damaged, or need another version of its library."
+                f"{model.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are damaged, "
+                "or need another version of its library."
             ) from error
-    special_tokens = tokenizer.special_tokens if tokenizer else None
-    meta = model.mteb_model_meta
-    measured = WindowReading(str(meta.name), meta.revision, reading, special_tokens, prompt_tokens, claimed, claimant, required)
-    # That a text was read as a whole says nothing of longer ones, and settings of a run are none of the model.
-    if not reading.complete and not meta.experiment_kwargs:
-        keep_measured(meta, measured.read_part)
+    known = model.special_tokens, model.prompt_tokens, model.claimed_tokens, model.claimed_by
+    measured = WindowReading(model.name, model.revision, reading, *known, required)
+    # That a text was read as a whole says nothing of longer ones.
+    if not reading.complete and not model.is_experiment:
+        keep_measured(model.name, model.revision, measured.read_part)
     return measured
 
 
-def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
-    """Return the share of the texts beyond the reading length, in its unit."""
-    counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
-    count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
-    lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
-    rng = np.random.default_rng(SEED)
-    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack([unread, lengths], axis=1)
-    low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
-    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()))
+def measure_fit(model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]) -> ChunkFit:
+    """Divide texts, and find the chunks that are longer than what is read: by the tokenizer, or else by their embeddings.
+
+    Without tokenizer, the longest chunks are asked about until all of a request are read; of each, a word is changed where long
+    texts are not read.
+    """
+    chunks = sorted(
+        {chunk for text in splitter.divide_all(texts) for chunk in text.chunks}, key=lambda chunk: -len(chunk.encode())
+    )
+    if model.tokenizer:
+        counts = model.tokenizer.count_all(chunks)
+        long = [count > (reading.tokens or reading.estimated_tokens).low for count in counts]
+        return ChunkFit(splitter.name, len(chunks), sum(long), True, chunks[int(np.argmax(counts))])
+    place = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}.get(reading.part or Part.FIRST, 1.0)
+    too_long, done = 0, False
+    with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
+        probe = ModelProbe(model.encode, advance)
+        for start in range(0, len(chunks), CUTS):
+            cut = sum(probe.find_cut_texts(chunks[start : start + CUTS], place))
+            too_long += cut
+            done = not cut or start + CUTS >= len(chunks)
+            if done or probe.requests >= MAX_FIT_REQUESTS:
+                break
+    return ChunkFit(splitter.name, len(chunks), too_long, done, chunks[0])
 
 
-def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Return a context in which a server's truncation is not warned of, since it is measured; see `EndpointEncoder.measure`."""
-    return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
-
-
-def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of its registered model."""
-    meta = model.mteb_model_meta
-    if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
-        registered, name = MODEL_REGISTRY.resolve(), portable_name(meta).partition("@http")[0]
-        registration = dict.get(registered, name) or resolve_bare_name(name, registered)
-        return (_finite(registration.max_tokens), str(registration.name)) if registration else (None, str(meta.name))
-    cut = find_cut(model)
-    return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
-
-
-def _finite(tokens: float | None) -> int | None:
-    return int(tokens) if tokens and tokens < NO_LIMIT else None
+def describe_endpoint(
+    endpoint: Endpoint, client: EmbeddingClient, tokenizer: ModelTokenizer | None, longest: int | None
+) -> MeasuredModel:
+    """Return a model behind an endpoint, with the limit that its server states and what the tokens of a text show of it."""
+    count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
+    with client.measure(retries=0):
+        long = TextSource((), None).build((longest or MAX_TOKENS) + BEYOND, 0)
+        stated, counted = client.read_limit(), None
+        if client.kind.tokens or stated is None:
+            counted = client.count_read(long.prefix(len(long.pieces)))
+        limit = counted or stated
+        verified = find_special_tokens(client.embed, limit) if limit else None
+        stated = counted if counted and verified is not None else stated
+        if verified is not None and tokenizer is None:
+            # Frequent words are a token each if the limit is where the server says.
+            count, special = count_words, verified
+    experiment = bool(client.fields.query or client.fields.passage)
+    measuring = partial(client.measure, retries=0)
+    return MeasuredModel(
+        endpoint.name, endpoint.revision, client.embed, measuring, count, special, 0, stated, SERVER, tokenizer, experiment
+    )
 
 
 def _describe_bounds(bounds: Bounds) -> str:

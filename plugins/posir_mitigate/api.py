@@ -34,6 +34,8 @@ DEFAULT_METHODS = (
     "calibrated",
     "both_orders",
 )
+#: Tried of models behind an endpoint, too: with the same chunks, in context and without.
+ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 #: Scores by title, by which outcomes and changes name them.
 SCORES = {"nDCG@10": "ndcg_at_10", "Start to end": "start_to_end", "PSI": "psi"}
 BRIEF = (
@@ -73,6 +75,8 @@ def mitigate(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> Mitigations:
@@ -87,6 +91,8 @@ def mitigate(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 
@@ -110,17 +116,19 @@ def mitigate(
         from posir_mitigate.references import parse_reference
         from posir_mitigate.trials import compare_trials, open_task, run_trials
         from posir_tasks.embeddings.cached_encoder import EMBEDDINGS_VARIABLE
-        from posir_tasks.models.references import ModelReference
+        from posir_tasks.models.references import ModelReference, find_endpoint
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     disable_progress_bars()
-    methods = DEFAULT_METHODS if method is None else [method] if isinstance(method, str) else method
+    usual = (*DEFAULT_METHODS, *(ENDPOINT_METHODS if find_endpoint(str(model)) else ()))
+    methods = usual if method is None else [method] if isinstance(method, str) else method
     parsed = list(dict.fromkeys(map(parse_reference, methods)))
     task, folder = open_task(str(data)), Path(output)
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        with with_settings(protocol=protocol, window=window):
+        fields = {"query_field": query_field, "passage_field": passage_field}
+        with with_settings(protocol=protocol, window=window, **fields):
             plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}

@@ -9,6 +9,8 @@ Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as
 by chunk. The first special token and a prompt join the first chunk, the last special token the last one. The document scores
 what its best chunk scores. Long late chunking encodes windows: of each later one, the first `overlap` states are dropped.
 
+Context chunks: a server gets the chunks of one document in one request, and returns a vector for each, in context.
+
 Both orders: the mean of a document's embedding and that of the document with its sentences in reverse order, so that what is at
 the start of one text is at the end of the other. Ours: no paper on embeddings with this method is known.
 """
@@ -33,6 +35,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -126,6 +129,35 @@ class Chunks(DividingMethod):
         if self.combination is Combination.MAX:
             return MaximumSearch(encoder, chunker.vectorize)
         return DocumentEncoder(encoder, partial(chunker.pool, combine=lambda vectors: vectors.mean(axis=0, dtype=np.float32)))
+
+
+@dataclass(frozen=True)
+class ContextChunks(DividingMethod):
+    """Let a server encode the chunks of each document together, each with the rest of its document as context."""
+
+    NAME: ClassVar[str] = "context_chunks"
+    UNLIMITED: ClassVar[bool] = True
+    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
+
+    size: Annotated[int, Field(ge=0)] = 0
+    stride: Annotated[int, Field(ge=0)] = 0
+    """0 for the size: the server joins the chunks, which would repeat what they have in common."""
+    unit: ChunkUnit = ChunkUnit.TOKENS
+
+    @property
+    def chunking(self) -> Chunking:
+        """Size and overlap of the chunks."""
+        size = self.size or self.DEFAULT_SIZES[self.unit]
+        return Chunking(size, self.stride or size, self.unit)
+
+    def _describe_cost(self) -> str:
+        return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
+
+    def apply(self, base: MTEBModels) -> MTEBModels:
+        """Return the model that encodes chunks in context; raise PosirError if its server does not do so."""
+        if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
+            raise self.refuse(base, "needs a server that embeds chunks in context: Voyage, Jina or Perplexity. Use chunks.")
+        return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ REFERENCE = re.compile(r"(?P<base>.+)\+(?P<method>[a-z_]+)(?:\((?P<arguments>[^(
 def list_methods() -> dict[str, type[Mitigation]]:
     """Return all methods by name; PyTorch, which they import, takes seconds."""
     from posir_mitigate.calibrated import Calibrated
-    from posir_mitigate.chunks import BothOrders, Chunks, LateChunks, LongLateChunks
+    from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
 
-    return {method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, Calibrated, BothOrders)}
+    return {method.NAME: method for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, Calibrated, BothOrders)}
 
 
 def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:

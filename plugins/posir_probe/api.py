@@ -13,9 +13,8 @@ from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, public
+from posir_tasks.public import DataReference, Option, public
 from posir_tasks.results import read_results
-from posir_tasks.sources.opening import DataReference
 
 if TYPE_CHECKING:
     from posir_probe.tables import ProbeMeasurements
@@ -44,6 +43,8 @@ def probe(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
     documents: Annotated[int, Option(min=1)] = DOCUMENTS,
     seed: int = 1,
     words: Annotated[tuple[int, int] | None, Option(metavar="LOW,HIGH", parse=parse_bounds)] = None,
@@ -65,6 +66,8 @@ def probe(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
         documents: Most documents of each domain, drawn at random.
         seed: Seed of the random sample.
         words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.
@@ -97,7 +100,8 @@ def probe(
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        with with_settings(protocol=protocol, window=window):
+        fields = {"query_field": query_field, "passage_field": passage_field}
+        with with_settings(protocol=protocol, window=window, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
     return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))

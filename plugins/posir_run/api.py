@@ -156,6 +156,8 @@ def run(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
     output: str | Path = "results",
     batch_size: Annotated[int, Option(min=1)] = 32,
     engine: EngineName = EngineName.LOCAL,
@@ -174,6 +176,8 @@ def run(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts encoded at a time.
         engine: This machine, or a Ray cluster.
@@ -192,16 +196,17 @@ def run(
         >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").jobs  # doctest: +SKIP
         1
     """
+    fields = {"query_field": query_field, "passage_field": passage_field}
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
     if plan:
         from posir_run.plan import plan_run
 
-        with with_settings(protocol=protocol, window=window):
+        with with_settings(protocol=protocol, window=window, **fields):
             return plan_run(find(), batch_size)
     try:
-        with with_settings(protocol=protocol, window=window), show_warnings(partial(print, file=sys.stderr)):
+        with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
             return FinishedRun(_evaluate_missing(find, Path(output), settings, start_engine), str(output))
     except KeyboardInterrupt:
         print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)

@@ -12,13 +12,18 @@ request, and if a single token may be lost in it, the length has bounds instead 
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from posir_tasks.embeddings.encoding import Encoder
+from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import atomic_write, cache_folder
+from posir_tasks.gate import read_json
 from posir_tasks.models.reading_probe import (
     CHANGES,
     CLEAR_FACTOR,
@@ -30,13 +35,17 @@ from posir_tasks.models.reading_probe import (
     MAX_REQUESTS,
     Cut,
     CutSearch,
+    DocumentEncoder,
     ModelProbe,
     ProbedText,
     TextSource,
     TokenCounter,
     divide,
 )
+from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
+
+logger = logging.getLogger(__name__)
 
 #: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further one is longer by a factor.
 FIRST_PIECES, GROWTH = 256, 4
@@ -47,6 +56,8 @@ BLOCKS, CHANGED_BLOCKS = 16, (0, 3, 6, 9, 12, 15)
 #: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be read, in the longest text that
 #: is tried, and in one that is read in samples.
 READ_BLOCKS, LONGEST_BLOCKS, SAMPLED_BLOCKS = 6, 12, 24
+#: Most special tokens of a text.
+MAX_SPECIAL = 3
 #: A reading length is sought up to this many tokens, or up to this multiple of what the model claims.
 MAX_TOKENS, CLAIM_FACTOR = 32_768, 1.25
 
@@ -120,7 +131,7 @@ class ReadingLength:
 
 
 def measure_reading_length(
-    encoder: Encoder,
+    encode: DocumentEncoder,
     texts: Sequence[str] = (),
     count_tokens: TokenCounter | None = None,
     *,
@@ -133,7 +144,7 @@ def measure_reading_length(
     """Measure how far a model reads, with synthetic documents or of texts; errors of a model that encodes none are its own.
 
     Args:
-        encoder: The model; its prompt for documents is part of what it reads, and not counted.
+        encode: The model; its prompt for documents is part of what it reads, and not counted.
         texts: Short ones are joined, and repeated if all together are too short. By default, frequent English words.
         count_tokens: None if the tokenizer is unknown.
         claimed_tokens: What the model claims to read, special tokens included; None if unknown.
@@ -144,13 +155,14 @@ def measure_reading_length(
     """
     usual = min(MAX_TOKENS, round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS)
     limit = max(max_tokens or usual, required_tokens)
-    probe, source = ModelProbe(encoder, advance), TextSource(texts, count_tokens)
+    probe, source = ModelProbe(encode, advance), TextSource(texts, count_tokens)
     # In synthetic texts of a known tokenizer, pieces are tokens.
     is_guess = claimed_tokens is not None and special_tokens < claimed_tokens < limit and count_tokens and not texts
+    claimed = claimed_tokens - special_tokens if claimed_tokens and is_guess else None
     try:
-        return _measure_part(probe, source, limit, claimed_tokens - special_tokens if claimed_tokens and is_guess else None)
+        return _measure_part(probe, source, limit, claimed)
     except _RefusedError as refusal:
-        return _measure_refusal(probe, source, refusal)
+        return _measure_refusal(probe, source, refusal, claimed)
 
 
 def _measure_part(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> ReadingLength:
@@ -266,13 +278,13 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
     return ReadingLength(Part.SAMPLES, **{"tokens": None, **bounds, **texts}, unit=unit, at_start=at_start)
 
 
-def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError) -> ReadingLength:
+def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None) -> ReadingLength:
     """Measure how long accepted texts are, or what is read of them; raise the model's error if it refuses short ones, too."""
     cuts: list[Cut] = []
     message = summarize_error(refusal.error)
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
-        accepted = _find_accepted(probe, document, refusal, cuts[-1].pieces - 1 if cuts else None)
+        accepted = _find_accepted(probe, document, refusal, cuts[-1].pieces - 1 if cuts else claimed)
         if not cuts:
             whole = document.shorten(accepted)
             if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
@@ -280,7 +292,9 @@ def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedErr
                 return replace(part, refusal=message)
         cuts.append(Cut(document, accepted + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
-        if (len(cuts) >= source.min_documents and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
+        # Words that are refused beyond the claim to the token are no coincidence.
+        enough = 1 if accepted == claimed else source.min_documents
+        if (len(cuts) >= enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
             break
     return length
 
@@ -393,3 +407,43 @@ def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None
     unit = next((unit for unit in agreed if unit != "estimated_tokens"), next(iter(bounds)))
     known = {"documents": len(cuts), "synthetic": not source.texts}
     return ReadingLength(part, **{"tokens": None, **bounds, **known}, unit=unit, refusal=refusal)
+
+
+def find_special_tokens(encode: DocumentEncoder, limit: int) -> int | None:
+    """Return the special tokens of a text if the limit is true, and frequent words are a token each; None if it is not so.
+
+    The last words of the text before the limit change the embedding, and what follows does not; of a model that refuses longer
+    texts, a text up to the limit is accepted.
+    """
+    size = round(limit * CLAIM_FACTOR)
+    probe, document = ModelProbe(encode, lambda: None), TextSource((), None).build(size, 0)
+    cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
+    if cuts[-1] < 1:
+        return None
+    try:
+        read = [ratio > 1 for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)]
+    except PosirError:
+        return next((special for special in range(MAX_SPECIAL + 1) if probe.accepts(document.prefix(limit - special))), None)
+    return read.index(True) - 1 if True in read[1:] and not read[0] else None
+
+
+def read_measured(model: str, revision: str | None) -> ReadPart | None:
+    """Return what `posir window` has measured of a model in this revision; None if it has not."""
+    file = _find_file(model, revision)
+    try:
+        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
+    except PosirError as error:
+        logger.warning("%s; measure the window again", error)
+        return None
+
+
+def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
+    """Keep what was measured of a model for the results of later runs, if its revision is known."""
+    if file := _find_file(model, revision):
+        with atomic_write(file) as partial:
+            partial.write_text(json.dumps(part.to_json()), "utf-8")
+
+
+def _find_file(model: str, revision: str | None) -> Path | None:
+    """Return the file of a measurement; None without a revision, whose weights may be others tomorrow."""
+    return None if revision in MISSING_REVISIONS else cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

@@ -7,12 +7,11 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from mteb.types import PromptType
+from numpy.typing import NDArray
 
-from posir_tasks.embeddings.encoding import Encoder
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.text.words import count_words, split_words
 
@@ -54,6 +53,8 @@ january february november several against general however program control suppor
 network private produced project record special station student western
 """
 
+#: Returns the embeddings of n texts as documents, shape (n, dimensions).
+DocumentEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[Any]]
 #: Returns the number of tokens of a text as the model's tokenizer does, without special ones.
 TokenCounter: TypeAlias = Callable[[str], int]
 
@@ -170,7 +171,7 @@ def _change(pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random
 class ModelProbe:
     """Asks the model whether it reads what differs between texts."""
 
-    encoder: Encoder
+    encode: DocumentEncoder
     advance: Callable[[], object]
     requests: int = 0
     noise: float = 0.0
@@ -182,7 +183,7 @@ class ModelProbe:
         changed = [document.change(*change, variant) for change in changes for variant in range(variants)]
         self.requests += 1
         # Twice, at both ends of the batch: the distance of the two is rounding, as the input is the same.
-        vectors = self.encoder([same, *changed, same], PromptType.document).astype(np.float64)
+        vectors = self.encode([same, *changed, same]).astype(np.float64)
         self.advance()
         distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / max(np.linalg.norm(vectors[0]), 1e-30)
         self.noise = max(self.noise, float(distances[-1]))
@@ -206,11 +207,34 @@ class ModelProbe:
         distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)
         return dict(zip(blocks, distances.tolist(), strict=True))
 
+    def find_cut_texts(self, texts: Sequence[str], place: float = 1.0) -> list[bool]:
+        """Return for each text whether the model refuses it, or does not read the word at a place in [0, 1], its last one."""
+        pieces = [split_words(text) for text in texts]
+        places = [round(place * (len(words) - 1)) for words in pieces]
+        # Other words that begin with another letter: their first token is another one, too.
+        others = ["box " if words[at][:1].casefold() != "b" else "yes " for words, at in zip(pieces, places, strict=True)]
+        changed = [
+            "".join([*words[:at], other, *words[at + 1 :]]) for words, at, other in zip(pieces, places, others, strict=True)
+        ]
+        self.requests += 1
+        try:
+            vectors = self.encode([*texts, *changed, texts[0]]).astype(np.float64)
+        except Exception:
+            if len(texts) == 1:
+                return [True]
+            return [cut for text in texts for cut in self.find_cut_texts([text], place)]
+        finally:
+            self.advance()
+        lengths = np.maximum(np.linalg.norm(vectors[: len(texts)], axis=1), 1e-30)
+        distances = np.linalg.norm(vectors[len(texts) : -1] - vectors[: len(texts)], axis=1) / lengths
+        noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
+        return [bool(distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise)) for distance in distances]
+
     def accepts(self, text: str) -> bool:
         """Return whether the model encodes a text without an error."""
         self.requests += 1
         try:
-            self.encoder([text], PromptType.document)
+            self.encode([text])
         except Exception:
             return False
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -28,6 +28,9 @@ MISSING_REVISIONS = (None, "", "no_revision_available")
 RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+#: A reference to a model behind an endpoint, and the kinds of servers that it may name.
+ENDPOINT_REFERENCE = re.compile(r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL)
+ENDPOINT_KINDS = ("openai", "tei", "ollama", "cohere", "voyage", "jina", "perplexity")
 EXAMPLE = "Write MODEL@ADDRESS, such as bge-m3@http://localhost:8000/v1"
 
 
@@ -121,9 +124,17 @@ class Endpoint:
     address: str
     """Base address of the API, which usually ends in `/v1`."""
     revision: str | None
+    kind: str = ""
+    """Kind of the server, such as `tei`; empty if that is found out."""
 
     def __str__(self) -> str:
-        return f"{self.model}@{self.address}{f'#{self.revision}' if self.revision else ''}"
+        kind, revision = self.kind and f"{self.kind}+", f"#{self.revision}" if self.revision else ""
+        return f"{self.model}@{kind}{self.address}{revision}"
+
+    @property
+    def host(self) -> str:
+        """Name of the server's machine."""
+        return urlsplit(self.address).hostname or ""
 
     @property
     def name(self) -> str:
@@ -132,7 +143,21 @@ class Endpoint:
         return f"{ENDPOINT}/{legible_name(self.model)} ({legible_name(parts.netloc + parts.path.removesuffix('/v1'))})"
 
 
-def parse_endpoint(model: str, address: str) -> Endpoint:
+@dataclass(frozen=True)
+class RequestFields:
+    """What a user adds to the requests for queries and for documents, such as `input_type`."""
+
+    query: Mapping[str, Any] = field(default_factory=dict)
+    passage: Mapping[str, Any] = field(default_factory=dict)
+
+
+def find_endpoint(name: str) -> Endpoint | None:
+    """Return the endpoint that a reference names, None if it names none; raise PosirError as `parse_endpoint`."""
+    match = ENDPOINT_REFERENCE.fullmatch(name)
+    return parse_endpoint(match["model"], match["address"], match["kind"] or "") if match else None
+
+
+def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
     """Return a checked endpoint, or raise PosirError, which repeats no address that may contain a password or key."""
     try:
         parts = urlsplit(address)
@@ -148,5 +173,7 @@ def parse_endpoint(model: str, address: str) -> Endpoint:
         raise PosirError(f"'{model}@{address}': {'no model' if host else 'no host'} is given. {EXAMPLE}.")
     if parts.fragment and not REVISION.fullmatch(parts.fragment):
         raise PosirError(f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06.")
+    if kind not in ("", *ENDPOINT_KINDS):
+        raise PosirError(f"'{kind}+{address}': no such kind of server. The kinds are {', '.join(ENDPOINT_KINDS)}.")
     path = parts.path.rstrip("/").removesuffix("/rerank" if RERANKER.fullmatch(model) else "/embeddings")
-    return Endpoint(model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None)
+    return Endpoint(model, f"{parts.scheme}://{parts.netloc.lower()}{path}", parts.fragment or None, kind)

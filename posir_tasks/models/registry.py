@@ -8,7 +8,6 @@ or in what a plugin returns from the hook `posir_model_resolvers`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
@@ -28,13 +27,13 @@ from posir_tasks.models.references import (
     ModelLoader,
     ModelReference,
     Resolver,
+    find_endpoint,
     model_origin,
-    parse_endpoint,
     portable_name,
     resolve_bare_name,
     unknown_model,
 )
-from posir_tasks.models.run_settings import own_settings, with_run_settings
+from posir_tasks.models.run_settings import find_request_fields, own_settings, with_run_settings
 from posir_tasks.plugin_api import collect_items
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 logger = logging.getLogger(__name__)
-
-#: A reference to a model behind an endpoint.
-REFERENCE = re.compile(r"(?P<model>.*?)@?(?P<address>https?://.*)", re.DOTALL)
 
 #: The form of a reference to a hybrid of several models, which all search, and whose rankings are fused by reciprocal rank.
 START, END = "hybrid(", ")"
@@ -107,13 +103,12 @@ def load_model(reference: ModelReference) -> MTEBModels:
 
 def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not complete or not allowed."""
-    match = REFERENCE.fullmatch(name)
-    if match is None:
+    endpoint = find_endpoint(name)
+    if endpoint is None:
         return None
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
 
-    endpoint = parse_endpoint(match["model"], match["address"])
     kind: dict[str, Any] = {"similarity_fn_name": ScoringFunction.COSINE}
     loader = "EndpointEncoder"
     if RERANKER.fullmatch(endpoint.model):
@@ -122,6 +117,8 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     def connect(_name: str, _revision: str | None, device: str | None = None, **options: Any) -> MTEBModels:  # noqa: ARG001
         from posir_tasks.models import endpoint_models
 
+        if loader == "EndpointEncoder":
+            options["fields"] = find_request_fields()
         model: MTEBModels = getattr(endpoint_models, loader)(endpoint, **options)
         return model
 

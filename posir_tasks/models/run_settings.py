@@ -8,7 +8,7 @@ taken for them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.protocols import Protocol, find_protocol
-from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER
+from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, ENDPOINT, RequestFields, model_origin
+from posir_tasks.settings_file import read_overrides
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -30,8 +31,12 @@ PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
 WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
 PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
+#: Fields of the requests to an endpoint for queries and for documents, `KEY=VALUE`, one a line.
+QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
 #: Keys of the settings in mteb's `experiment_kwargs`.
-FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = SETTINGS = ("first_stage", "query_prompt", "window", "protocol")
+FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
+FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
+SETTINGS = (FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL, *FIELDS)
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -47,9 +52,17 @@ def own_settings() -> Iterator[None]:
 
 
 @contextmanager
-def with_settings(*, protocol: str | None = None, window: int | None = None) -> Iterator[None]:
+def with_settings(
+    *,
+    protocol: str | None = None,
+    window: int | None = None,
+    query_field: str | Iterable[str] | None = None,
+    passage_field: str | Iterable[str] | None = None,
+) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
-    values = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window}
+    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window}
+    for variable, field in ((QUERY_FIELD_VARIABLE, query_field), (PASSAGE_FIELD_VARIABLE, passage_field)):
+        values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
     given = {name: str(value) for name, value in values.items() if value is not None}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
@@ -94,6 +107,12 @@ def _read_window() -> int | None:
     return int(given) if given else None
 
 
+def find_request_fields() -> RequestFields:
+    """Return the fields of the run for requests to an endpoint; raise PosirError if one is not `KEY=VALUE`."""
+    given = ((f"--{name.replace('_', '-')}", os.environ.get(variable, "")) for name, variable in FIELDS.items())
+    return RequestFields(*(read_overrides(filter(str.strip, text.splitlines()), option) for option, text in given))
+
+
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     """Return the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`."""
     if protocol := find_run_protocol(meta):
@@ -104,6 +123,11 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     settings: dict[str, str | int] = {} if first_stage == BM25_BASELINE else {FIRST_STAGE: first_stage}
     if (window := _read_window()) is not None:
         settings[WINDOW] = window
+    for name, variable in FIELDS.items():
+        if fields := os.environ.get(variable, "").strip():
+            if model_origin(str(meta.name)) != ENDPOINT:
+                raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
+            settings[name] = fields
     given = os.environ.get(PROMPT_VARIABLE)
     return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}
 

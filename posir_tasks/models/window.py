@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.model_implementations.bm25 import BM25Search
 from torch import nn
 
-from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write, cache_folder
-from posir_tasks.gate import read_json
-from posir_tasks.models.references import MISSING_REVISIONS
+from posir_tasks.models.reading_length import read_measured
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 if TYPE_CHECKING:
-    from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
-
-logger = logging.getLogger(__name__)
 
 #: Limits from here on mean that there is none: transformers writes 10^30.
 NO_LIMIT = 2**31
@@ -66,7 +57,7 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     if cut := find_cut(model):
         return ReadPart(ReadKind.PART, part, cut.tokens, known_by=KnownBy.CLASS)
     meta = model.mteb_model_meta
-    if measured := read_measured(meta):
+    if meta and (measured := read_measured(str(meta.name), meta.revision)):
         return measured
     claimed = meta.max_tokens if meta else None
     return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED) if claimed and claimed < NO_LIMIT else UNKNOWN
@@ -133,28 +124,3 @@ def _list_cuts(model: Any) -> Iterator[WindowLimit]:
                 owner = getattr(owner, name, None)
         if hasattr(owner, attribute):
             yield WindowLimit(owner, attribute)
-
-
-def read_measured(meta: ModelMeta | None) -> ReadPart | None:
-    """Return what `posir window` has measured of a model in this revision; None if it has not."""
-    file = _find_file(meta)
-    try:
-        return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
-    except PosirError as error:
-        logger.warning("%s; measure the window again", error)
-        return None
-
-
-def keep_measured(meta: ModelMeta, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known."""
-    if file := _find_file(meta):
-        with atomic_write(file) as partial:
-            partial.write_text(json.dumps(part.to_json()), "utf-8")
-
-
-def _find_file(meta: ModelMeta | None) -> Path | None:
-    """Return the file of a measurement; None without a revision, whose weights may be others tomorrow."""
-    if meta is None or meta.revision in MISSING_REVISIONS:
-        return None
-    key = digest(meta.name, meta.revision).hex()
-    return cache_folder() / "windows" / f"{key}.json"

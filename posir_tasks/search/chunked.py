@@ -17,6 +17,7 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder, Vectors, encode_distinct
 from posir_tasks.errors import PosirError
+from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.read_part import ReadPart
 from posir_tasks.search.dispatch import split_queries
@@ -147,6 +148,14 @@ class Chunker:
         """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt exceed the window."""
         self.check_room(encoder.model, encoder.context)
         return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
+
+    def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+        """Return the vectors of the documents' chunks by a server that embeds them in the context of their document."""
+        assert isinstance(encoder.model, EndpointEncoder)
+        prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
+        before = prompt.text or "" if prompt else ""
+        chunks = [[before + chunk for chunk in several] for several in self.divide(texts, encoder.context.corpus_language)]
+        return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def pool(self, encoder: ModelEncoder, texts: Sequence[str], combine: Callable[[Vectors], Vectors]) -> Vectors:
         """Return the vectors that a function makes of those of each document's chunks, shape (n, dimensions)."""

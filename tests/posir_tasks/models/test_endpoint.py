@@ -1,6 +1,8 @@
-"""Endpoints over real HTTP: references, requests, retries, and an error for each kind of failure."""
+"""Endpoints over real HTTP: references, kinds, requests, retries, and an error for each kind of failure."""
 
+import base64
 import logging
+import struct
 from collections import Counter
 
 import mteb
@@ -11,9 +13,11 @@ from mteb.types import PromptType
 from posir_tasks.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
+from posir_tasks.models.endpoint_client import KINDS, EmbeddingClient
 from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, find_read_length
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import ModelReference, find_endpoint, portable_name
 from posir_tasks.models.registry import find_model
+from posir_tasks.models.run_settings import with_settings
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
 from tests.support.encode import TASK, encode
 
@@ -43,6 +47,7 @@ def expected(texts, window=None):
         ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
         ("BAAI/bge-m3@https://a.org/team/v1", "endpoint/BAAI-bge-m3 (a.org-team)", "BAAI/bge-m3@https://a.org/team/v1"),
         ("m@https://a.org#2025-06", "endpoint/m (a.org)", "m@https://a.org#2025-06"),
+        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080)", "bge:v2@tei+http://a.org:8080"),
     ],
 )
 def test_a_reference_names_model_and_address(reference, name, portable):
@@ -56,6 +61,7 @@ def test_a_reference_names_model_and_address(reference, name, portable):
     [
         ("http://localhost:8000/v1", "no model .* MODEL@ADDRESS"),
         ("m@http:///v1", "no host"),
+        ("m@tgi+http://a.org", "no such kind .* openai, tei, ollama, cohere, voyage, jina"),
         ("m@http://localhost:80000/v1", "not valid"),
         ("m@http://me:hunter2@localhost/v1", "password .*OPENAI_API_KEY"),
         ("m@http://localhost/v1?api-key=hunter2", "password"),
@@ -72,7 +78,7 @@ def test_texts_are_sent_in_batches_and_vectors_come_back_in_their_order_and_few_
     model = mteb.get_model(server.reference)
     texts = [f"text {i} of many" for i in range(25)]
     assert np.array_equal(encode(model, texts, batch_size=4), expected(texts))
-    assert Counter(map(len, server.batches)) == {4: 6, 1: 3}
+    assert Counter(map(len, server.batches)) == {4: 6, 2: 1, 1: 1}
     server.damage, server.seconds = (lambda rows: rows[::-1]), 0.05
     texts = ["one", "two two", "three three three"] * 14
     assert np.array_equal(encode(mteb.get_model(server.reference), texts, batch_size=3), expected(texts))
@@ -103,7 +109,7 @@ def test_a_failure_that_passes_is_retried_and_one_that_lasts_is_one_message(serv
     server.failures.extend([failure] * 3)
     texts = ["some text", "another"]
     assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
-    assert len(server.times) == 3 + 3
+    assert len(server.times) == 3 + 2
     monkeypatch.setattr(connection, "RETRIES", 2)
     server.failures.extend([failure] * 3)
     with pytest.raises(PosirError, match=rf"^{server.reference}: .*{message}"):
@@ -227,3 +233,134 @@ def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "ключ")
     with pytest.raises(PosirError, match="characters that HTTP does not allow"):
         mteb.get_model(server.reference)
+
+
+def connect(server, *, told=True, fields=None):
+    endpoint = find_endpoint(f"{server.model}@{server.kind}+{server.url}" if told else server.reference)
+    assert endpoint
+    return EmbeddingClient(endpoint, fields)
+
+
+#: Fields of requests for queries and for documents beside model and texts.
+SENT = {
+    "openai": ({"encoding_format": "float"}, {"encoding_format": "float"}),
+    "tei": ({}, {}),
+    "ollama": ({}, {}),
+    "cohere": (
+        {"embedding_types": ["float"], "input_type": "search_query"},
+        {"embedding_types": ["float"], "input_type": "search_document"},
+    ),
+    "voyage": ({}, {}),
+    "jina": ({}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_each_kind_of_server_is_asked_in_its_own_form(kind):
+    texts = ["one", "two two", "three three three"]
+    with serve_embeddings(kind=kind) as server:
+        # Services of one company are known by their host.
+        client = connect(server, told=kind in ("voyage", "jina"))
+        assert client.kind.name == kind
+        for query in (True, False):
+            assert np.array_equal(client.embed(texts, query=query), expected(texts))
+    sent = [
+        {name: value for name, value in request.items() if name not in ("model", "input", "inputs", "texts")}
+        for request in server.requests[-2:]
+    ]
+    assert sent == list(SENT[kind])
+    assert ("model" in server.requests[0]) == (kind != "tei")
+    assert [kind.name for kind in KINDS.values() if kind.serves("api.cohere.com")] == ["cohere"]
+
+
+def test_an_address_of_no_kind_says_which_were_tried(server):
+    with pytest.raises(PosirError, match=r"404: .*Tried: openai \(/embeddings\), tei .*, ollama .*, cohere .*@tei\+http"):
+        EmbeddingClient(find_endpoint(server.reference.replace("/v1", "/v7")))
+    with pytest.raises(PosirError, match="404: ") as refused:
+        EmbeddingClient(find_endpoint(f"tiny@tei+{server.url}"))
+    assert "Tried" not in str(refused.value)
+
+
+def encode_float(vector):
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def encode_int8(vector):
+    return base64.b64encode(struct.pack(f"{len(vector)}b", *(round(10 * entry) for entry in vector))).decode()
+
+
+def refuse_float(request):
+    return "encoding_format: must be base64_int8" if request.get("encoding_format") == "float" else None
+
+
+@pytest.mark.parametrize(
+    ("settings", "factor"),
+    [
+        ({"check": refuse_float}, 1),
+        ({"encode": encode_float}, 1),
+        ({"check": refuse_float, "encode": encode_int8}, 10),
+        ({"kind": "perplexity", "encode": encode_int8}, 10),
+        ({"damage": lambda rows: [{"embedding": row["embedding"]} for row in rows]}, 1),
+    ],
+)
+def test_other_formats_and_missing_indices_are_read(settings, factor):
+    texts = ["one two", "three " * 9, "four"]
+    with serve_embeddings(**settings) as server:
+        vectors = connect(server).embed(texts)
+        again = len(server.times)
+        connect(server).embed(texts)
+    np.testing.assert_allclose(vectors / factor, expected(texts), atol=0.051 if factor > 1 else 1e-6)
+    # What is refused is asked for once.
+    assert len(server.times) == again + (3 if "check" in settings else 2)
+
+
+def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_are_shown(server):
+    client = connect(server)
+    message = "input (600 tokens) is too large to process. increase the physical batch size (current batch size: 512)"
+    server.failures.append(Failure(500, message=message))
+    sent = len(server.times)
+    with pytest.raises(PosirError, match=r"refuses a request \(500: input .*512"):
+        client.embed(["text"])
+    assert len(server.times) == sent + 1
+    server.reasons = lambda message: {"detail": [{"loc": ["body"], "msg": message}]}
+    server.failures.append(Failure(422, message="no such field"))
+    with pytest.raises(PosirError, match=r"422: .*no such field"):
+        client.embed(["text"])
+
+
+def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
+    fields = {"query_field": ["task=retrieval.query", "options.num_ctx=8192"], "passage_field": "truncate=true"}
+    with with_settings(**fields):
+        model = mteb.get_model(server.reference)
+        meta = find_model(ModelReference(server.reference))
+        with pytest.raises(PosirError, match=r"POSIR_QUERY_FIELD: .* not behind an endpoint"):
+            find_model(ModelReference("all-MiniLM-L6-v2"))
+    encode(model, ["a"], PromptType.query)
+    encode(model, ["a"])
+    assert [(sent.get("task"), sent.get("options"), sent.get("truncate")) for sent in server.requests[-2:]] == [
+        ("retrieval.query", {"num_ctx": 8192}, None), (None, None, True)
+    ]  # fmt: skip
+    recorded = {"query_field": "task=retrieval.query\noptions.num_ctx=8192", "passage_field": "truncate=true"}
+    assert meta.experiment_kwargs == recorded
+    with with_settings(passage_field="truncate"), pytest.raises(PosirError, match="--passage-field truncate: expected"):
+        mteb.get_model(server.reference)
+
+
+@pytest.mark.parametrize("kind", ["voyage", "jina", "perplexity"])
+def test_the_chunks_of_a_document_are_embedded_in_its_context(kind):
+    chunks = ["one two", "three", "four five six"]
+    format_ = {"encode": encode_int8} if kind == "perplexity" else {}
+    with serve_embeddings(kind=kind, **format_) as server:
+        vectors = connect(server).embed_chunks(chunks)
+    # The server adds half of the vector of the document.
+    wanted = expected(chunks) + 0.5 * expected([" ".join(chunks)])
+    np.testing.assert_allclose(vectors / (10 if format_ else 1), wanted, atol=0.051)
+    assert (server.requests[-1].get("late_chunking"), server.batches[-1]) == (
+        (True, chunks) if kind == "jina" else (None, [chunks])
+    )
+
+
+def test_a_model_in_context_alone_has_single_texts_as_documents_of_one_chunk():
+    with serve_embeddings(kind="voyage", model="voyage-context-3") as server:
+        connect(server).embed(["one", "two"])
+    assert server.batches == [[["position"], ["A bell was cast in copper."]], [["one"], ["two"]]]

@@ -1,8 +1,11 @@
 """Reading lengths are found from embeddings alone, to the word, character or token."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mteb.types import PromptType
 
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.models.endpoint_models import EndpointEncoder
@@ -18,7 +21,7 @@ def measure(server: EmbeddingServer) -> ReadingLength:
     encoder = load_encoder(server.reference)
     assert isinstance(encoder.model, EndpointEncoder)
     with encoder.model.measure(retries=0):
-        return measure_reading_length(encoder)
+        return measure_reading_length(partial(encoder, prompt_type=PromptType.document))
 
 
 @pytest.mark.parametrize(("words", "noise"), [(1, 0), (40, 0), (127, 0), (128, 0), (300, 0), (300, 1e-4), (2500, 0)])

@@ -25,10 +25,11 @@ from transformers import (
 
 import posir
 from posir_tasks.errors import PosirError
+from posir_tasks.models.reading_length import keep_measured
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer
-from posir_tasks.models.window import find_capacity, find_read_part, keep_measured, set_window
+from posir_tasks.models.window import find_capacity, find_read_part, set_window
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import read_results
 from tests.support.encode import encode
@@ -127,11 +128,11 @@ def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_i
     meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})
     model.mteb_model_meta = meta
     assert find_read_part(model) == ReadPart.first(8192, KnownBy.CLAIMED)
-    keep_measured(meta, ReadPart.first(300, KnownBy.MEASURED))
+    keep_measured(meta.name, meta.revision, ReadPart.first(300, KnownBy.MEASURED))
     assert find_read_part(model) == ReadPart.first(300, KnownBy.MEASURED)
     model.mteb_model_meta = meta.model_copy(update={"revision": "2"})
     assert find_read_part(model).known_by is KnownBy.CLAIMED
-    keep_measured(meta.model_copy(update={"revision": None}), ReadPart.first(9, KnownBy.MEASURED))
+    keep_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
     assert len(list((tmp_path / "windows").iterdir())) == 1, "without a revision, the weights may be others tomorrow"
 
 

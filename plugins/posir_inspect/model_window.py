@@ -1,0 +1,94 @@
+"""What a model of mteb claims of the length that it reads, and the share of a user's texts that it never reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from mteb.models import EncoderProtocol
+from mteb.types import PromptType
+
+from posir_inspect.window import MeasuredModel
+from posir_significance.intervals import TAILS
+from posir_tasks.embeddings.encoding import ModelEncoder
+from posir_tasks.host.private_names import MODEL_REGISTRY
+from posir_tasks.models.endpoint_models import EndpointEncoder
+from posir_tasks.models.prompts import find_prompt
+from posir_tasks.models.reading_length import ReadingLength
+from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
+from posir_tasks.models.window import NO_LIMIT, find_cut
+from posir_tasks.scores import Estimate
+from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.words import count_words
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
+#: Bootstrap samples of texts, and seed of the random numbers.
+DRAWS, SEED = 2000, 14
+
+
+@dataclass(frozen=True)
+class UnreadShare:
+    """The share of the texts that a model never reads."""
+
+    share: Estimate
+    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
+    texts_cut: int
+
+
+def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
+    """Return a model of mteb with what its metadata claims."""
+    model, (claimed, claimant) = encoder.model, find_claim(encoder.model)
+    prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
+    meta = model.mteb_model_meta
+    return MeasuredModel(
+        str(meta.name),
+        meta.revision,
+        partial(encoder, prompt_type=PromptType.document),
+        partial(measure, model, retries=0),
+        tokenizer.count if tokenizer else None,
+        tokenizer.special_tokens if tokenizer else None,
+        tokenizer.count(prompt.text) if tokenizer and prompt and prompt.text else 0,
+        claimed,
+        claimant,
+        tokenizer,
+        is_experiment=bool(meta.experiment_kwargs),
+    )
+
+
+def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None) -> UnreadShare:
+    """Return the share of the texts beyond the reading length, in its unit."""
+    counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
+    count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
+    lengths = np.array([count(text.strip()) for text in texts], np.float64)
+    unread = np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
+    rng = np.random.default_rng(SEED)
+    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack([unread, lengths], axis=1)
+    low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
+    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()))
+
+
+def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
+    """Return a context in which a server's truncation is not warned of, since it is measured; see `EndpointEncoder.measure`."""
+    return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
+
+
+def find_claim(model: MTEBModels) -> tuple[int | None, str]:
+    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of its registered model."""
+    meta = model.mteb_model_meta
+    if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
+        endpoint = find_endpoint(portable_name(meta))
+        registered, name = MODEL_REGISTRY.resolve(), endpoint.model if endpoint else ""
+        registration = dict.get(registered, name) or resolve_bare_name(name, registered)
+        return (_finite(registration.max_tokens), str(registration.name)) if registration else (None, str(meta.name))
+    cut = find_cut(model)
+    return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
+
+
+def _finite(tokens: float | None) -> int | None:
+    return int(tokens) if tokens and tokens < NO_LIMIT else None

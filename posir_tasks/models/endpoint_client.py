@@ -1,0 +1,338 @@
+"""Embeddings from a server: the kinds of servers, how each is asked, and checks of their answers.
+
+What the kinds have in common is code, what tells them apart is the table `KINDS`. Neither mteb nor PyTorch is imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.errors import PosirError
+from posir_tasks.gate import GateError, parse_json
+from posir_tasks.models import connection
+from posir_tasks.models.connection import Connection, RequestError, shorten
+from posir_tasks.models.references import Endpoint, RequestFields
+
+Embeddings: TypeAlias = NDArray[np.float32]
+#: Fields of a request, by name.
+Fields: TypeAlias = Mapping[str, Any]
+
+ADVICE = (
+    "If texts are too long for the model, let the server truncate them; if a request is too large, set a smaller --batch-size."
+)
+#: Texts that the server must embed before any data is read.
+FIRST_TEXTS = ("position", "A bell was cast in copper.")
+#: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads, such as their case.
+MIN_DISTINCT = 8
+#: Characters in which these differ: beyond a model's window texts do not change its vector.
+BEGINNING = 300
+#: The part of an address that is not the server's: a version, or what `/api` and `/embed` begin.
+ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
+#: Statuses of a route that a server does not have.
+NO_ROUTE = (404, 405)
+FORMAT = "encoding_format"
+#: Entries of float32 vectors are smaller; four bytes of int8 that are read as a float32 are not, in most of 64 places.
+MAX_ENTRY = 1e6
+#: How a server that refuses a text for its length states the limit: OpenAI and vLLM, Text Embeddings Inference, llama.cpp,
+#: Mistral.
+STATED = re.compile(r"(?:maximum context length is|less than|batch size:|Max is) (\d+)")
+
+
+def _read_context(answer: Any) -> Any:
+    return next(value for key, value in answer["model_info"].items() if key.endswith(".context_length"))
+
+
+@dataclass(frozen=True)
+class EndpointKind:
+    """A kind of server: how it is asked for embeddings, and where its answer has them."""
+
+    name: str
+    route: str
+    """Of the server; what does not begin with a version or `/api`, `/embed`, is of the address as it is given."""
+    texts: str = "input"
+    """Field of the texts."""
+    names_model: bool = True
+    fields: Fields = field(default_factory=dict)
+    query_fields: Fields = field(default_factory=dict)
+    passage_fields: Fields = field(default_factory=dict)
+    vectors: str = "data"
+    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the answer."""
+    tokens: str = ""
+    """Keys to the number of tokens that were read; empty if it does not say, or says what is billed."""
+    hosts: tuple[str, ...] = ()
+    """Services that are of this kind."""
+    limit_route: str = ""
+    """Where the server says how many tokens it reads of a text; empty if nowhere."""
+    posts_limit: bool = False
+    read_limit: Callable[[Any], Any] = lambda answer: answer
+    in_context: EndpointKind | None = None
+    """How the chunks of documents are embedded with the rest of their document; None if it does not do so."""
+    nests: bool = False
+    """Whether a request has several documents, each a list of chunks, and its answer a list for each."""
+
+    def address(self, endpoint: Endpoint, route: str | None = None) -> str:
+        """Return the address of a route, by default that of embeddings."""
+        route = self.route if route is None else route
+        return (endpoint.address if route == "/embeddings" else ROUTES.sub("", endpoint.address)) + route
+
+    def serves(self, host: str) -> bool:
+        """Return whether a service is of this kind."""
+        return any(host == known or host.endswith(f".{known}") for known in self.hosts)
+
+
+FLOAT = {FORMAT: "float"}
+CONTEXTUALIZED = "/v1/contextualizedembeddings"
+_PERPLEXITY = EndpointKind("perplexity", "/v1/embeddings", hosts=("perplexity.ai",), fields={FORMAT: "base64_int8"})
+_VOYAGE = EndpointKind("voyage", "/v1/embeddings", hosts=("voyageai.com",))
+_JINA = EndpointKind("jina", "/v1/embeddings", hosts=("jina.ai",))
+
+#: In the order in which they are tried where neither the reference nor the host says which it is.
+KINDS: Mapping[str, EndpointKind] = {
+    kind.name: kind
+    for kind in (
+        EndpointKind("openai", "/embeddings", fields=FLOAT, tokens="usage.prompt_tokens"),
+        EndpointKind(
+            "tei",
+            "/embed",
+            texts="inputs",
+            names_model=False,
+            vectors="",
+            limit_route="/info",
+            read_limit=lambda answer: answer["max_input_length"],
+        ),
+        EndpointKind(
+            "ollama",
+            "/api/embed",
+            vectors="embeddings",
+            tokens="prompt_eval_count",
+            limit_route="/api/show",
+            posts_limit=True,
+            read_limit=_read_context,
+        ),
+        EndpointKind(
+            "cohere",
+            "/v2/embed",
+            texts="texts",
+            hosts=("cohere.com", "cohere.ai"),
+            fields={"embedding_types": ["float"]},
+            query_fields={"input_type": "search_query"},
+            passage_fields={"input_type": "search_document"},
+            vectors="embeddings.float",
+        ),
+        replace(_VOYAGE, in_context=replace(_VOYAGE, route=CONTEXTUALIZED, texts="inputs", nests=True)),
+        replace(_JINA, in_context=replace(_JINA, fields={"late_chunking": True})),
+        replace(_PERPLEXITY, in_context=replace(_PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
+    )
+}
+#: Those that are of one service alone are not tried elsewhere.
+TRIED = ("openai", "tei", "ollama", "cohere")
+
+
+class EndpointModel:
+    """Requests to the server of an endpoint; may be used by several threads."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint, self._connection = endpoint, Connection(endpoint.address, retries=connection.RETRIES)
+
+    def _ask(self, address: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return a server's answer, in JSON."""
+        text = self._connection.send(address, body)
+        try:
+            return parse_json(text, self._endpoint)
+        except GateError as error:
+            raise self._invalid(f"cannot be read: {error.problem}") from None
+
+    def _failed(self, error: RequestError, tried: str = "") -> PosirError:
+        return PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=ADVICE)}{tried}")
+
+    def _invalid(self, reason: str) -> PosirError:
+        return PosirError(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
+
+
+class EmbeddingClient(EndpointModel):
+    """Asks a server for embeddings, and finds out of which kind it is."""
+
+    def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None) -> None:
+        """Connect; raise PosirError if two short texts have no embeddings: no data was read before that."""
+        super().__init__(endpoint)
+        self.fields = fields or RequestFields()
+        self._format: Fields = {}
+        self._dimensions: int | None = None
+        self.kind, answer = self._find_kind()
+        first, second = self._read(self.kind, [[text] for text in FIRST_TEXTS], answer)
+        if np.array_equal(first, second):
+            raise self._invalid(f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: {shorten(first)}")
+        self._dimensions = len(first)
+
+    def _find_kind(self) -> tuple[EndpointKind, Any]:
+        """Return the kind that reference or host name, or else the first that the server has a route of; and an answer."""
+        named, host = self._endpoint.kind, self._endpoint.host
+        told = [kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))]
+        tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
+        for kind in tried:
+            # Models that read chunks in context have no other route.
+            nested = kind.in_context if "context" in self._endpoint.model else None
+            chosen = replace(nested, in_context=nested) if nested and nested.nests else kind
+            try:
+                return chosen, self._request(chosen, [[text] for text in FIRST_TEXTS], query=False)
+            except RequestError as error:
+                failures.append(error)
+                if error.status not in NO_ROUTE:
+                    break
+        failure = failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
+        routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
+        advice = f" Tried: {routes}. Say which it is, as in {self._endpoint.model}@tei+{self._endpoint.address}."
+        raise self._failed(failure, advice if len(failures) > 1 else "") from None
+
+    def _request(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
+        """Return the answer to a request; a server that refuses the format of the vectors is asked in its own."""
+        texts = list(map(list, documents)) if kind.nests else [text for chunks in documents for text in chunks]
+        model = {"model": self._endpoint.model} if kind.names_model else {}
+        own, given = (kind.query_fields, self.fields.query) if query else (kind.passage_fields, self.fields.passage)
+        body = {**model, kind.texts: texts, **kind.fields, **own, **self._format, **given}
+        body = {name: value for name, value in body.items() if value is not None}
+        try:
+            return self._ask(kind.address(self._endpoint), body)
+        except RequestError as error:
+            if not (error.refused and FORMAT in error.reason and FORMAT in body) or FORMAT in given:
+                raise
+            self._format = {FORMAT: None}
+            return self._request(kind, documents, query=query)
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Embeddings:
+        """Return the embeddings of texts from one request, shape (n, dimensions).
+
+        Raises:
+            PosirError: The server cannot be reached, refuses the request, or its answer is not one finite vector per text, each
+                of the same dimensions as before; or the vectors are all zero, or the same for different texts.
+        """
+        return self._embed(self.kind, [[text] for text in texts], query=query)
+
+    def embed_chunks(self, chunks: Sequence[str]) -> Embeddings:
+        """Return the embeddings of the chunks of one document, each in its context, from one request; errors as `embed`."""
+        assert self.kind.in_context
+        return self._embed(self.kind.in_context, [chunks])
+
+    def _embed(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False) -> Embeddings:
+        try:
+            answer = self._request(kind, documents, query=query)
+        except RequestError as error:
+            raise self._failed(error) from None
+        return self._read(kind, documents, answer)
+
+    def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
+        texts = [text for chunks in documents for text in chunks]
+        try:
+            rows = _find(answer, kind.vectors)
+            if kind.nests:
+                nested = self._order(rows, len(documents))
+                pairs = zip(nested, documents, strict=True)
+                vectors = [vector for row, chunks in pairs for vector in self._order(row["data"], len(chunks))]
+            else:
+                vectors = self._order(rows, len(texts))
+            vectors = [self._decode(kind, vector["embedding"] if isinstance(vector, dict) else vector) for vector in vectors]
+            lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
+        except (TypeError, ValueError, KeyError):
+            raise self._invalid(f"is not one of an embeddings API of the kind {kind.name}") from None
+        if len(lengths) != 1 or 0 in lengths:
+            raise self._invalid(f"has vectors of different dimensions: {shorten(sorted(lengths))}")
+        wrong = [entry for vector in vectors if isinstance(vector, list) for entry in vector if type(entry) not in (int, float)]
+        if wrong:
+            raise self._invalid(f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}")
+        return self._check(np.array(vectors, np.float32), texts)
+
+    def _order(self, rows: Any, number: int) -> list[Any]:
+        """Return the rows of an answer in the order of the texts, which is theirs if they state no index."""
+        if not isinstance(rows, list):
+            raise TypeError(rows)
+        stated = [row for row in rows if isinstance(row, dict) and row.get("index") is not None]
+        # Servers that work on texts in parallel may return them in any order.
+        ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
+        indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
+        if indices != list(range(number)):
+            raise self._invalid(f"to {number:,} texts has {len(indices):,} vectors, with the indices {shorten(indices)}")
+        return ordered
+
+    def _decode(self, kind: EndpointKind, vector: Any) -> Any:
+        """Return a vector, of which base64 has the entries as float32 or int8."""
+        if not isinstance(vector, str):
+            return vector
+        try:
+            content = base64.b64decode(vector, validate=True)
+        except binascii.Error:
+            raise ValueError from None
+        asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
+        if "int8" not in asked and len(content) % 4 == 0:
+            entries = np.frombuffer(content, "<f4")
+            if np.isfinite(entries).all() and float(np.abs(entries).max(initial=0.0)) < MAX_ENTRY:
+                return entries
+        return np.frombuffer(content, np.int8)
+
+    def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
+        """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the same for all."""
+        finite = np.isfinite(embeddings).all(axis=1)
+        if not finite.all():
+            text = texts[int(finite.argmin())]
+            raise self._invalid(f"has NaN or infinity in the vector of the text that begins {text[:80]!r}")
+        # A text without content may have a vector of zeros, and so may a few others.
+        with_content = [bool(text.strip()) for text in texts]
+        if any(with_content) and not embeddings[with_content].any():
+            raise self._invalid(f"has only zeros, in {pluralize(len(texts), 'vector')} of {embeddings.shape[1]:,} dimensions")
+        distinct = len({text[:BEGINNING].casefold() for text in texts})
+        if distinct >= MIN_DISTINCT and (embeddings == embeddings[0]).all():
+            raise self._invalid(f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}")
+        return embeddings
+
+    def read_limit(self) -> int | None:
+        """Return how many tokens of a text the server says that it reads, special ones included; None if it does not say."""
+        if not self.kind.limit_route:
+            return None
+        body = {"model": self._endpoint.model} if self.kind.posts_limit else None
+        try:
+            stated = self.kind.read_limit(self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body))
+        except (RequestError, PosirError, TypeError, ValueError, KeyError, StopIteration):
+            return None
+        return stated if isinstance(stated, int) and stated > 0 else None
+
+    def count_read(self, text: str) -> int | None:
+        """Return how many tokens the server says that it read of a text, or what limit it states in refusing it.
+
+        None where it does not say: a count of words that are all there is no limit, and neither are characters or 0.
+        """
+        try:
+            counted = _find(self._request(self.kind, [[text]], query=False), self.kind.tokens) if self.kind.tokens else None
+        except RequestError as error:
+            match = STATED.search(error.reason)
+            return int(match[1]) if match and error.refused else None
+        except (TypeError, ValueError, KeyError):
+            return None
+        return counted if isinstance(counted, int) and 0 < counted < len(text.split()) else None
+
+    @contextmanager
+    def measure(self, retries: int | None = None) -> Iterator[None]:
+        """Repeat a failed request at most `retries` times while the context is open, if given; wait for limits as ever.
+
+        A server may fail for a text that is too long.
+        """
+        usual = self._connection.retries
+        self._connection.retries = usual if retries is None else retries
+        try:
+            yield
+        finally:
+            self._connection.retries = usual
+
+
+def _find(answer: Any, keys: str) -> Any:
+    for key in filter(None, keys.split(".")):
+        answer = answer[key]
+    return answer
