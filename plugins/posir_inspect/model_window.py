@@ -1,4 +1,4 @@
-"""What a model of mteb claims of the length that it reads, and the share of a user's texts that it never reads."""
+"""The length that a model of mteb claims to read, and the share of a user's texts that it never reads."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class ChunkFit:
 
     @property
     def sentence(self) -> str:
-        """How many chunks are too long."""
+        """A sentence on the chunks that are too long."""
         if not self.too_long:
             return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
         least = "" if self.complete else "at least "

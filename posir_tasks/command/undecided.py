@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
 
 import typer
 
@@ -48,6 +49,15 @@ def report_errors(status: int = 1) -> Iterator[None]:
             sys.stdout.flush()
     except PosirError as error:
         exit_with(str(error), status)
+    except ModuleNotFoundError as error:
+        # `posir-gate` has a part of the modules and libraries.
+        try:
+            distribution("posir-gate")
+        except PackageNotFoundError:
+            raise error from None
+        exit_with(
+            f"this needs {error.name}, which posir-gate does not have. Run `pip install posir` in another environment.", status
+        )
     except OSError as error:
         if error.filename and error.errno in REFUSED:
             # A name may be a text that was given in its place.

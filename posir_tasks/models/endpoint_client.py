@@ -41,7 +41,7 @@ ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Statuses of a route that a server does not have.
 NO_ROUTE = (404, 405)
 FORMAT = "encoding_format"
-#: Entries of float32 vectors are smaller; four bytes of int8 that are read as a float32 are not, in most of 64 places.
+#: The largest entry of a float32 vector is below this and above its inverse; of int8, read as float32, it is not.
 MAX_ENTRY = 1e6
 #: How a server that refuses a text for its length states the limit: OpenAI and vLLM, Text Embeddings Inference, llama.cpp,
 #: Mistral.
@@ -58,7 +58,7 @@ class EndpointKind:
 
     name: str
     route: str
-    """Of the server; what does not begin with a version or `/api`, `/embed`, is of the address as it is given."""
+    """The path at the server; `/embeddings` is one below the address as it is given."""
     texts: str = "input"
     """Field of the texts."""
     names_model: bool = True
@@ -72,11 +72,11 @@ class EndpointKind:
     hosts: tuple[str, ...] = ()
     """Services that are of this kind."""
     limit_route: str = ""
-    """Where the server says how many tokens it reads of a text; empty if nowhere."""
+    """The path at which the server says how many tokens it reads of a text; empty if there is none."""
     posts_limit: bool = False
     read_limit: Callable[[Any], Any] = lambda answer: answer
     in_context: EndpointKind | None = None
-    """How the chunks of documents are embedded with the rest of their document; None if it does not do so."""
+    """The kind that embeds the chunks of a document with the rest of it as context; None if the server does not do so."""
     nests: bool = False
     """Whether a request has several documents, each a list of chunks, and its answer a list for each."""
 
@@ -274,7 +274,7 @@ class EmbeddingClient(EndpointModel):
         asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
         if "int8" not in asked and len(content) % 4 == 0:
             entries = np.frombuffer(content, "<f4")
-            if np.isfinite(entries).all() and float(np.abs(entries).max(initial=0.0)) < MAX_ENTRY:
+            if np.isfinite(entries).all() and 1 / MAX_ENTRY < float(np.abs(entries).max(initial=0.0)) < MAX_ENTRY:
                 return entries
         return np.frombuffer(content, np.int8)
 

@@ -85,13 +85,13 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         batches = [texts[start : start + size] for start in range(0, len(texts), size)]
         description = self.reference if kwargs.get("show_progress_bar", True) else None
         embed = partial(self.embed, query=prompt_type is PromptType.query)
-        embeddings = np.concatenate(map_in_flight(embed, batches, description))
+        embeddings = np.concatenate(send_in_flight(embed, batches, description))
         self._warn_if_truncated(max(texts, key=len))
         return embeddings
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
         """Return the embeddings of the chunks of documents, each in the context of its document; errors as `embed`."""
-        return np.concatenate(map_in_flight(self.embed_chunks, documents))
+        return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
         """Warn if the server ignores the end of a text, which it may do without saying so."""
@@ -135,7 +135,7 @@ class RerankEndpoint(EndpointModel):
         """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
         pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
-        return np.concatenate([np.zeros(0), *map_in_flight(lambda request: self.rerank(*request), requests)])
+        return np.concatenate([np.zeros(0), *send_in_flight(lambda request: self.rerank(*request), requests)])
 
     def rerank(self, query: str, texts: Sequence[str]) -> Scores:
         """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
@@ -181,7 +181,7 @@ def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
     return [text for batch in inputs for text in batch["text"]]
 
 
-def map_in_flight(send: Callable[[Item], NDArray[Any]], items: Sequence[Item], description: str | None = None) -> list[Any]:
+def send_in_flight(send: Callable[[Item], NDArray[Any]], items: Sequence[Item], description: str | None = None) -> list[Any]:
     """Return the answers to requests, of which several are in flight; after an error no further one is sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]

@@ -145,7 +145,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class RequestFields:
-    """What a user adds to the requests for queries and for documents, such as `input_type`."""
+    """Fields that a user adds to the requests for queries and for documents, such as `input_type`."""
 
     query: Mapping[str, Any] = field(default_factory=dict)
     passage: Mapping[str, Any] = field(default_factory=dict)

@@ -86,7 +86,7 @@ def divide_by_ten(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("window", "too_long", "status"), [(10, 0, 0), (9, 3, 1)])
 def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_long, status, tmp_path):
-    text = " ".join(f"word{number}" for number in range(35))
+    text = " ".join(f"Word{number}." for number in range(35))
     with serve_embeddings(window=window, pooling=Pooling.MEAN) as server:
         reading = posir.window(server.reference, [text], chunker=divide_by_ten, require_fit=True, max_tokens=100)
     assert (reading.fit.too_long, reading.fit.chunks, reading.exit_status) == (too_long, 4, status)
@@ -105,8 +105,8 @@ def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_ti
     )
     with serve_embeddings(window=512, special=2) as server:
         run = subprocess.run([sys.executable, "-c", code, server.reference], capture_output=True, text=True, timeout=100)
-    tokens, found, seconds = run.stdout.rsplit(maxsplit=2)
-    assert (tokens, found) == ("512", "set()"), run.stderr
+    tokens, heavy, seconds = run.stdout.rsplit(maxsplit=2)
+    assert (tokens, heavy) == ("512", "set()"), run.stderr
     assert float(seconds) < 2, "1.0 s on an idle machine"
 
 
