@@ -126,7 +126,7 @@ class AlignmentRules:
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Return the hits, in their order, with the ids of documents in place of those of chunks."""
-        return [hit._replace(document=self.resolve(hit.document, corpus)) for hit in hits]
+        return [hit._replace(document=self.resolve(hit.document, corpus), chunk=hit.document) for hit in hits]
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:

@@ -147,7 +147,8 @@ def score(
 
     Source of the usual scores: trec_eval's definitions, for several relevant documents and grades, too. Position scores are of
     the queries whose evidence has known positions. Source of the scores of chunks: Smith & Troynikov 2024, Evaluating Chunking
-    Strategies for Retrieval, as its code computes IoU, recall, precision and precision Omega.
+    Strategies for Retrieval, as its code computes IoU, recall, precision and precision Omega. Evidence recall at k is this
+    recall of the first k chunks that a system returned with their texts or offsets, each where it is in its document.
 
     Args:
         runs: A run, or several: each file is a run, and so is each folder, whose files are parts; in Python also a score by
@@ -170,11 +171,11 @@ def score(
         document_field: The field of a hit, of its metadata or of its payload, that has the id of its document, if a retriever
             returns hits as a system has them; by default the first of the usual ones, such as `doc_id` or `source`.
         find_document: Returns the id of a chunk's document, in place of the separator.
-        window: What the system reads of a document: the number of its first tokens, or `none` if it reads all, as lexical
-            search and an index of all chunks do; by default unknown.
+        window: What the system reads of a document, or of a chunk where hits have their texts or offsets: the number of its
+            first tokens, or `none` if it reads all, as lexical search does; by default unknown.
         protocol: Paper whose authors' settings `model` is run with, whole or not at all.
-        embedder: The model that embeds whole documents in the system, in place of `window`: it is loaded, and what it reads is
-            counted by its tokenizer.
+        embedder: The model that embeds documents or chunks in the system, also an endpoint, in place of `window`: what it reads
+            is known or measured, and counted by its tokenizer.
         k: Documents or chunks to ask for: by default 100 of a retriever, 5 of the chunks of a model.
         concurrency: Queries that a retriever searches at the same time.
         retries: Further attempts if a retriever raises or takes too long.

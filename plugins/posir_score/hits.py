@@ -110,6 +110,8 @@ class Hit(NamedTuple):
     end: int | None = None
     is_distance: bool = False
     """Whether the score is minus a distance that the system states."""
+    chunk: str = ""
+    """The id that the system states, once `document` is that of the document."""
 
 
 class AnswerError(Exception):

@@ -7,11 +7,13 @@ chunk that is longer than the embedder's window is read in part: evidence in the
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,14 +35,13 @@ from posir_score.excerpts import (
     score_retrieved,
     subtract,
 )
-from posir_score.hits import Hit
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread
 from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
-from posir_tasks.text.locating import TextLocator
+from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
 SHARE = "Share of all evidence"
 DEPTH_HEADINGS = ("First chunks", "Evidence recall", "IoU", "Precision")
+#: The number of a chunk in its document, at the end of its id.
+NUMBER = re.compile(r"\d{1,9}$")
 #: A question by the names of its subset and itself.
 QueryKey = tuple[str, str]
 
@@ -72,12 +75,47 @@ class Loss(StrEnum):
 
 #: The words for each, after a number.
 LOSSES = {
-    Loss.NOT_RETRIEVED: "document not retrieved",
-    Loss.OTHER_CHUNK: "another chunk of the document",
-    Loss.CUT: "cut by a chunk's border",
+    Loss.NOT_RETRIEVED: "in a document that is not retrieved",
+    Loss.OTHER_CHUNK: "in another chunk of a retrieved document",
+    Loss.CUT: "cut off by the border of a retrieved chunk",
     Loss.NOT_READ: "beyond what the embedder reads",
     Loss.NOT_LOCATED: "in a chunk that is not located",
 }
+
+
+class ChunkKey(NamedTuple):
+    """A chunk as a system states it; a chunk that is returned for several questions is the same."""
+
+    document: int
+    """Number of its document among those with evidence, or `NOWHERE`."""
+    text: str | None
+    start: int | None
+    end: int | None
+    id: str
+    """Empty if it has none of its own."""
+
+    @property
+    def number(self) -> int | None:
+        """The number at the end of its id."""
+        digits = NUMBER.search(self.id)
+        return int(digits[0]) if digits else None
+
+    @property
+    def length(self) -> int:
+        """Its characters."""
+        return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
+
+    def order(self) -> tuple[int, int, int]:
+        """Return its place among all chunks: by document, then as it is numbered or placed."""
+        return self.document, self.number or 0, self.start or 0
+
+    def locate(self, locator: TextLocator, previous: Span) -> Span | None:
+        """Return its place in its document, behind the previous chunk if it is there; None if it is not in the document."""
+        if self.text:
+            return locator.locate(self.text, self.start, previous)
+        if self.start is None or self.end is None or not 0 <= self.start < self.end <= len(locator.text):
+            return None
+        return Span(self.start, self.end)
 
 
 class PlacedHit(NamedTuple):
@@ -101,8 +139,8 @@ class RetrievedChunks:
     """Text of each distinct chunk by its place, by number of its document; of documents with evidence alone."""
     other_texts: frozenset[str]
     """Texts of all other chunks."""
-    not_located: tuple[Hit, ...]
-    """Distinct chunks that are not in their document."""
+    not_located: tuple[str, ...]
+    """Document and text of distinct chunks that are not in their document."""
 
     @classmethod
     def locate(cls, data: ExcerptData, run: AlignedRun) -> RetrievedChunks | None:
@@ -110,40 +148,51 @@ class RetrievedChunks:
         if not data.ids:
             return None
         numbers = {name: number for number, name in enumerate(data.documents)}
-        locators = {number: TextLocator(text) for number, text in enumerate(data.documents.values())}
-        known: dict[tuple[int, str | None, int | None, int | None], Span | None] = {}
-        texts: dict[int, dict[Span, str]] = defaultdict(dict)
-        others, lost = set[str](), dict[tuple[int, str | None], Hit]()
-        by_query: dict[QueryKey, list[PlacedHit]] = {}
+        keys: dict[QueryKey, list[ChunkKey]] = {}
         for subset, query in data.ids:
-            placed = by_query[subset, query] = []
-            for hit in run.hits[subset].get(query, ()):
-                number = numbers.get(f"{subset}/{hit.document}", NOWHERE)
-                key = (number, hit.text, hit.start, hit.end)
-                if key not in known:
-                    known[key] = _locate(hit, locators[number]) if number != NOWHERE else None
-                    if (span := known[key]) is not None:
-                        texts[number][span] = hit.text or span.of(locators[number].text)
-                    else:
-                        others.add(hit.text or "")
-                    if known[key] is None and number != NOWHERE:
-                        lost.setdefault((number, hit.text), hit)
-                length = len(hit.text) if hit.text else len(range(hit.start or 0, hit.end or 0))
-                placed.append(PlacedHit(number, known[key], length))
-        others.discard("")
-        return cls(data, by_query, texts, frozenset(others), tuple(lost.values())) if texts or others else None
+            hits = run.hits[subset].get(query, ())
+            keys[subset, query] = [
+                ChunkKey(
+                    numbers.get(f"{subset}/{hit.document}", NOWHERE),
+                    hit.text,
+                    hit.start,
+                    hit.end,
+                    hit.chunk if hit.chunk != hit.document else "",
+                )
+                for hit in hits
+            ]
+        names, bodies = [*data.documents], [*data.documents.values()]
+        spans = _locate_chunks({key for listed in keys.values() for key in listed}, bodies)
+        texts: dict[int, dict[Span, str]] = defaultdict(dict)
+        for key, span in spans.items():
+            if span is not None:
+                texts[key.document][span] = key.text or span.of(bodies[key.document])
+        lost = [key for key, span in spans.items() if span is None]
+        others = frozenset(key.text for key in lost if key.text)
+        not_located = dict.fromkeys(
+            f"{names[key.document].partition('/')[2]}: {key.text or ''}" for key in lost if key.document != NOWHERE
+        )
+        placed = {query: [PlacedHit(key.document, spans[key], key.length) for key in listed] for query, listed in keys.items()}
+        return cls(data, placed, texts, others, tuple(not_located)) if texts or others else None
 
     def list_spans(self, document: int) -> Integers:
         """Return the places of a document's chunks, shape (n, 2)."""
         return np.array([*self.texts.get(document, ())], np.int64).reshape(-1, 2)
 
 
-def _locate(hit: Hit, locator: TextLocator) -> Span | None:
-    if hit.text:
-        return locator.locate(hit.text, hit.start)
-    if hit.start is None or hit.end is None or not 0 <= hit.start < hit.end <= len(locator.text):
-        return None
-    return Span(hit.start, hit.end)
+def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
+    """Return the place of each chunk in its document, given the texts of the documents; None if it is unknown."""
+    spans: dict[ChunkKey, Span | None] = {}
+    for document, group in groupby(sorted(keys, key=ChunkKey.order), key=lambda key: key.document):
+        if document == NOWHERE:
+            spans |= dict.fromkeys(group)
+            continue
+        locator, previous = TextLocator(texts[document]), START
+        for key in group:
+            spans[key] = span = key.locate(locator, previous)
+            # Chunks that are numbered follow each other.
+            previous = (span or previous) if key.number is not None else START
+    return spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,7 +358,7 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         median_tokens=statistics.median(read.tokens),
         longest_tokens=read.tokens[-1],
         longer_than_read=read.longer,
-        not_located=tuple(f"{hit.document}: {hit.text or ''}" for hit in chunks.not_located),
+        not_located=chunks.not_located,
     )
 
 

@@ -49,8 +49,8 @@ def test_a_document_scores_what_its_best_chunk_scores(scores: dict[str, float]):
 def test_a_function_may_map_chunks_to_documents_and_without_a_separator_ids_stay():
     rules = AlignmentRules(find_document=lambda name: f"d{name[0]}")
     assert rules.resolve_hits([Hit("1-a", 1.0, text="A"), Hit("1-b", 3.0)], {"d1"}) == [
-        Hit("d1", 1.0, text="A"),
-        Hit("d1", 3.0),
+        Hit("d1", 1.0, text="A", chunk="1-a"),
+        Hit("d1", 3.0, chunk="1-b"),
     ]
     assert AlignmentRules(separator="").resolve("d1#0", {"d1"}) == "d1#0"
 
@@ -59,7 +59,9 @@ def test_everything_that_does_not_fit_is_counted():
     run = unify({"q1": {"d1#0": 2.0, "d1#1": 3.0, "x": 1.0}, "q9": {"d1": 1.0}}, duplicates=4)
     aligned = align_run(run, DATA, LENIENT)
     assert aligned.rankings == {"all": {"q1": {"d1": 3.0, "x": 1.0}}}
-    assert aligned.hits == {"all": {"q1": [Hit("d1", 2.0), Hit("d1", 3.0), Hit("x", 1.0)]}}
+    assert aligned.hits == {
+        "all": {"q1": [Hit("d1", 2.0, chunk="d1#0"), Hit("d1", 3.0, chunk="d1#1"), Hit("x", 1.0, chunk="x")]}
+    }
     assert aligned.total == RunCounts(
         queries=2,
         with_position=2,
