@@ -20,6 +20,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import list_differences
 from posir_tasks.public import Option, public, to_list
 
 #: How the cell below a heading is written.
@@ -184,7 +185,7 @@ def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
         rows=rows,
         tables=[_build_table(ROWS, rows)],
         sentences=[*_describe_published(rows)],
-        notes=[ROWS_BRIEF],
+        notes=[ROWS_BRIEF, *list_differences((row.task, row.model) for row in rows)],
         further=[ROWS_NOTE, *([POSQ_NOTE] * bounded)],
     )
 
@@ -206,7 +207,7 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
             *([_build_table(BINS, buckets)] if buckets else []),
         ],
         sentences=[*_describe_curves(curves), *_describe_bins(buckets)],
-        notes=[CURVES_BRIEF if curves else BINS_NOTE],
+        notes=[CURVES_BRIEF if curves else BINS_NOTE, *list_differences((row.task, row.model) for row in rows)],
         further=[CURVES_NOTE, BINS_NOTE] if curves else [],
     )
 

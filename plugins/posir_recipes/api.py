@@ -20,6 +20,7 @@ from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdow
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
+from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 from posir_tasks.public import public
 from posir_tasks.settings_file import Section, load_settings
 
@@ -127,9 +128,17 @@ def _list_exports(recipe: Recipe) -> list[str]:
     return [f'export {name}="{variable.default}"' for name, variable in recipe.variables.items()]
 
 
-def _to_text(recipe: Recipe) -> str:
+def _list_differences(paper: str) -> list[str]:
+    """Return how models run without the paper's protocol; none of a paper whose protocols are not known."""
+    runs = [(paper, row.model) for row in list_protocols(paper)] if paper in PAPERS else []
+    return list_differences(runs)
+
+
+def _to_text(paper: str, recipe: Recipe) -> str:
     """Return a recipe for a terminal: notes are comments, so that all of it can be pasted into a shell."""
     lines = [f"# {recipe.title} ({recipe.reference})", *_list_exports(recipe)]
+    if differences := _list_differences(paper):
+        lines += [f"# Without POSIR_PROTOCOL={paper}:", *(f"# {difference}" for difference in differences)]
     for item in recipe.items:
         labeled = (
             ("runs", item.runs),
@@ -152,6 +161,8 @@ def to_page(paper: str, recipe: Recipe) -> str:
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
     variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
     exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)])
+    differences = "\n".join(f"- {difference}" for difference in _list_differences(paper))
+    without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()
     repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
     sections = (
         GENERATED.format(paper=paper),
@@ -161,6 +172,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         "## Before the first command",
         exports,
         to_markdown(Table(columns, tuple(variables))),
+        *without,
         "## Every table and figure",
         to_markdown(Table(tuple(map(Column, headings)), tuple(rows))),
         "## Commands",
@@ -194,7 +206,7 @@ class PaperRecipe(Presentable):
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
         """Print what can be pasted into a shell as it is."""
-        console.out(_to_text(self.recipe), highlight=False)
+        console.out(_to_text(self.paper, self.recipe), highlight=False)
 
     def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
         """Return a page of the documentation."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_report import tables
-from posir_report.published import describe_settings, merge_published, merge_published_bins
+from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -28,6 +28,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.models.protocols import list_differences
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import SubsetResult
 from posir_tasks.scores import ALL, ScoreInfo
@@ -321,7 +322,7 @@ def _tabulate_with_published(shown: Results) -> TableResult:
     merged = merge_published([*shown.rows, *average_languages(shown.rows)])
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
-    notes = [NOTE, *describe_settings(shown.rows)]
+    notes = [NOTE, *_list_differences(shown)]
     return shown.tabulate(merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE])
 
 
@@ -329,7 +330,11 @@ def _tabulate_bins_with_published(shown: Results) -> TableResult:
     """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
     rows = merge_published_bins(shown.summaries)
     columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
-    return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=[NOTE, *describe_settings(shown.rows)])
+    return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=[NOTE, *_list_differences(shown)])
+
+
+def _list_differences(shown: Results) -> list[str]:
+    return list_differences((row.task, row.model) for row in shown.rows)
 
 
 def _tabulate_scores() -> TableResult:

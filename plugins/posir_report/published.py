@@ -1,6 +1,6 @@
 """Published results as rows of a report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -9,11 +9,7 @@ from posir_report.cells import build_cells
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, order_value
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.errors import PosirError
-from posir_tasks.models.protocols import describe_difference
 from posir_tasks.scores import ALL, Estimate, GroupScores, ScoreValue
-
-#: Papers with published results, by the beginning of the tasks' names.
-PAPERS = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
@@ -40,16 +36,6 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     groups = [list(group) for _, group in groupby([*rows, *published], key=lambda row: (row.task, row.model, row.revision))]
     groups.sort(key=lambda group: (tasks.index(group[0].task), -order_value(group[0])))
     return [row for group in groups for row in group]
-
-
-def describe_settings(rows: Iterable[ReportRow]) -> list[str]:
-    """Return a line for each model that mteb runs otherwise than the authors of the results published on the same task."""
-    lines: dict[str, None] = {}
-    for row in rows:
-        paper = next((paper for start, paper in PAPERS.items() if row.task.startswith(start)), None)
-        if paper is not None and (difference := describe_difference(paper, row.model)):
-            lines[f"{row.model}: {difference}."] = None
-    return [*lines]
 
 
 def merge_published_bins(summaries: Sequence[TaskSummary]) -> list[ReportRow]:

@@ -25,6 +25,7 @@ from posir_run.jobs import Job, JobOutcome
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
+from posir_tasks.models.run_settings import VARIABLES
 from posir_tasks.plugin_api import loaded_plugins
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Evaluator:
     """Does jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        # The settings of a run are the command's alone: a machine of a cluster may have others.
+        for name in VARIABLES:
+            os.environ.pop(name, None)
         os.environ.update(environment)
         self._warnings: list[str] = []
         if settings.verbose:
@@ -189,7 +193,7 @@ def _initialize(settings: Settings) -> None:
         # The libraries' progress bars and warnings would overwrite the progress bar of the run.
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    _evaluator = Evaluator(settings, {})
+    _evaluator = Evaluator(settings, dict(os.environ))
 
 
 def _exit_with_parent() -> None:

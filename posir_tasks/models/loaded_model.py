@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from datasets import disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
+from datasets import Dataset, disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
 from mteb.types import PromptType
 from torch import nn
@@ -109,8 +109,13 @@ class _InputsReadError(BaseException):
         self.ids = ids
 
 
-def read_ids(model: MTEBModels, query: str | None, document: str | None) -> list[int] | None:
-    """Return the ids that the weights get for a query or a document, of a reranker for both; None if they are not here."""
+def read_ids(
+    model: MTEBModels, query: Dataset | None, document: Dataset | None, context: EncodingContext | None = None
+) -> list[int] | None:
+    """Return the ids that the weights get for a query or a document, of a reranker for both; None if they are not here.
+
+    Texts are rows of data. Without a context, the task is one that no model has a prompt of its own for.
+    """
     transformer = find_transformer(model)
     if transformer is None or not isinstance(model, EncoderProtocol | CrossEncoderProtocol):
         return None
@@ -124,17 +129,18 @@ def read_ids(model: MTEBModels, query: str | None, document: str | None) -> list
         first = ids[0] if mask is None else ids[0][mask[0].bool()]
         raise _InputsReadError(first.tolist())
 
-    metadata = build_metadata("posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"])
-    context = EncodingContext(metadata, SPLIT, "default")
+    if context is None:
+        metadata = build_metadata("posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"])
+        context = EncodingContext(metadata, SPLIT, "default")
+    text = build_texts([""])
     # Not a hook: classes may call the method itself.
     vars(transformer)["forward"] = stop
     try:
         if isinstance(model, EncoderProtocol):
-            kind, text = (PromptType.query, query) if document is None else (PromptType.document, document)
-            context.encode(model, build_texts([text or ""]), kind)
+            context.encode(model, query or document or text, PromptType.query if document is None else PromptType.document)
         else:
-            asked = context.load(build_texts([query or ""]), PromptType.query)
-            texts = context.load(build_texts([document or ""]), PromptType.document)
+            asked = context.load(query or text, PromptType.query)
+            texts = context.load(document or text, PromptType.document)
             model.predict(asked, texts, **context.task_arguments, **context.encode_kwargs)
     except _InputsReadError as inputs:
         return inputs.ids
@@ -182,19 +188,34 @@ def _read(model: MTEBModels) -> LoadedModel:
 
 def _read_texts(model: MTEBModels, tokenizer: Any) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
-    is_encoder, long = isinstance(model, EncoderProtocol), " ".join(["the"] * MANY_WORDS)
-    query = _decode(tokenizer, read_ids(model, QUERY, None)) if is_encoder else None
-    document = _decode(tokenizer, read_ids(model, None if is_encoder else QUERY, DOCUMENT))
-    count = len(tokenizer(long, verbose=False)["input_ids"])
-    cuts = [(long, None), (None, long)] if is_encoder else [(QUERY, long)]
+    is_encoder, words = isinstance(model, EncoderProtocol), " ".join(["the"] * MANY_WORDS)
+    query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
+    count = len(tokenizer(words, verbose=False)["input_ids"])
+    cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
     windows = [len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None for texts in cuts]
     return {
-        "query": query,
-        "document": document,
+        **_read_pair(model, tokenizer, query, document),
         "max_query_tokens": windows[0] if is_encoder else None,
         "max_document_tokens": windows[-1],
-        "last_token": tokenizer.decode([document.ids[-1]]) if document else None,
     }
+
+
+def _read_pair(
+    model: MTEBModels, tokenizer: Any, query: Dataset, document: Dataset, context: EncodingContext | None = None
+) -> dict[str, Any]:
+    is_encoder = isinstance(model, EncoderProtocol)
+    asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
+    read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
+    return {"query": asked, "document": read, "last_token": tokenizer.decode([read.ids[-1]]) if read else None}
+
+
+def read_example(model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext) -> dict[str, Any]:
+    """Return a query and a document of data as the weights get them, as results name them; {} if they are not here."""
+    tokenizer = find_inner_tokenizer(model)
+    if tokenizer is None:
+        return {}
+    with without_progress():
+        return LoadedModel(**_read_pair(model, tokenizer, query, document, context)).to_json()
 
 
 def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:

@@ -8,8 +8,8 @@ that the authors set nothing there, so that the library's or the model's own set
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
@@ -21,6 +21,8 @@ PaperName: TypeAlias = Literal["posq", "myopic-trap", "posir", "built-in-or-lear
 PAPERS: tuple[str, ...] = get_args(PaperName)
 #: Short titles of the papers.
 TITLES = dict(zip(PAPERS, ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned", "Bias Learning"), strict=True))
+#: Papers with published results, by the beginning of the tasks' names.
+TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
 KINDS = ("sparse", "dense", "api", "late-interaction", "reranker", "base", "probe", "training")
 #: The allowed texts of fields that are neither free text nor numbers.
@@ -167,6 +169,19 @@ def describe_difference(paper: str, model: str) -> str:
     return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(parts)}"
 
 
+def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each way in which mteb runs models otherwise than the authors of a figure that stands beside them.
+
+    Runs are pairs of a paper, or a task that it has figures on, and a model.
+    """
+    models: dict[str, dict[str, None]] = {}
+    for subject, model in runs:
+        paper = subject if subject in PAPERS else next((TASKS[start] for start in TASKS if subject.startswith(start)), None)
+        if paper is not None and (difference := describe_difference(paper, model)):
+            models.setdefault(difference, {})[model] = None
+    return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
+
+
 def _plain_name(model: str) -> str:
     """Return a name as results and papers have it in common."""
     return bare_name(model).casefold().removesuffix("-dense")
@@ -178,6 +193,3 @@ def quote_value(value: str) -> str:
         return f"{int(value):,}"
     quoted = value != value.strip() or " " in value or not value
     return '"' + value.replace("\n", "\\n") + '"' if quoted else value
-
-
-assert {field.name for field in fields(Protocol)} >= {*SETTINGS, *STATED}

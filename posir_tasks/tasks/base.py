@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
+from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.timing import TimingStack
 
@@ -278,6 +279,7 @@ class PositionTask(RetrievalTask):
                 request, find_first_stage(model.mteb_model_meta, self.metadata.name)
             )
         request = replace(request, top_ranked=top_ranked)
+        protocol = _describe_protocol(model, request)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, prediction_folder)
         with timer("Scoring", split=hf_split, subset=hf_subset):
@@ -307,7 +309,7 @@ class PositionTask(RetrievalTask):
             )
             run = self._describe_run(data, sorted(specific))
             scores |= query_scores.additive.to_json() | {RUN_KEY: run} | specific
-        if (protocol := getattr(model, "posir_protocol", None)) is not None:
+        if protocol is not None:
             run[PROTOCOL_KEY] = protocol
         if isinstance(fitted, BM25Search) and fitted is not model:
             run["bm25_tokens"] = "character trigrams"
@@ -467,3 +469,17 @@ def register_task(task: type[LayoutTask]) -> LayoutTask:
     task.replaceable = True
     registry[name] = task
     return task()
+
+
+def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
+    """Return the record of a protocol, and a query and its document as the weights get them; None without."""
+    record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
+    if record is None:
+        return None
+    from posir_tasks.models.loaded_model import read_example
+
+    documents = select_relevant(request)
+    query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
+    asked = request.queries.select([request.queries["id"][:].index(query)])
+    example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)
+    return {**record, "loaded": {**record["loaded"], **example}, "example": {"query": query, "document": name}}

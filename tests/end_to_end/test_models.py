@@ -20,12 +20,13 @@ from posir_tasks.models.prompts import find_prompt, replace_prompts
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, resolve_colbert_head
-from posir_tasks.models.tiny_model import with_tiny_weights
+from posir_tasks.models.tiny_model import with_tiny_weights, write_tiny_model
 from posir_tasks.profile import PositionProfile
 from posir_tasks.results import read_results
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
+from tests.support.commands import run
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
@@ -156,9 +157,37 @@ def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(
     assert result.experiment == "protocol_bias-learning"
     asked, loaded = (result.run["protocol"][name] for name in ("asked", "loaded"))
     assert (asked["document_prompt"], asked["max_document_tokens"], loaded["max_document_tokens"]) == ("", "512", 512)
-    assert loaded["document_text"] == "<s>The river rises in the hills.</s>"
+    data, example = FewQuestions().read_subset("default"), result.run["protocol"]["example"]
+    texts, name = ({row["id"]: row for row in rows} for rows in (data.queries, data.corpus)), example["document"]
+    queries, documents = texts
+    assert loaded["query_text"] == f"<s>{queries[example['query']]['text']}</s>"
+    document = " ".join(filter(None, (documents[name].get("title"), documents[name]["text"])))
+    assert len(documents[name]["text"]) == min(
+        len(row["text"]) for row in documents.values() if row["id"] in data.evidence.document_ids
+    )
+    assert loaded["document_text"].startswith(f"<s>{document[:400]}")
+    assert loaded["document_text"].endswith(loaded["last_token"]) and loaded["last_token"] == "</s>"
     report = posir.read_results(tmp_path)
     assert [row.model for row in report.rows][:1] == ["intfloat/e5-large-v2 (protocol_bias-learning)"]
+
+
+@pytest.mark.slow
+def test_mteb_run_with_a_protocol_gives_a_model_of_the_hubs_cache_the_authors_text(tmp_path):
+    protocol = find_protocol("posq", "Qwen3-Embedding-0.6B")
+    meta, repository = mteb.get_model_meta(protocol.model), tmp_path / "hub/models--Qwen--Qwen3-Embedding-0.6B"
+    write_tiny_model(repository / "snapshots" / str(meta.revision), protocol, meta.loader.__name__)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(str(meta.revision))
+    variables = {"POSIR_PROTOCOL": "posq", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = ("mteb", "run", "-m", protocol.model, "-t", "PosIR-Mini", "--output-folder", str(tmp_path / "results"))
+    done = run(*command, **variables)
+    assert done.returncode == 0, done.stderr
+    (result,) = read_results(tmp_path / "results")
+    loaded, example = (result.run["protocol"][name] for name in ("loaded", "example"))
+    queries = {row["id"]: row["text"] for row in read_mini().queries}
+    instruction = "Given a web search query, retrieve relevant passages that answer the query"
+    assert loaded["query_text"] == f"<s>Instruct: {instruction}\nQuery:{queries[example['query']]}</s>"
+    assert (loaded["max_document_tokens"], loaded["dimensions"], result.experiment) == (8192, 1024, "protocol_posq")
 
 
 def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):

@@ -280,6 +280,8 @@ def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_n
     record = score_entry(asked)
     assert record.model.name == "BAAI/bge-m3 (protocol posir)"
     assert [marked.mark for marked in mark_records([record, score_entry(entries[0])], None)] == ["protocol posir", ""]
+    differing = [[note for note in scored.detail["notes"] if "mteb's settings" in note] for scored in map(score_entry, entries)]
+    assert sorted(map(len, differing)) == [0, 1], "the run with mteb's settings alone says where they differ"
     commit = build_submission([asked], "org/board")
     assert all(f"/{made.parent.parent.parent.name}/experiments/protocol_posir/" in path for path in commit.files)
 

@@ -31,6 +31,7 @@ from posir_significance.sentences import iterate_answer, label_state
 from posir_tasks.digests import digest
 from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
 from posir_tasks.result_schema import identify_data
 from posir_tasks.results import rounded
@@ -275,7 +276,10 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
-        "notes": list(not_read_notes([summary.model], [summary])),
+        "notes": [
+            *not_read_notes([summary.model], [summary]),
+            *list_differences([(entry.task, entry.model)] if entry.paper is None else []),
+        ],
     }
     return dict(rounded(detail))
 

@@ -15,7 +15,7 @@ import posir
 from posir_published.rows import published_rows
 from posir_report import api
 from posir_report.api import BRIEF
-from posir_report.published import describe_settings, merge_published, merge_published_bins, row_from_published
+from posir_report.published import merge_published, merge_published_bins, row_from_published
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -315,13 +315,6 @@ def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
         merge_published_bins([replace(summary, task="PosIR-Mini")])
     with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
         merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
-
-
-def test_mtebs_settings_are_named_beside_published_rows_of_other_settings():
-    models = ("BAAI/bge-m3", "mine/model", "nvidia/llama-embed-nemotron-8b", "BAAI/bge-m3 (protocol_posir)")
-    lines = describe_settings(replace(EMPTY_ROW, model=model, task="PosIR-English") for model in models)
-    assert [line.partition(":")[0] for line in lines] == ["BAAI/bge-m3", "nvidia/llama-embed-nemotron-8b"]
-    assert lines[1].endswith("mteb's settings; the authors of PosIR: window 8,192, dtype bfloat16, attention sdpa.")
 
 
 def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):

@@ -1,7 +1,10 @@
 """A worker's results equal mteb's, and every error is an outcome."""
 
 import logging
+import os
 import pickle
+import sys
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import mteb
@@ -12,6 +15,7 @@ from posir_run.jobs import EvaluationJob, JobOutcome
 from posir_run.worker import Evaluator, Settings, installed_versions
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -98,3 +102,15 @@ def test_a_machine_with_different_versions_is_refused_and_the_given_environment_
     monkeypatch.setenv("POSIR_DATA", "/here")
     Evaluator(Settings({}), {"POSIR_DATA": "/there"})
     assert worker.os.environ["POSIR_DATA"] == "/there"
+
+
+def test_the_settings_of_a_run_reach_a_worker_and_no_others_of_its_machine(monkeypatch):
+    ray = SimpleNamespace(init=lambda *_, **__: None)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    settings = Settings({}, verbose=True)
+    with with_settings(protocol="posq"):
+        sent = worker.RayEngine(None, settings)._environment
+    monkeypatch.setenv("POSIR_WINDOW", "9")
+    monkeypatch.setenv("POSIR_PROTOCOL", "posir")
+    Evaluator(settings, sent)
+    assert (os.environ["POSIR_PROTOCOL"], os.environ.get("POSIR_WINDOW")) == ("posq", None)

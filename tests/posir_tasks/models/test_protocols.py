@@ -1,7 +1,7 @@
 """Protocols: the table, and what a model of mteb's class gets at its tokenizer; texts are quoted from the authors' code."""
 
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import mteb
@@ -12,7 +12,16 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import posir
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocol_check import check_protocol
-from posir_tasks.models.protocols import PAPERS, describe_difference, find_protocol, list_protocols, read_protocols
+from posir_tasks.models.protocols import (
+    PAPERS,
+    SETTINGS,
+    STATED,
+    Protocol,
+    describe_difference,
+    find_protocol,
+    list_differences,
+    list_protocols,
+)
 
 WEB = "Instruct: Given a web search query, retrieve relevant passages that answer the query"
 QUESTION, TEXT = "Where does the river rise?", "The river rises in the hills."
@@ -130,6 +139,7 @@ def test_wrong_settings_are_one_sentence(monkeypatch):
 
 
 def test_the_table_has_every_row_of_the_papers_and_checks_them():
+    assert {field.name for field in fields(Protocol)} >= {*SETTINGS, *STATED}
     assert {paper: len(list_protocols(paper)) for paper in PAPERS} == {
         "posq": 20,
         "myopic-trap": 12,
@@ -154,9 +164,16 @@ def test_the_table_has_every_row_of_the_papers_and_checks_them():
             replace(row, **wrong)
 
 
-def test_the_difference_from_mtebs_settings_is_one_sentence():
+def test_the_difference_from_mtebs_settings_is_one_sentence_wherever_published_figures_stand():
     prompt = WEB + r"\nQuery:"
     difference = f'mteb\'s settings; the authors of PosQ: query prompt "{prompt}", window 8,192'
     assert describe_difference("posq", "Qwen/Qwen3-Embedding-0.6B") == difference
     assert describe_difference("posq", "BAAI/bge-m3") == describe_difference("posq", "own/model") == ""
-    assert len(read_protocols()) == 59
+    models = ("BAAI/bge-m3", "mine/model", "nvidia/llama-embed-nemotron-8b", "BAAI/bge-m3 (protocol_posir)")
+    lines = list_differences(("PosIR-English", model) for model in models)
+    assert [line.partition(":")[0] for line in lines] == ["BAAI/bge-m3", "nvidia/llama-embed-nemotron-8b"]
+    assert lines[1].endswith("mteb's settings; the authors of PosIR: window 8,192, dtype bfloat16, attention sdpa.")
+    names = [f"Qwen3-Embedding-{size}" for size in ("0.6B", "4B", "8B")]
+    assert f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").notes
+    page = posir.recipe("posq").to_markdown()
+    assert f"- Qwen/{', Qwen/'.join(names)}: {difference}." in page.splitlines()
