@@ -49,6 +49,10 @@ DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "to
 RECORD = "posir_protocol"
 
 
+class ProtocolDifferenceError(PosirError):
+    """A loaded model is not, or cannot be made, what a row says."""
+
+
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     """Return metadata whose loader sets what only a loader can set."""
     loader: Any = meta.loader
@@ -115,7 +119,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             if value is None
             else f"is {quote_value(value)} after loading"
         )
-        raise PosirError(
+        raise ProtocolDifferenceError(
             f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} {quote_value(getattr(protocol, name))} {has}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )

@@ -22,15 +22,23 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def load_flag_reranker(model_name: str, revision: str | None = None, device: str | None = None, **_: Any) -> Any:  # noqa: ARG001
+def load_flag_reranker(
+    model_name: str,
+    revision: str | None = None,  # noqa: ARG001
+    device: str | None = None,
+    *,
+    flag_class: str,
+    cutoff_layers: list[int] | None = None,
+    **_: Any,
+) -> Any:
     """Return one of these models in mteb's class for BGE's rerankers, whose scores are probabilities."""
     from mteb.models.model_implementations.rerankers_custom import BGEReranker
 
-    kind, settings = CLASSES[model_name]
+    settings = {"cutoff_layers": cutoff_layers} if cutoff_layers else {}
     model = BGEReranker.__new__(BGEReranker)
     # Its constructor loads an encoder.
     super(BGEReranker, model).__init__(model_name)
-    model.model = getattr(import_module("FlagEmbedding"), kind)(model_name, use_fp16=True, devices=device, **settings)
+    model.model = getattr(import_module("FlagEmbedding"), flag_class)(model_name, use_fp16=True, devices=device, **settings)
     return model
 
 
@@ -40,8 +48,10 @@ def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> Mod
         return None
     from mteb.models import ModelMeta
 
+    flag_class, settings = CLASSES[name]
     values: dict[str, Any] = {
         "loader": load_flag_reranker,
+        "loader_kwargs": {"flag_class": flag_class, **settings},
         "name": name,
         "reference": f"https://huggingface.co/{name}",
         "model_type": [CROSS_ENCODER],

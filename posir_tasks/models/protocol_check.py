@@ -11,7 +11,7 @@ import mteb
 from huggingface_hub import try_to_load_from_cache
 
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.apply_protocol import RECORD
+from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError
 from posir_tasks.models.protocols import SETTINGS, STATED, UNKNOWN, Protocol, quote_value
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.models.tiny_model import with_tiny_weights
@@ -66,17 +66,18 @@ def check_protocol(protocol: Protocol, *, own_weights: bool = False) -> Protocol
     weights = "tiny random"
     try:
         registered = mteb.get_model_meta(protocol.model, fetch_from_hf=False)
-        if own_weights and isinstance(try_to_load_from_cache(protocol.model, "config.json", revision=registered.revision), str):
-            weights = "own"
-        with with_settings(protocol=protocol.paper), _open_weights(registered, protocol, weights) as meta:
-            model = meta.load_model(device="cpu")
-    except PosirError as error:
-        return ProtocolCheck(protocol, weights, {}, str(error), differs=True)
     except KeyError:
         return ProtocolCheck(
             protocol, weights, {}, "not registered with mteb, which would load it by the files of its repository"
         )
-    except ImportError as error:
+    try:
+        if own_weights and isinstance(try_to_load_from_cache(protocol.model, "config.json", revision=registered.revision), str):
+            weights = "own"
+        with with_settings(protocol=protocol.paper), _open_weights(registered, protocol, weights) as meta:
+            model = meta.load_model(device="cpu")
+    except ProtocolDifferenceError as error:
+        return ProtocolCheck(protocol, weights, {}, str(error), differs=True)
+    except (PosirError, ImportError) as error:
         return ProtocolCheck(protocol, weights, {}, f"cannot be loaded here ({summarize_error(error)})")
     return ProtocolCheck(protocol, weights, getattr(model, RECORD)["loaded"])
 

@@ -71,6 +71,8 @@ class Family:
 FAMILIES = {"_NVEmbedWrapper": Family(f"{START} $A"), "Qwen3RerankerWrapper": Family("")}
 DEFAULT = Family(f"{START} $A {END}")
 CROSS_ENCODERS = ("CrossEncoderWrapper", "BGEReranker")
+#: Rerankers that score by the logit of a word.
+LANGUAGE_MODELS = ("Qwen3RerankerWrapper", "load_flag_reranker")
 
 
 def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
@@ -94,9 +96,9 @@ def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
             "head_dim": 8,
             "max_position_embeddings": POSITIONS,
         }
-        kind = Qwen3ForCausalLM if loader == "Qwen3RerankerWrapper" else Qwen3Model
+        kind = Qwen3ForCausalLM if loader in LANGUAGE_MODELS else Qwen3Model
         kind(Qwen3Config(hidden_size=size, **heads, **sizes)).save_pretrained(plain)
-        if loader in ("Qwen3RerankerWrapper", "LlamaEmbedNemotron"):
+        if loader in (*LANGUAGE_MODELS, "LlamaEmbedNemotron"):
             shutil.copytree(plain, folder, dirs_exist_ok=True)
             return
         model = SentenceTransformer(str(plain))
