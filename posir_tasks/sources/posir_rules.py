@@ -237,7 +237,7 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
 
 def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the places of queries that have several: a place is checked as a query that has one."""
-    if not _has_columns(places, PLACES):
+    if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
         return []
     pairs = places.frame.select(pl.col("_id").alias("query-id"), "corpus-id", "score")
     own = replace(tables, queries=places, qrels=CheckedTable(places.file, pairs))
