@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from posir_leaderboard.api import leaderboard_serve as leaderboard_serve
     from posir_leaderboard.api import submit as submit
     from posir_mitigate.api import mitigate as mitigate
+    from posir_mitigate.api import open_model as open_model
     from posir_probe.api import correlate as correlate
     from posir_probe.api import domain_similarity as domain_similarity
     from posir_probe.api import probe as probe
@@ -57,7 +58,7 @@ _MODULES = {
         "posir_data.api": "import_data validate",
         "posir_inspect.api": "inspect window",
         "posir_leaderboard.api": "leaderboard_build leaderboard_pin leaderboard_push leaderboard_serve submit",
-        "posir_mitigate.api": "mitigate",
+        "posir_mitigate.api": "mitigate open_model",
         "posir_probe.api": "correlate domain_similarity probe probe_groups subset_validity",
         "posir_psi.api": "psi",
         "posir_published.api": "published",

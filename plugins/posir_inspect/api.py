@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from posir_inspect.snippets import SnippetKind, require_tokenizer
 from posir_inspect.window import MeasuredModel, WindowReading, describe_endpoint, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
@@ -59,6 +60,7 @@ def inspect(
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
     question_writer: str | None = None,
     llm: str | None = None,
+    snippet: SnippetKind | None = None,
     output: str | Path | None = None,
     full: bool = False,
     show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
@@ -84,6 +86,7 @@ def inspect(
         question_writer: An embedder, named as `model` is, that writes questions in other words; another than `model`, which
             would favor itself.
         llm: A language model that writes them in its place: `MODEL`, or `MODEL@ADDRESS`.
+        snippet: Add code that makes the advised chunks in this library or index, to be pasted.
         output: Folder for results, as in `mteb run`.
         full: Show PSI, the PSI that chance alone gives and the p-value of any effect of position, too.
         show: Called with what is known whenever there is a further answer.
@@ -124,8 +127,10 @@ def inspect(
         with with_settings(protocol=protocol, window=window, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
+    if snippet:
+        require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer)
+    setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import mteb
 import numpy as np
+from mteb.models.model_meta import ScoringFunction
 from mteb.types import EncodeKwargs, PromptType
 
 from posir_data.texts import TextCollection
@@ -17,6 +18,7 @@ from posir_inspect import questions as asking
 from posir_inspect import splitting
 from posir_inspect.model_window import describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
+from posir_inspect.snippets import SnippetKind, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import estimate_bins
 from posir_significance.decision import decide_result
@@ -35,7 +37,7 @@ from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.text.chunks import TextSplitter
-from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
+from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer, find_tokenizer
 
 #: Texts whose encoding is timed.
 TIMED_TEXTS = 16
@@ -64,6 +66,8 @@ class Setup:
     splitters: tuple[TextSplitter, ...] = ()
     """Compared in place of sizes of chunks, if there are any."""
     writer: QuestionWriter | None = None
+    snippet: SnippetKind | None = None
+    """The library that code for the advised chunks is written for."""
 
     @property
     def texts(self) -> list[str]:
@@ -125,6 +129,11 @@ def inspect_model(
     # Of all texts, questions and chunks, as far as the model reads them.
     encoded = [min(length, run.window or length) for length in setup.counter.count_all(run.memory.known_texts)]
     known = replace(known, encoded_tokens=sum(encoded))
+    if setup.snippet and known.chunks:
+        model = setup.encoder.model
+        distance = "DOT" if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT else "COSINE"
+        code = write_snippet(setup.snippet, known.chunks, find_tokenizer(model), distance, setup.texts, sum(tokens))
+        known = replace(known, snippet=code)
     show(known)
     return known
 

@@ -11,6 +11,7 @@ import altair as alt
 
 from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
+from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison, ChunkRow
 from posir_inspect.window import WindowReading
 from posir_significance.decision import CHANGE_LEVEL, Decision
@@ -149,6 +150,8 @@ class Inspection(Presentable):
     """Longest excerpt of these texts in tokens; None if they are whole."""
     other_words: OtherWords | None = None
     """None without a model that writes questions in other words, or if they are not written yet."""
+    snippet: Snippet | None = None
+    """Code for the advised chunks, if it was asked for and they are known."""
     full: bool = False
     """Whether PSI, its values by chance and p-values are shown, too."""
 
@@ -279,6 +282,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         yield _build_other_words(chunks, inspection.other_words)
     run = [f"Run it with {chunks.row.name}: -m '{chunks.chunked_model}'."] if chunks.chunked_model else []
     yield DisplaySection(ADVICE, (advise(rarest.decision), *run))
+    if snippet := inspection.snippet:
+        yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:

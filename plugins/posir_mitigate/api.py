@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.mitigate`."""
+"""The public functions of this package: `posir.mitigate` and `posir.open_model`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from posir_tasks.public import Option, public
 
 if TYPE_CHECKING:
     from posir_mitigate.trials import MitigationOutcome
+    from posir_tasks.search.chunked import TextModel
 
 #: Tried unless methods are named; those that do not work for a model are named below the table.
 DEFAULT_METHODS = (
@@ -52,6 +53,32 @@ SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated: arXiv "
     "2606.02737, as released in August 2026."
 )
+
+
+def open_model(model: str | Path, *, revision: str | None = None, batch_size: int = 32) -> TextModel:
+    """Load a model for an application, perhaps with a mitigation: `MODEL+chunks(64)`.
+
+    Args:
+        model: A registered model, a local folder, or an endpoint; with a method after a `+` if it has one.
+        revision: Revision of the model.
+        batch_size: Number of texts encoded at a time.
+
+    Returns:
+        An object with `encode`, which returns the vectors of each text, and `search`.
+
+    Raises:
+        PosirError: There is no such model, or it has no vectors, as rerankers and BM25 have none.
+
+    Examples:
+        >>> import posir
+        >>> model = posir.open_model("./my-model+chunks(32)")
+        >>> [row for row, score in model.search(["what"], ["a text", "what is it"], k=1)[0]]
+        [1]
+    """
+    with track("Loading the model"):
+        from posir_tasks.search.chunked import TextModel
+
+        return TextModel.load(str(model), revision, batch_size)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -141,14 +168,21 @@ def mitigate(
 
 def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]) -> Mitigations:
     """Return the findings of the plain model and each method, and their table."""
+    from posir_mitigate.references import parse_reference
+
     rows = [flatten_outcome(outcome) for outcome in outcomes]
+    deployed: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.change:
+            deployed.setdefault(parse_reference(outcome.method).describe_deployment(), []).append(outcome.method)
+    deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
     return Mitigations(
         title=f"Mitigations of {model}",
         rows=rows,
         tables=[build_table(outcomes)],
         values={"outcomes": rows, "not_tried": not_tried},
         sentences=list(describe_changes(outcomes)),
-        notes=[BRIEF],
+        notes=[BRIEF, *([f"Deployment. {deployment}."] if deployment else [])],
         further=[LEGEND, SOURCES, *not_tried],
         not_tried=not_tried,
     )

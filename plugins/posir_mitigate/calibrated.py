@@ -215,6 +215,10 @@ class Calibrated(Mitigation):
     def _describe_cost(self) -> str:
         return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
 
+    def describe_deployment(self) -> str:
+        """Return that attention is changed."""
+        return "changes attention inside the model, so only in Python (posir.open_model); it cannot be exported to a server"
+
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that calibrates documents; raise PosirError if its attention, or its pooling, cannot be."""
         parts = self.find_parts(base)

@@ -118,6 +118,12 @@ class Chunks(DividingMethod):
         vectors = f"a vector for every {step} {self.unit}" if self.combination is Combination.MAX else "one vector"
         return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
 
+    def describe_deployment(self) -> str:
+        """Return that chunks are indexed, or their mean, behind any server of the plain model."""
+        if self.combination is Combination.MAX:
+            return "index each chunk with the id of its document (posir inspect --snippet), behind any server of the model"
+        return "index the mean of the vectors of a document's chunks, behind any server of the model"
+
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that exceed its window."""
         encoder = self.require_encoder(base)
@@ -153,6 +159,10 @@ class ContextChunks(DividingMethod):
     def _describe_cost(self) -> str:
         return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
 
+    def describe_deployment(self) -> str:
+        """Return that the server is asked for the chunks of a document together."""
+        return "index each vector that the server returns for the chunks of a document in one request, with the document's id"
+
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks in context; raise PosirError if its server does not do so."""
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
@@ -173,6 +183,10 @@ class BothOrders(Mitigation):
 
     def _describe_cost(self) -> str:
         return "one vector; encodes every document twice"
+
+    def describe_deployment(self) -> str:
+        """Return that two vectors are averaged, behind any server of the plain model."""
+        return "index the mean of the vectors of a document and of its sentences in reverse, behind any server of the model"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that averages both orders; raise PosirError if the model is no encoder."""
@@ -204,6 +218,10 @@ class LateChunks(DividingMethod):
 
     def _describe_cost(self) -> str:
         return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
+
+    def describe_deployment(self) -> str:
+        """Return that token states are needed."""
+        return "needs token states, so only in Python (posir.open_model) or by a server that has late chunking itself"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer, or a window."""

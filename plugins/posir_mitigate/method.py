@@ -55,6 +55,10 @@ class Mitigation(ABC):
     def _describe_cost(self) -> str: ...
 
     @abstractmethod
+    def describe_deployment(self) -> str:
+        """Return how the method is deployed, or that it cannot be, after its name and a colon."""
+
+    @abstractmethod
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the mitigated model, which shares the weights of the plain one; raise PosirError if that does not work."""
 

@@ -78,6 +78,11 @@ LEGEND = (
     "different articles; near 1, all texts are alike."
 )
 TRAINED = "The trained model"
+#: How a trained model is deployed; what was trained is in its weights alone.
+DEPLOYMENT = (
+    "Deployment: the folder is an ordinary model of sentence-transformers, for `SentenceTransformer(FOLDER)` and servers of "
+    "such models; encode all documents anew, since the vectors of the base model do not fit its queries."
+)
 CARD_FILE, HEADING = "README.md", "## Position of the evidence"
 
 
@@ -340,7 +345,8 @@ class TrainingReport(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the tables."""
-        return (*to_paragraphs(describe_changes(self.changes)), DisplaySection(tables=self.tables, draw=self._draw))
+        findings = to_paragraphs(describe_changes(self.changes))
+        return (*findings, DisplaySection(tables=self.tables, draw=self._draw), DisplaySection(sentences=(DEPLOYMENT,)))
 
     def _draw(self) -> list[Figure]:
         chart, explanation, seen = compare_curves(self.measured, ("before", "after"))
@@ -423,5 +429,5 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     with atomic_write(work_folder / "curve.png") as temporary:
         figure.chart.save(temporary, format="png", scale_factor=SCALE)
     image = f"![{figure.title}]({WORK}/curve.png)"
-    card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables)])
+    card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables), DEPLOYMENT])
     add_to_card(report.folder, card, model.model_card_data.base_model)

@@ -357,6 +357,8 @@ class DisplaySection:
     tables: tuple[Table, ...] = ()
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
+    code: str = ""
+    """Code to be pasted, shown as it is."""
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""
@@ -367,6 +369,8 @@ class DisplaySection:
         _print_title(console, self.title)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
+        if self.code:
+            console.print(escape_controls(self.code.rstrip()), markup=False, highlight=False, soft_wrap=True)
         print_tables(console, self.tables)
         if not self.tables:
             console.print()
@@ -374,5 +378,6 @@ class DisplaySection:
     def to_markdown(self) -> str:
         """Return title, sentences and tables in GitHub's Markdown."""
         title, sentences = escape_controls(self.title), escape_controls(" ".join(self.sentences))
-        parts = [f"## {title}" if title else "", sentences, *map(to_markdown, self.tables)]
+        code = f"```\n{escape_controls(self.code.rstrip())}\n```" if self.code else ""
+        parts = [f"## {title}" if title else "", sentences, code, *map(to_markdown, self.tables)]
         return "\n\n".join(filter(None, parts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,12 +13,15 @@ from mteb.models import EncoderProtocol
 from mteb.models.sentence_transformer_wrapper import MultiVectorSearchEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
+from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder, Vectors, encode_distinct
+from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, EmbeddingMemory, ModelEncoder, Vectors, encode_distinct, not_dense
 from posir_tasks.errors import PosirError
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
 from posir_tasks.read_part import ReadPart
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import Chunking, ChunkUnit
@@ -54,10 +57,13 @@ class DocumentVectors:
         ]
         return np.concatenate(batches)
 
+    def split(self) -> list[Vectors]:
+        """Return the vectors of each document, shape (its vectors, dimensions) each."""
+        return [self.vectors[start:end] for start, end in pairwise(accumulate(self.counts, initial=0))]
+
     def pool(self, combine: Callable[[Vectors], Vectors]) -> Vectors:
         """Return the vector that a function makes of those of each document, shape (n, dimensions)."""
-        bounds = pairwise(accumulate(self.counts, initial=0))
-        return np.stack([combine(self.vectors[start:end]) for start, end in bounds])
+        return np.stack(list(map(combine, self.split())))
 
 
 #: Returns the vectors of documents.
@@ -79,6 +85,15 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         """Vectors of the documents that were last searched."""
         self._base, self._vectorize, self._memory = base, vectorize, memory
         self._corpus: Dataset | None = None
+
+    @property
+    def base(self) -> EncoderProtocol:
+        """The plain model, by which queries are encoded."""
+        return self._base
+
+    def encode_documents(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
+        """Return the vectors of documents by an encoder of the plain model, for an index."""
+        return self._vectorize(encoder, texts)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
         """Remember the corpus, which is encoded block by block when it is searched."""
@@ -123,6 +138,45 @@ def _keep_best(
             chosen = chosen[np.argpartition(-values[chosen], top_k)[:top_k]]
         merged = best[query] | {documents[row]: float(values[row]) for row in chosen.tolist()}
         best[query] = dict(sorted(merged.items(), key=lambda item: -item[1])[:top_k])
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A model in an application: what `mteb run` evaluates under the same name, for an index of one's own."""
+
+    name: str
+    encoder: ModelEncoder
+    """Encodes queries, and documents unless they have several vectors."""
+    several: MaximumSearch | None = None
+    """Encodes documents by several vectors, such as those of chunks; None if they have one."""
+
+    @classmethod
+    def load(cls, name: str, revision: str | None, batch_size: int) -> TextModel:
+        """Load a model by its reference; raise PosirError if there is none, or it has no vectors."""
+        disable_progress_bar()  # type: ignore[no-untyped-call]
+        loaded = load_model(ModelReference(name, revision))
+        several = loaded if isinstance(loaded, MaximumSearch) else None
+        base = several.base if several else loaded
+        if not isinstance(base, EncoderProtocol):
+            raise not_dense(name)
+        options: Any = {"batch_size": batch_size, "show_progress_bar": False}
+        encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
+        return cls(str(loaded.mteb_model_meta.name), encoder, several)
+
+    def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
+        """Return the vectors of each text, shape (1 or more, dimensions): of documents, or of queries."""
+        if self.several and not query and texts:
+            return self.several.encode_documents(self.encoder, texts).split()
+        return [*self.encoder(texts, PromptType.query if query else PromptType.document)[:, None]] if texts else []
+
+    def search(self, queries: Sequence[str], documents: Sequence[str], k: int = 10) -> list[list[tuple[int, float]]]:
+        """Return the first `k` documents of each query, best first: row and score; a document scores as its best vector."""
+        if not queries or not documents:
+            return [[] for _ in queries]
+        vectors = self.encode(documents)
+        indexed = DocumentVectors(np.concatenate(vectors), list(map(len, vectors)))
+        scores = indexed.score(self.encoder.model, np.concatenate(self.encode(queries, query=True)))
+        return [[(int(row), float(own[row])) for row in np.argsort(-own, kind="stable")[:k]] for own in scores]
 
 
 @dataclass(frozen=True)

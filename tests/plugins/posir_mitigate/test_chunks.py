@@ -6,6 +6,7 @@ import pytest
 from mteb.timing import TimingStack
 from mteb.types import PromptType
 
+import posir
 from posir_mitigate.chunks import BothOrders, Chunks, Combination, ContextChunks, LateChunks, LateVectorizer, LongLateChunks
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder
 from posir_tasks.embeddings.context import EncodingContext, build_texts
@@ -16,7 +17,7 @@ from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
-from tests.support.models import build_encoder
+from tests.support.models import build_encoder, write_tiny_model
 
 SENTENCES = ["The bell was cast in copper.", "It hung in the harbour for 3.5 years!", "Who rang it?", "A doctor, they say."]
 TEXT = " ".join(SENTENCES * 3)
@@ -187,3 +188,25 @@ def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_em
         )
     with pytest.raises(PosirError, match="needs a server that embeds chunks in context"):
         ContextChunks(8).apply(build_encoder())
+
+
+@pytest.mark.parametrize(("method", "vectors"), [("", 1), ("+chunks(8,4)", None), ("+chunks(8,4,mean)", 1)])
+def test_a_model_in_an_application_has_the_vectors_and_scores_of_its_parts(tmp_path, method, vectors):
+    folder = write_tiny_model(tmp_path / "tiny")
+    model, plain = posir.open_model(f"{folder}{method}"), posir.open_model(folder)
+    encoded, (query,) = model.encode(TEXTS), model.encode(["a copper bell"], query=True)
+    (tokens,) = find_tokenizer(plain.encoder.model).find_tokens([TEXT])
+    parts = Chunking(8, 4).divide(TEXT, tokens)
+    assert [len(own) for own in encoded[:2]] == [vectors or len(parts), 1]
+    if not vectors:
+        assert np.allclose(encoded[0], np.concatenate(plain.encode(parts)), atol=1e-5)
+    best = [float(np.max(own @ query[0] / np.linalg.norm(own, axis=1) / np.linalg.norm(query[0]))) for own in encoded]
+    (ranking,) = model.search(["a copper bell"], TEXTS, k=3)
+    assert [row for row, _ in ranking] == sorted(range(4), key=lambda row: -best[row])[:3]
+    assert [score for _, score in ranking] == pytest.approx(sorted(best, reverse=True)[:3], abs=1e-5)
+    assert (model.search([], TEXTS), model.encode([])) == ([], [])
+
+
+def test_a_model_without_vectors_is_refused():
+    with pytest.raises(PosirError, match="not a dense encoder"):
+        posir.open_model("mteb/baseline-bm25s")
