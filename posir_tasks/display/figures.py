@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def deduplicate(names: Sequence[str]) -> list[str]:
     return [name if count == 1 else f"{name}-{count}" for name, count in zip(names, counts, strict=True)]
 
 
+@cache
 def bundle_chart_library() -> str:
     """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
     # Without the patch version, as vl-convert names its Vega-Lite.
