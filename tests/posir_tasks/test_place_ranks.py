@@ -4,19 +4,27 @@ import json
 import math
 from collections import defaultdict
 
+import mteb
 import numpy as np
 import pytest
+import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
+from mteb.cache import ResultCache
 
+import posir
+from posir_report.tables import describe_places
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError, ProfileError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
+from posir_tasks.tasks.base import PositionTask
+from tests.support.datasets import write_beir_folder
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 READ = ReadPart.first(60, KnownBy.GIVEN)
@@ -117,3 +125,45 @@ def test_weights_that_are_not_those_of_the_places_are_refused(number):
 def test_a_number_that_cannot_be_one_of_queries_is_refused(left_out):
     with pytest.raises(PosirError, match="places"):
         damage(lambda stored: stored.update(left_out=left_out))
+
+
+def test_a_model_is_scored_by_the_grades_of_documents_and_the_ranks_of_places(tmp_path):
+    """BM25 by both ways of search; oracles: pytrec_eval on its predictions, and a loop over the places."""
+    words = ["mill", "weir", "crane", "heron", "bell", "tower"]
+    texts = {f"d{row}": " ".join(words[(row + step) % 6] for step in range(1 + row % 4)) + " stood" for row in range(12)}
+    spans = {name: [(0, 4), (text.rindex("stood"), len(text))] for name, text in texts.items()}
+    asked = {"one": {"d3": (1, 1)}, "two": {"d0": (2, 1), "d6": (1, 1)}, "four": {"d1": (1, 2), "d7": (3, 2)}}
+    qrels = [
+        (query, document, grade, *spans[document][place])
+        for query, relevant in asked.items()
+        for document, (grade, places) in relevant.items()
+        for place in range(places)
+    ]
+    corpus = [{"_id": name, "text": text} for name, text in texts.items()]
+    queries = [{"_id": query, "text": text} for query, text in zip(asked, ["heron", "mill", "weir bell"], strict=True)]
+    folder = write_beir_folder(tmp_path / "beir", corpus, queries, qrels, ("start", "end"))
+    posir.import_data(folder, language="eng-Latn", domain="mills", output=tmp_path / "data")
+    entries = []
+    for number, predictions in enumerate((None, tmp_path / "run")):
+        task, model = PositionTask.from_folder(tmp_path / "data", name="Mills", language="eng-Latn"), "mteb/baseline-bm25s"
+        cache = ResultCache(tmp_path / f"results{number}")
+        mteb.evaluate(mteb.get_model(model), task, cache=cache, prediction_folder=predictions, show_progress_bar=False)
+        (result,) = read_results(tmp_path / f"results{number}")
+        entries.append(json.loads(result.file.read_text())["scores"]["test"][0])
+    assert {**entries[0], "position_run": None} == {**entries[1], "position_run": None}
+    run = next(iter(json.loads((tmp_path / "run" / "Mills_predictions.json").read_text()).popitem()[1].values()))
+    grades = {query: {name: grade for name, (grade, _) in relevant.items()} for query, relevant in asked.items()}
+    judged = pytrec_eval.RelevanceEvaluator(grades, {"ndcg_cut.10", "map_cut.10"}).evaluate(run)
+    for name, key in (("ndcg_cut_10", "ndcg_at_10"), ("map_cut_10", "map_at_10")):
+        assert entries[0][key] == pytest.approx(np.mean([row[name] for row in judged.values()]), abs=1e-6)
+    assert entries[0]["main_score"] == entries[0]["ndcg_at_10"]
+    gains = []
+    for query in ("two", "four"):
+        order = [name for _, name in sorted(((np.float32(score), name) for name, score in run[query].items()), reverse=True)]
+        places = [name for name, (_, number) in asked[query].items() for _ in range(number)]
+        gains.append(np.mean([1 / math.log2(2 + order.index(name)) if name in order[:10] else 0 for name in places]))
+    stored = result.values.places
+    assert stored is not None
+    assert (stored.queries, stored.mean(), result.profile.queries) == (2, pytest.approx(np.mean(gains)), 1)
+    assert "position_profile" in entries[0]
+    assert describe_places(posir.read_results(tmp_path / "results0").summaries[0])["places"] == 6

@@ -83,13 +83,14 @@ def write_beir_folder(
     folder: Path,
     corpus: Iterable[Mapping[str, Any]],
     queries: Iterable[Mapping[str, Any]],
-    qrels: Iterable[tuple[str, str, int]],
+    qrels: Iterable[tuple[str | int, ...]],
+    further: Iterable[str] = (),
 ) -> Path:
-    """Write a BEIR folder with rows of corpus and queries as given, and triples of query, document and grade."""
+    """Write a BEIR folder with rows of corpus and queries as given, and query, document, grade and further columns."""
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
+    lines = ["\t".join(("query-id", "corpus-id", "score", *further)), *("\t".join(map(str, row)) for row in qrels)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
     return folder
 

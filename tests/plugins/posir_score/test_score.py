@@ -126,9 +126,7 @@ PLACED: dict[str, Any] = {
 @pytest.mark.parametrize("only", [False, True])
 def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their_grades(tmp_path: Path, only: bool):
     data = PLACED | {"qrels": PLACED["qrels"][1:], "queries": PLACED["queries"][1:]} if only else PLACED
-    beir = write_beir_folder(tmp_path / "beir", **{**data, "qrels": [("query-id", "corpus-id", "score", "start", "end")]})
-    lines = (beir / "qrels" / "test.tsv").read_text().splitlines()[1:]
-    (beir / "qrels" / "test.tsv").write_text("\n".join([*lines, *("\t".join(map(str, row)) for row in data["qrels"])]) + "\n")
+    beir = write_beir_folder(tmp_path / "beir", **data, further=("start", "end"))
     rankings = {"one": {"d1": 2.0, "d0": 1.0}, "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0}}
     run = {row["_id"]: rankings[row["_id"]] for row in data["queries"]}
     posir.import_data(beir, language="eng-Latn", domain="beir", output=tmp_path / "layout")
