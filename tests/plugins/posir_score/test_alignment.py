@@ -108,6 +108,15 @@ def test_queries_find_their_subset_or_take_the_stated_one_and_are_refused_as_amb
     assert aligned.total.unknown_queries == 1
 
 
+def test_queries_may_be_named_by_their_texts_and_their_own_text_is_no_document():
+    judgments = Judgments({"q1": "Who?", "q2": "Who?", "q3": "When?"}, {query: {"d1": 1} for query in ("q1", "q2", "q3")})
+    subset = SubsetQueries("all", judgments, frozenset({"d1"}), 3)
+    counts = align_run(unify({"Who?": {"d1": 2.0, "Who?": 1.0}, "When?": {"d1": 1.0}}), [subset], AlignmentRules()).total
+    assert (counts.missing, counts.unknown_queries, counts.unknown_documents, counts.own_texts) == (0, 0, 2, 2)
+    assert counts.first_unknown == "Who? of query q1"
+    assert any("2 of them are the query's own text" in sentence for sentence in counts.describe())
+
+
 def test_a_sentence_agrees_with_its_number():
     counts = RunCounts(2, 2, 1, 1, 1, short=1, depth=100, chunks=1, duplicates=1)
     singular, plural = (" ".join(several.describe()) for several in (counts, counts + counts))

@@ -194,6 +194,21 @@ def test_a_retriever_that_returns_nothing_is_refused_and_asked_anew(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
+def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
+    asked = Counter[str]()
+
+    def search(query: str, _k: int) -> list[dict[str, str]]:
+        asked[query] += 1
+        return [{"id": "5e1f", "file": "d"}]
+
+    settings = CollectionSettings(concurrency=1, folder=tmp_path)
+    with pytest.raises(PosirError, match=r"no retrieved document is in the corpus; first 5e1f.*--document-field"):
+        collect(search, tmp_path, settings)
+    assert len(asked) == FIRST_QUERIES
+    assert not list(tmp_path.iterdir())
+    assert collect(search, tmp_path, replace(settings, document_field="file"))["q3"] == {"d": 1}
+
+
 def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     collect(lambda _query, _k: ["d"], tmp_path)
     (file,) = tmp_path.iterdir()

@@ -1,6 +1,10 @@
 """Hits as systems return them: stand-ins with their fields, and the systems themselves where they are installed."""
 
+import re
 import sqlite3
+import zlib
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace as Obj
 from typing import Any
 from uuid import UUID
@@ -11,6 +15,7 @@ import pytest
 
 from posir_score.hits import AnswerError, Hit, rank_hits, read_hits
 
+ROOT = Path(__file__).parents[3]
 TEXT = "The mill burned down."
 NUMBER = UUID(int=7)
 
@@ -135,3 +140,127 @@ def test_a_distance_is_turned_once():
 def test_what_is_no_hit_is_refused_by_its_place_and_name(answer: Any, message: str):
     with pytest.raises(AnswerError, match=message):
         read_hits(answer, 5)
+
+
+#: Three documents of two chunks, each with its place in the document.
+CHUNKS = [
+    (f"{name}.txt", start, f"{place} of the {name} was {deed} last year.")
+    for name in ("mill", "bell", "crane")
+    for place, deed, start in (("roof", "painted", 0), ("floor", "swept", 41))
+]
+IDS, STARTS, TEXTS = zip(*CHUNKS, strict=True)
+QUESTION = TEXTS[3]
+
+
+def embed(text: str) -> list[float]:
+    vector = np.zeros(64)
+    for word in re.findall(r"\w+", text.lower()):
+        vector[zlib.crc32(word.encode()) % 64] += 1
+    return (vector / np.linalg.norm(vector)).tolist()  # type: ignore[no-any-return]
+
+
+VECTORS = [embed(text) for text in TEXTS]
+
+
+def build_langchain(_: Path) -> dict[str, Any]:
+    pytest.importorskip("langchain_core")
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    class Embedder(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return [embed(text) for text in texts]
+
+        def embed_query(self, text: str) -> list[float]:
+            return embed(text)
+
+    store = InMemoryVectorStore(Embedder())
+    store.add_documents([Document(text, metadata={"source": name, "start_index": start}) for name, start, text in CHUNKS])
+    return {"store": store, "retriever": store.as_retriever()}
+
+
+def build_llama_index(_: Path) -> dict[str, Any]:
+    pytest.importorskip("llama_index.core")
+    from llama_index.core import Document, MockEmbedding, VectorStoreIndex
+
+    class Embedder(MockEmbedding):
+        _get_query_embedding = _get_text_embedding = lambda _, text: embed(text)
+
+    documents = [Document(text=f"{' '.join(TEXTS[row : row + 2])}", doc_id=IDS[row]) for row in (0, 2, 4)]
+    index = VectorStoreIndex.from_documents(documents, embed_model=Embedder(embed_dim=64))
+    return {"retriever": index.as_retriever(similarity_top_k=300)}
+
+
+def build_haystack(_: Path) -> dict[str, Any]:
+    pytest.importorskip("haystack")
+    from haystack import Document
+    from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
+    from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+    store = InMemoryDocumentStore()
+    rows = zip(CHUNKS, VECTORS, strict=True)
+    store.write_documents(
+        [
+            Document(content=text, embedding=vector, meta={"source_id": name, "split_idx_start": start})
+            for (name, start, text), vector in rows
+        ]
+    )
+    return {"retriever": InMemoryEmbeddingRetriever(store)}
+
+
+def build_qdrant(_: Path) -> dict[str, Any]:
+    models = pytest.importorskip("qdrant_client").models
+    from qdrant_client import QdrantClient
+
+    client = QdrantClient(":memory:")
+    client.create_collection("chunks", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE))
+    payloads = [{"doc": name, "start": start, "text": text} for name, start, text in CHUNKS]
+    client.upsert(
+        "chunks", [models.PointStruct(id=row, vector=VECTORS[row], payload=payload) for row, payload in enumerate(payloads)]
+    )
+    return {"client": client}
+
+
+def build_chroma(_: Path) -> dict[str, Any]:
+    collection = pytest.importorskip("chromadb").EphemeralClient().create_collection("chunks", embedding_function=None)
+    metadatas = [{"doc": name, "start": start} for name, start, _ in CHUNKS]
+    collection.add(ids=[*map(str, range(6))], embeddings=VECTORS, documents=[*TEXTS], metadatas=metadatas)
+    return {"collection": collection}
+
+
+def build_lancedb(folder: Path) -> dict[str, Any]:
+    rows = [
+        {"doc": name, "start": start, "text": text, "vector": vector}
+        for (name, start, text), vector in zip(CHUNKS, VECTORS, strict=True)
+    ]
+    return {"table": pytest.importorskip("lancedb").connect(folder).create_table("chunks", rows)}
+
+
+def build_faiss(_: Path) -> dict[str, Any]:
+    index = pytest.importorskip("faiss").IndexFlatIP(64)
+    index.add(np.array(VECTORS, "f4"))
+    return {"index": index, "ids": IDS, "texts": TEXTS, "np": np}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("system", "build"),
+    [
+        ("LangChain", build_langchain), ("LangChain, with scores", build_langchain), ("LlamaIndex, ", build_llama_index),
+        ("Haystack", build_haystack), ("Qdrant", build_qdrant), ("Qdrant, groups", build_qdrant), ("Chroma", build_chroma),
+        ("LanceDB", build_lancedb), ("FAISS, ", build_faiss),
+    ],
+)  # fmt: skip
+def test_the_documented_adapters_return_what_is_read(system: str, build: Callable[[Path], dict[str, Any]], tmp_path: Path):
+    names = {"embed": embed} | build(tmp_path)
+    (body,) = re.findall(rf"^\| {system}[^|]* \| `(.*)` \|$", (ROOT / "docs/score.md").read_text(), re.MULTILINE)[:1]
+    exec(f"def search(query, k): return {body}", names)
+    hits = read_hits(names["search"](QUESTION, 6), 6)
+    first = rank_hits(hits, None)[0]
+    assert first.document == "bell.txt"
+    assert QUESTION in (first.text or "")
+    assert {hit.document for hit in hits} == {*IDS}
+    if build not in (build_faiss, build_llama_index):
+        assert (len(hits), first.start) == (6, 41)
+    assert (hits[0].score is None) == (system == "LangChain")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from posir_score.alignment import Rankings, merge_chunks
 from posir_score.hits import Hit, Order, OrderCheck, rank_hits
-from posir_score.run_files import ANY_SUBSET, Run, read_run, read_run_file
+from posir_score.run_files import ANY_SUBSET, Run, is_table, read_rankings, read_run, read_run_file
 from posir_tasks.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -62,14 +62,71 @@ def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_facto
         ("a.json", '{"q": ["d3", "d1"], "r": []}', {"q": {"d1": 1, "d3": 2}, "r": {}}),
         ("a.json", '{"q": [["d1", 2.0], ["d2", 1.0]]}', {"q": {"d1": 2.0, "d2": 1.0}}),
         ("a.json", '{"q": [{"docno": "d1", "score": 2}, {"docno": "d2", "score": 1}]}', {"q": {"d1": 2.0, "d2": 1.0}}),
+        ("a.tsv", "q\td2\t1.5\nq\td1\t0.5\n", {"q": {"d2": 1.5, "d1": 0.5}}),
+        ("a.tsv", "q\td2\t1\nq\td1\t2\nr\td1\t1\n", {"q": {"d2": 2, "d1": 1}, "r": {"d1": 1}}),
+        ("a.tsv", "q\td2\t1\t9.5\nq\td1\t2\t9.0\n", {"q": {"d2": 9.5, "d1": 9.0}}),
+        ("a.txt", "q d2 1.5\nq d1 0.5\n", {"q": {"d2": 1.5, "d1": 0.5}}),
+        ("a.trec", "q Q0 a mill 1 2.5 a b\nq Q0 d1 2 1.5 t", {"q": {"a mill": 2.5, "d1": 1.5}}),
+        ("a.trec", "q Q0 d2 1 2.5\nq Q0 d1 2 1.5", {"q": {"d2": 2.5, "d1": 1.5}}),
+        ("a.csv", "qid;docno;rank\nq;d2;1\nq;d1;2\n", {"q": {"d2": 2, "d1": 1}}),
+        ("a.csv", "qid,id,distance\nq,d2,0.25\nq,d1,0.5\n", {"q": {"d2": -0.25, "d1": -0.5}}),
+        (
+            "a.jsonl",
+            '{"query_id": "q", "query": "Who?", "results": [{"corpus_id": "d2", "score": 2}, {"corpus_id": "d1", "score": 1}]}',
+            {"q": {"d2": 2, "d1": 1}},
+        ),
+        (
+            "a.json",
+            '[{"user_input": "Who?", "retrieved_contexts": ["b", "a"], "retrieved_context_ids": ["d2", "d1"]}]',
+            {"Who?": {"d2": 2, "d1": 1}},
+        ),
+        ("a.json", '{"q": {"hits": {"hits": [{"_id": "d1", "_score": 2, "_source": {}}]}}}', {"q": {"d1": 2}}),
+        (
+            "a.json",
+            '{"metric_score": 1, "details": {"q": {"hits": [{"hit": {"_id": "d1", "_score": 2}, "rating": 1}]}}}',
+            {"q": {"d1": 2}},
+        ),
         # PyTerrier, with a long text.
         ("a.csv", f"qid,docid,docno,score,text\n1,0,D1,2.0,{'x' * 200_000}\n", {"1": {"D1": 2.0}}),
     ],
-    ids=["ids", "pairs", "objects", "pyterrier"],
 )
-def test_ids_pairs_objects_and_long_cells_are_rankings(name: str, content: str, rankings: Rankings, tmp_path: Path):
+def test_what_tools_write_is_a_ranking(name: str, content: str, rankings: Rankings, tmp_path: Path):
     (tmp_path / name).write_text(content)
     assert merge(read_run_file(tmp_path / name)) == rankings
+
+
+def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
+    autorag = {
+        "qid": ["q"],
+        "retrieved_contents": [["b", "a"]],
+        "retrieved_ids": [["d2", "d1"]],
+        "retrieve_scores": [[0.5, 0.25]],
+    }
+    pl.DataFrame(autorag).write_parquet(tmp_path / "a.parquet")
+    assert merge(read_run_file(tmp_path / "a.parquet")) == {"q": {"d2": 0.5, "d1": 0.25}}
+    pl.DataFrame(autorag).drop("qid").write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet: no column of the query; .*as in the table of the queries"):
+        read_run_file(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("q", "d2", 2.0), ("q", "d1", 1.0)],
+        [{"qid": "q", "docno": "d2", "score": 2.0}, {"qid": "q", "docno": "d1", "score": 1.0}],
+        pl.DataFrame({"qid": ["q", "q"], "docno": ["d2", "d1"], "docid": [0, 1], "score": [2.0, 1.0]}),
+        pl.DataFrame({"qid": ["q", "q"], "docno": ["d2", "d1"], "score": [2.0, 1.0]}).to_pandas(),
+    ],
+)
+def test_rows_and_frames_are_runs_in_python(rows: Any):
+    assert is_table(rows)
+    hits, duplicates = read_rankings("run", rows, None)
+    assert ([hit[:2] for hit in hits["q"]], duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
+
+
+@pytest.mark.parametrize("runs", [[{"q": {"d": 1.0}}], ["a.trec"], [Path("a")], {"q": {"d": 1.0}}, []])
+def test_several_runs_are_no_rows(runs: Any):
+    assert not is_table(runs)
 
 
 def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
@@ -166,6 +223,8 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
         ("a.json", r'{"q": {"d\u0000": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.jsonl", "{", "cannot be read"),
         ("a.json", '{"q": {"d": NaN}}', "is nan; numbers must be finite"),
+        ("a.jsonl", '{"input": "Who?", "retrieval_context": ["a"]}', "first line 1: field 'retrieval_context' has the texts"),
+        ("a.json", '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}', "field 's' must have the rankings of one split"),
         ("a.json", '{"q": 1}', "first query q: int is no list of hits"),
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
