@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import posir_autoload
-from tests.support.commands import run_process
+from tests.support.commands import CLEAN, run_process
+from tests.support.comparison import write_run
+from tests.support.embedding_server import serve_embeddings
 from tests.support.fresh import fresh_environment
 
 ROOT = Path(__file__).parents[2]
@@ -144,3 +146,59 @@ def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path)
     assert str(tmp_path / "venv") in run_there("python", "-c", "import posir_tasks; print(posir_tasks.__file__)")
     run_there("mteb", "run", "-t", "PosIR-Mini", "-m", "mteb/baseline-bm25s")
     assert "mteb/baseline-bm25s · PosIR-Mini" in run_there("posir", "report", "results")
+
+
+#: Runs a command with no library but those that a distribution declares, and what they need.
+WITHOUT_OTHERS = """
+import sys
+from importlib.metadata import packages_distributions, requires
+from packaging.requirements import Requirement
+
+def collect(name, known):
+    for line in requires(name) or ():
+        requirement = Requirement(line)
+        if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
+            if (key := requirement.name.lower().replace("_", "-")) not in known:
+                known.add(key)
+                collect(requirement.name, known)
+    return known
+
+allowed = collect("posir-gate", {"posir-gate", "posir", "setuptools", "pip"})
+owners = packages_distributions()
+
+class Others:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if path is None and name in owners and not allowed & {owner.lower().replace("_", "-") for owner in owners[name]}:
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Others)
+sys.argv[0] = "posir"
+from posir_tasks.command.app import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_the_light_distribution_compares_reports_and_measures_windows_with_its_own_libraries(tmp_path: Path):
+    run_process(
+        sys.executable, "-c", f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})", cwd=ROOT / "gate"
+    )
+    (wheel,) = tmp_path.glob("posir_gate-*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    for name, seed in (("a", 1), ("b", 5)):
+        write_run(tmp_path / name, f"org/{name}", seed)
+
+    def run_there(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = (sys.executable, "-c", WITHOUT_OTHERS, *arguments)
+        return run_process(*command, cwd=tmp_path, env=CLEAN | {"PYTHONPATH": str(tmp_path / "site")})
+
+    with serve_embeddings(window=512, special=2) as server:
+        done = [
+            run_there("window", server.reference, "--require", 512),
+            run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
+            run_there("report", "a"),
+            run_there("inspect", "all-MiniLM-L6-v2", "texts"),
+        ]
+    assert [run.returncode for run in done] == [0, 0, 0, 1], "".join(run.stderr for run in done)
+    assert "which posir-gate does not have" in done[-1].stderr
