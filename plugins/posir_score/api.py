@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +20,9 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.run_settings import with_settings
+from posir_tasks.models.reading_length import read_measured
+from posir_tasks.models.references import RERANKER, ModelReference, find_endpoint
+from posir_tasks.models.run_settings import find_request_fields, with_settings
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.results import SubsetResult, read_results
@@ -29,6 +30,8 @@ from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
 if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch
@@ -263,8 +266,6 @@ def _score_runs(
     overwrite: bool,
 ) -> ScoredRuns:
     from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
-    from posir_tasks.models.references import ModelReference
-    from posir_tasks.models.registry import load_model
 
     if not REVISION.fullmatch(revision):
         raise PosirError(
@@ -272,8 +273,7 @@ def _score_runs(
             "letter or digit, such as v2 or 2026-11-23."
         )
     opened = open_scored_data(open_scored())
-    with track(f"Loading {reads}") if isinstance(reads, str) else nullcontext():
-        read_by = load_model(ModelReference(reads)) if isinstance(reads, str) else reads
+    read_by = _load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []
     for place, given in enumerate(runs):
@@ -295,6 +295,23 @@ def _score_runs(
         if journal and not scored[-1].counts.missing:
             journal.remove()
     return ScoredRuns(tuple(scored))
+
+
+def _load_embedder(name: str) -> ReadPart | MTEBModels:
+    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of its revision."""
+    endpoint = find_endpoint(name)
+    if endpoint is None or RERANKER.fullmatch(endpoint.model):
+        from posir_tasks.models.registry import load_model
+
+        with track(f"Loading {name}"):
+            return load_model(ModelReference(name))
+    from posir_inspect.window import describe_endpoint, measure_window
+    from posir_tasks.models.endpoint_client import EmbeddingClient
+
+    if known := read_measured(endpoint.name, endpoint.revision):
+        return known
+    client = EmbeddingClient(endpoint, find_request_fields())
+    return measure_window(describe_endpoint(endpoint, client, None, None)).read_part
 
 
 def _parse_window(window: int | str | None) -> ReadPart:

