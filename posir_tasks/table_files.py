@@ -18,6 +18,15 @@ def read_tsv(file: Path) -> pl.DataFrame:
     return pl.read_csv(file, separator="\t", infer_schema_length=0, glob=False)
 
 
+def read_delimited(file: Path) -> pl.DataFrame:
+    """Read comma-, semicolon- or tab-separated values, perhaps compressed, below a line of headings; every value is text."""
+    content = read_decompressed(file)
+    heading = content[: content.find(b"\n")]
+    return pl.read_csv(
+        BytesIO(content), separator=max(",;\t", key=lambda mark: heading.count(mark.encode())), infer_schema_length=0
+    )
+
+
 def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
     """Read JSON objects, one per line or in a list, which may be compressed; of lines, at most a number, for their columns."""
     with open_decompressed(file) as opened:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from posir_tasks.digests import digest
@@ -75,7 +76,7 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
     for candidate in candidates:
         if len(texts) == limit:
             break
-        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate.text, candidate.name, known)
+        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, known)
         if isinstance(checked, SkippedText):
             skipped.append(checked)
         else:
@@ -99,21 +100,22 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
     return count, sample
 
 
-def _check_text(text: str, name: str, known: set[bytes]) -> str | SkippedText:
+def _check_text(passage: Passage, known: set[bytes]) -> str | SkippedText:
     """Return the language of a text, or why it cannot be used; `known` has the content of the texts before it."""
+    text, skip = passage.text, partial(SkippedText, passage.name, file=passage.file)
     if not text.strip():
-        return SkippedText(name, "empty")
+        return skip("empty")
     if len(find_terms(text)) < MIN_WORDS:
-        return SkippedText(name, "of fewer than ten words")
+        return skip("of fewer than ten words")
     middle, language = len(text) // 2, detect_language(text)[0]
     first, second = detect_language(text[:middle]), detect_language(text[middle:])
     if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
-        return SkippedText(name, "in mixed languages", f"{first[0]}, then {second[0]}")
+        return skip("in mixed languages", f"{first[0]}, then {second[0]}")
     if len(find_sentences(text, language)) < 2:
-        return SkippedText(name, "of one sentence")
+        return skip("of one sentence")
     content = digest(*text.split())
     if content in known:
-        return SkippedText(name, "duplicate")
+        return skip("duplicate")
     known.add(content)
     return language
 

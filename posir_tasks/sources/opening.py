@@ -302,7 +302,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
             used.append(text)
             items.append(Passage("texts", name, text, id=str(number)))
         else:
-            items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text"))
+            items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts"))
     revision = f"{LOCAL}-{digest(*used).hex()}"
     return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), has_questions=False)
 
@@ -321,7 +321,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
     def read_texts() -> Iterator[Item]:
         for identifier, text in read_corpus(repository, key.corpus_language, key.domain).select("_id", "text").iter_rows():
             document = Passage(name, identifier, text, id=identifier)
-            yield document if text.strip() else SkippedText(document.name, "empty")
+            yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 
     languages, own = (key.language, key.corpus_language), f"{key.language}/{key.domain}"
     return Subset(lambda: languages, key.domain, read, read_texts, lambda: _list_passages(read(), own))
@@ -419,7 +419,7 @@ def _open_items(
 
     def list_texts() -> Iterator[Item]:
         items = (read_texts or read)()
-        return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.file)), domain)
+        return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.is_question)), domain)
 
     @cache
     def find_languages() -> tuple[str, str]:

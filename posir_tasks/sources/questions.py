@@ -185,8 +185,8 @@ class ImportedData:
 
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
-        questions = [skipped for skipped in self.skipped if skipped.file]
-        return questions, [skipped for skipped in self.skipped if not skipped.file]
+        questions = [skipped for skipped in self.skipped if skipped.is_question]
+        return questions, [skipped for skipped in self.skipped if not skipped.is_question]
 
     def to_position_data(self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens) -> PositionData:
         """Return questions with their documents as every command takes them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
 
@@ -17,6 +17,15 @@ from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import read_column_types, read_table
+from posir_tasks.sources.formats.documents import (
+    BINARY_BYTES,
+    NOT_UTF8,
+    describe_bad_byte,
+    is_binary,
+    read_html_file,
+    read_pdf_file,
+    read_text_file,
+)
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
@@ -27,17 +36,10 @@ from posir_tasks.sources.formats.passages import (
     StatedAnswer,
     skip_question,
 )
+from posir_tasks.table_files import read_delimited
 
-#: Bytes of a file in which a zero byte marks it as binary.
-BINARY_BYTES = 8192
-NOT_UTF8 = "not UTF-8"
 #: Split of a dataset on the Hub that is read.
 HUB_SPLIT = "train"
-
-
-def is_binary(content: bytes) -> bool:
-    """Return whether the beginning of a file has a zero byte and is not UTF-16."""
-    return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
@@ -59,33 +61,33 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
             if line.strip():
                 yield number, line
         except UnicodeDecodeError as error:
-            yield number, SkippedText(f"{where}{number}", NOT_UTF8, _describe_bad_byte(error, offset))
+            yield number, SkippedText(f"{where}{number}", NOT_UTF8, describe_bad_byte(error, offset), where.rpartition(":")[0])
         offset += len(raw_line)
-
-
-def _describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset` bytes come before."""
-    return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
 #: Columns that may hold the text, in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
 PLAIN_TEXT, JSON_LINES, PARQUET = (".txt", ".md", ".markdown", ".text"), (".jsonl", ".ndjson", ".json"), (".parquet",)
+TABLES = (".csv", ".tsv")
 
 
-def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
-    """Yield the text of a file, or why it has none; its id is its name without the suffix."""
-    content = read_decompressed(file)
-    if is_binary(content):
-        yield SkippedText(name, "binary")
-        return
+def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
+    """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why it has none."""
     try:
-        text = decode(content)
-    except UnicodeDecodeError as error:
-        yield SkippedText(name, NOT_UTF8, _describe_bad_byte(error))
+        frame = read_delimited(file)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        yield SkippedText(name, "not CSV", summarize_error(error), name)
         return
-    yield Passage(name, "", text, id=Path(name).with_suffix("").as_posix()) if text.strip() else SkippedText(name, "empty")
+    # A column of numbers is no text.
+    columns = {key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count() for key in frame.columns}
+    field = find_text_column(columns, options)
+    if field is None:
+        yield _without_text(name, name, columns)
+        return
+    chosen = replace(options, column=field)
+    for number, row in enumerate(frame.iter_rows(named=True), start=1):
+        yield read_text_row(row | {field: row[field] or ""}, name, f"row {number}", f"{name}:{number}", chosen)
 
 
 def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
@@ -107,11 +109,11 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
         schema = read_column_types(file)
         field = find_text_column({key: kind == pl.String for key, kind in schema.items()}, options)
         if field is None:
-            yield _without_text(name, schema)
+            yield _without_text(name, name, schema)
             return
         frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
     except DataError:
-        yield SkippedText(name, "not Parquet")
+        yield SkippedText(name, "not Parquet", file=name)
         return
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
         yield read_text_row(row, name, f"row {number}", f"{name}:{number}", options)
@@ -120,21 +122,21 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
     """Return the text of a row, a mapping at a place of a file, or why it has none; `name` is its file and number."""
     if not isinstance(row, Mapping):
-        return SkippedText(name, "not a JSON object")
+        return SkippedText(name, "not a JSON object", file=file)
     field = find_text_column({key: isinstance(value, str) for key, value in row.items()}, options)
     if field is None:
-        return _without_text(name, row)
+        return _without_text(name, file, row)
     identifier = next((row[key] for key in _id_columns(options) if row.get(key) not in (None, "")), None)
     if not isinstance(identifier, str | int | None):
-        return SkippedText(name, "with an id that is neither text nor an integer")
+        return SkippedText(name, "with an id that is neither text nor an integer", file=file)
     text = str(row[field]).encode("utf-8", "replace").decode()
     own = None if identifier is None else str(identifier)
-    return Passage(file, where, text, id=own) if text.strip() else SkippedText(name, "empty")
+    return Passage(file, where, text, id=own) if text.strip() else SkippedText(name, "empty", file=file)
 
 
-def _without_text(name: str, columns: Iterable[object]) -> SkippedText:
+def _without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
     detail = f"it has {', '.join(map(str, columns))}; name one with --column, or text_field in `posir build`"
-    return SkippedText(name, "without a text column", detail)
+    return SkippedText(name, "without a text column", detail, file)
 
 
 def _id_columns(options: ReadOptions) -> tuple[str, ...]:
@@ -442,6 +444,9 @@ FILE_FORMATS = (
     FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_question_rows(file), has_question_rows, True),
     FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
     FileFormat("Parquet with texts", PARQUET, read_text_rows),
+    FileFormat("CSV with texts", TABLES, read_text_table),
+    FileFormat("HTML", (".html", ".htm", ".xhtml"), read_html_file),
+    FileFormat("PDF", (".pdf",), read_pdf_file),
     FileFormat("plain text or Markdown", ("", *PLAIN_TEXT), read_text_file),
 )
 #: What data may be, for messages.
@@ -468,4 +473,4 @@ def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
             yield from format_.read(file, name, options)
         return
     with error_context(file, "", "text"), open_decompressed(file) as content:
-        yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind")
+        yield SkippedText(name, "binary" if is_binary(content.read(BINARY_BYTES)) else "of another kind", file=name)

@@ -29,9 +29,11 @@ from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats.documents import read_text_file
 from posir_tasks.sources.formats.files import (
     JSON_LINES,
     PARQUET,
+    TABLES,
     Id,
     StrictRecord,
     Text,
@@ -39,7 +41,6 @@ from posir_tasks.sources.formats.files import (
     find_file_format,
     read_file,
     read_records,
-    read_text_file,
     validate,
 )
 from posir_tasks.sources.formats.passages import (
@@ -325,7 +326,7 @@ def _read_files(folder: Path, options: ReadOptions) -> Iterator[Item]:
         try:
             yield from read_file(file, name, options)
         except DataError as error:
-            yield SkippedText(name, "unreadable", str(error))
+            yield SkippedText(name, "unreadable", str(error), name)
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -336,9 +337,19 @@ def list_files(folder: Path) -> list[Path]:
 def _list_data_files(folder: Path) -> list[Path]:
     """Return the files below a folder without those that describe a dataset, if there are files of rows, as on the Hub."""
     files = list_files(folder)
-    if not any(split_suffix(file)[1] in (*JSON_LINES, *PARQUET) for file in files):
-        return files
-    return [file for file in files if file.name.lower() not in ABOUT_DATA]
+    if (folder / "snapshots").is_dir() and (folder / "blobs").is_dir():
+        # The cache of the Hub: its other files are the same content by digest.
+        files = [file for file in files if file.relative_to(folder).parts[0] == "snapshots"]
+    has_rows = any(split_suffix(file)[1] in (*JSON_LINES, *PARQUET, *TABLES) for file in files)
+    return [file for file in files if not (has_rows and file.name.lower() in ABOUT_DATA) and not _is_card(file)]
+
+
+def _is_card(file: Path) -> bool:
+    """Return whether a file is the card of a dataset on the Hub: a README with metadata."""
+    if file.name.lower() != "readme.md":
+        return False
+    with file.open("rb") as content:
+        return content.readline().strip() == b"---"
 
 
 def _has_question_files(folder: Path, options: ReadOptions) -> bool:

@@ -79,7 +79,12 @@ class SkippedText:
     """One of a few phrases, to be read after a number: `of one sentence`."""
     detail: str = ""
     file: str = ""
-    """The file of a question."""
+    """The file that it is in."""
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it is a question, not a text."""
+        return self.reason == UNUSABLE
 
     def __str__(self) -> str:
         return f"{self.file}: question {self.name}: {self.detail}"

@@ -1,6 +1,7 @@
 """Texts of users: every format is read, and whatever cannot be used is named."""
 
 import json
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,66 @@ OTHER = "A lamp burned in the upper window. It went out before the clock of the 
 
 def names(root: Path, **options) -> list[str]:
     return sorted(text.name for text in read_texts(str(root), **options).texts)
+
+
+def test_tables_pages_and_documents_are_texts(tmp_path: Path):
+    quoted = OTHER.replace(" ", "\n", 1)
+    (tmp_path / "a.csv").write_text(f'id,title,text\nx,A,"{GOOD}"\n7,B,"{quoted}"\n9,C,\n')
+    (tmp_path / "b.tsv").write_text(f"note\trank\n{GOOD[:60]} It came back. Twice, they say.\t1\n")
+    (tmp_path / "c.csv").write_text(f"name;remark\nx;{GOOD}\n")
+    (tmp_path / "ragged.csv").write_text("text,b\n1,2,3,4\n")
+    page = f"<style>p {{}}</style><script>x</script><h1>Ferry</h1><p>{GOOD[:40]}<b>{GOOD[40:]}</b></p><p>A &amp; B.</p>"
+    (tmp_path / "page.html").write_text(f"<html><head><title>T</title></head><body>{page}</body></html>")
+    collection = read_texts(str(tmp_path))
+    texts = {text.name: text.text for text in collection.texts}
+    assert texts == {
+        "a.csv:x": GOOD,
+        "a.csv:7": quoted,
+        "b.tsv:row 1": f"{GOOD[:60]} It came back. Twice, they say.",
+        "page.html": texts["page.html"],
+    }
+    assert texts["page.html"].split("\n") == ["Ferry", "", GOOD, "", "A & B."]
+    skipped = [(skip.name, skip.file, skip.reason) for skip in collection.skipped]
+    assert sorted(skipped) == [
+        ("a.csv:3", "a.csv", "empty"),
+        ("c.csv", "c.csv", "without a text column"),
+        ("ragged.csv", "ragged.csv", "not CSV"),
+    ]
+    assert [text.text for text in read_texts(str(tmp_path / "c.csv"), column="remark").texts] == [GOOD]
+
+
+def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
+    stream = "".join(f"BT /F1 9 Tf 9 {90 - 20 * row} Td ({line}.) Tj ET " for row, line in enumerate(GOOD[:-1].split(". ")))
+    objects = (
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 900 99]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    )
+    body = "".join(f"{row} 0 obj{content}endobj\n" for row, content in enumerate(objects, start=1))
+    (tmp_path / "a.pdf").write_text(f"%PDF-1.4\n{body}trailer<</Root 1 0 R/Size 6>>\nstartxref\n0\n%%EOF")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7\x00")
+    collection = read_texts(str(tmp_path))
+    assert [" ".join(text.text.split()) for text in collection.texts] == [GOOD]
+    assert [(skip.name, skip.reason) for skip in collection.skipped] == [("b.pdf", "of PDF")]
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(PosirError, match=r"2 of PDF \(a.pdf: `pip install pypdf`, or convert it: `pdftotext"):
+        read_texts(str(tmp_path))
+
+
+def test_the_card_of_a_dataset_and_the_blobs_of_its_cache_are_no_texts(tmp_path: Path):
+    snapshot = tmp_path / "datasets--o--n" / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (snapshot / "README.md").write_text(f"---\nlicense: mit\n---\n{OTHER}")
+    (snapshot / "story.txt").write_text(GOOD)
+    (tmp_path / "datasets--o--n" / "blobs").mkdir()
+    (tmp_path / "datasets--o--n" / "blobs" / "abc").write_text(OTHER)
+    assert names(tmp_path / "datasets--o--n") == ["snapshots/0123/story.txt"]
+    (snapshot / "README.md").write_text(OTHER)
+    assert names(snapshot) == ["README.md", "story.txt"]
+    (snapshot / "train.csv").write_text(f"text\n{OTHER}\n")
+    assert names(snapshot) == ["story.txt", "train.csv:row 1"]
 
 
 def test_every_bad_input_is_named_and_skipped(tmp_path: Path):

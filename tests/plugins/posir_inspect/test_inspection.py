@@ -228,7 +228,7 @@ def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     for number, text in enumerate(invent_texts(12, 6)):
         (folder / f"{number}.txt").write_text(text)
-    (folder / "scan.pdf").write_bytes(b"%PDF-1.7\x00")
+    (folder / "scan.doc").write_bytes(b"%PDF-1.7\x00")
     return folder
 
 
@@ -236,12 +236,12 @@ def texts(tmp_path_factory):
 def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
-    for said in ("12 texts of", "Skipped: 1 binary (scan.pdf).", "How far the model reads", "cannot be said"):
+    for said in ("12 texts of", "Skipped: 1 binary (scan.doc).", "How far the model reads", "cannot be said"):
         assert said in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()
     values = json.loads(invoke(*arguments, "--format", "json"))
     assert values["chunks"]["chosen"] in ("whole texts", "chunks of 62 tokens")
-    assert [(row["name"], row["reason"]) for row in values["skipped"]] == [("scan.pdf", "binary")]
+    assert [(row["name"], row["reason"]) for row in values["skipped"]] == [("scan.doc", "binary")]
 
 
 @pytest.mark.slow

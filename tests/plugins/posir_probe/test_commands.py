@@ -78,10 +78,10 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
     folder.mkdir()
     for number, text in enumerate(invent_texts(6, 8)):
         (folder / f"{number}.txt").write_text(text)
-    (folder / "scan.pdf").write_bytes(b"%PDF\x00")
+    (folder / "scan.doc").write_bytes(b"%PDF\x00")
     arguments = ["probe", model, "--data", folder, "--output", tmp_path, "--format", "json"]
     result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
-    assert "Skipped: 1 binary (scan.pdf)." in result.stderr
+    assert "Skipped: 1 binary (scan.doc)." in result.stderr
     assert {item["probe"] for item in json.loads(result.stdout)["results"]} == {
         "segment_similarity_3",
         "segment_similarity_10",

@@ -90,11 +90,11 @@ def test_plain_texts_have_no_questions_and_bad_files_are_named(tmp_path):
     (tmp_path / "mill.txt").write_text(MILL)
     (tmp_path / "ferry.md").write_text(FERRY)
     (tmp_path / "empty.txt").touch()
-    (tmp_path / "scan.pdf").write_bytes(b"%PDF\x00")
+    (tmp_path / "scan.doc").write_bytes(b"%PDF\x00")
     (tmp_path / "mixed.txt").write_text(f"{FERRY} Die Mühle brannte 1901 ab. Niemand wusste, warum, und niemand fragte danach.")
     source = open_probe_source(str(tmp_path))
     skipped = {skip.name: skip.reason for skip in source.skipped}
-    assert skipped == {"empty.txt": "empty", "scan.pdf": "binary", "mixed.txt": "in mixed languages"}
+    assert skipped == {"empty.txt": "empty", "scan.doc": "binary", "mixed.txt": "in mixed languages"}
     assert list(source.subsets) == ["en"]
     data = read(tmp_path)
     assert dict(sorted(data.documents.items())) == {"ferry.md": FERRY, "mill.txt": MILL}
