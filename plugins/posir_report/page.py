@@ -44,6 +44,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         __package__,
         "report.html",
         summary=tables.summary_table(rows, tables.known_columns()),
+        places=tables.place_table(ordered),
         compared=compared,
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),

@@ -231,11 +231,10 @@ def place_table(summaries: Sequence[TaskSummary]) -> Table | None:
         means = (format_percent(place[key]) for key in ("ndcg_at_10", "place_recall_at_10", "place_recall_at_100"))
         lists = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
         rows.append((label, summary.task, *counts, *means, *lists, format_estimate(contrast, format_points)))
-    return (
-        Table(build_columns(("Model", "Task", *PLACE_HEADINGS), PLACE_HEADINGS), tuple(rows), notes=(PLACE_NOTE,))
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    columns = build_columns(("Model", "Task", *PLACE_HEADINGS), PLACE_HEADINGS)
+    return Table(columns, tuple(rows), "Several places of evidence", (PLACE_NOTE,), keys=2)
 
 
 #: Most results with a sentence each.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
 LEGEND = (
     "nDCG@10, MRR@10 and Recall@100 x 100 over all judged queries, as trec_eval computes them. Position scores are of the "
-    "queries whose evidence has one position."
+    "queries whose evidence has one position; a table of its own is of those that have several."
 )
 #: Chunks that are retrieved for a question, as in Chroma's evaluation.
 RETRIEVED = 5
