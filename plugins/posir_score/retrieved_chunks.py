@@ -59,27 +59,22 @@ QueryKey = tuple[str, str]
 
 
 class Loss(StrEnum):
-    """The place of evidence that the first chunks lack; the first that is true of it."""
+    """The place of evidence that the first chunks lack: of several that are true, the last one."""
 
-    NOT_READ = "not_read"
-    """Evidence in chunks that have it beyond what the embedder reads."""
-    CUT = "cut"
-    """Evidence behind the border of a retrieved chunk that has the rest of it."""
-    NOT_LOCATED = "not_located"
-    """Evidence that is perhaps in a retrieved chunk of the document that cannot be located in it."""
-    OTHER_CHUNK = "other_chunk"
-    """Evidence in a document of which other chunks are retrieved."""
     NOT_RETRIEVED = "not_retrieved"
-    """Evidence in a document of which no chunk is retrieved."""
+    OTHER_CHUNK = "other_chunk"
+    NOT_LOCATED = "not_located"
+    CUT = "cut"
+    NOT_READ = "not_read"
 
 
 #: The words for each, after a number.
 LOSSES = {
     Loss.NOT_RETRIEVED: "in a document that is not retrieved",
     Loss.OTHER_CHUNK: "in another chunk of a retrieved document",
+    Loss.NOT_LOCATED: "in a chunk that is not located",
     Loss.CUT: "cut off by the border of a retrieved chunk",
     Loss.NOT_READ: "beyond what the embedder reads",
-    Loss.NOT_LOCATED: "in a chunk that is not located",
 }
 
 
@@ -92,7 +87,7 @@ class ChunkKey(NamedTuple):
     start: int | None
     end: int | None
     id: str
-    """Empty if it has none of its own."""
+    """The end of its id, after that of its document."""
 
     @property
     def number(self) -> int | None:
@@ -118,23 +113,15 @@ class ChunkKey(NamedTuple):
         return Span(self.start, self.end)
 
 
-class PlacedHit(NamedTuple):
-    """A retrieved chunk in its document."""
-
-    document: int
-    """Number of its document among those with evidence, or `NOWHERE`."""
-    span: Span | None
-    """None if it is not located."""
-    length: int
-
-
 @dataclass(frozen=True, eq=False)
 class RetrievedChunks:
     """The chunks that a system returned for the questions with evidence."""
 
     data: ExcerptData
-    by_query: Mapping[QueryKey, Sequence[PlacedHit]]
+    by_query: Mapping[QueryKey, Sequence[ChunkKey]]
     """Best first."""
+    spans: Mapping[ChunkKey, Span | None]
+    """Place of each distinct chunk in its document; None if it is not located."""
     texts: Mapping[int, Mapping[Span, str]]
     """Text of each distinct chunk by its place, by number of its document; of documents with evidence alone."""
     other_texts: frozenset[str]
@@ -151,16 +138,10 @@ class RetrievedChunks:
         keys: dict[QueryKey, list[ChunkKey]] = {}
         for subset, query in data.ids:
             hits = run.hits[subset].get(query, ())
-            keys[subset, query] = [
-                ChunkKey(
-                    numbers.get(f"{subset}/{hit.document}", NOWHERE),
-                    hit.text,
-                    hit.start,
-                    hit.end,
-                    hit.chunk if hit.chunk != hit.document else "",
-                )
-                for hit in hits
-            ]
+            owners = (numbers.get(f"{subset}/{hit.document}", NOWHERE) for hit in hits)
+            ids = (hit.chunk.removeprefix(hit.document) for hit in hits)
+            listed = zip(owners, hits, ids, strict=True)
+            keys[subset, query] = [ChunkKey(owner, hit.text, hit.start, hit.end, name) for owner, hit, name in listed]
         names, bodies = [*data.documents], [*data.documents.values()]
         spans = _locate_chunks({key for listed in keys.values() for key in listed}, bodies)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
@@ -172,8 +153,14 @@ class RetrievedChunks:
         not_located = dict.fromkeys(
             f"{names[key.document].partition('/')[2]}: {key.text or ''}" for key in lost if key.document != NOWHERE
         )
-        placed = {query: [PlacedHit(key.document, spans[key], key.length) for key in listed] for query, listed in keys.items()}
-        return cls(data, placed, texts, others, tuple(not_located)) if texts or others else None
+        return cls(data, keys, spans, texts, others, tuple(not_located)) if texts or others else None
+
+    def place(self, hits: Sequence[ChunkKey]) -> ChunkPlaces:
+        """Return the places of retrieved chunks."""
+        spans = [self.spans[hit] for hit in hits]
+        owners = [NOWHERE if span is None else hit.document for hit, span in zip(hits, spans, strict=True)]
+        places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
+        return ChunkPlaces(np.array(owners, np.int64), places, np.array([hit.length for hit in hits], np.int64))
 
     def list_spans(self, document: int) -> Integers:
         """Return the places of a document's chunks, shape (n, 2)."""
@@ -342,9 +329,9 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     for number, (key, (_, excerpts)) in enumerate(zip(data.ids, data.questions, strict=True)):
         hits, lost = chunks.by_query[key], dict.fromkeys(LOSSES, 0)
         for depth in depths:
-            scores[depth].append(score_retrieved(excerpts, _collect_places(hits[:depth]), np.arange(len(hits[:depth]))))
+            scores[depth].append(score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth]))))
         for excerpt in excerpts:
-            missing = find_losses(excerpt, hits[:headline], read)
+            missing = find_losses(excerpt, hits[:headline], chunks.spans, read)
             lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
             recall = 1 - sum(missing.values()) / len(range(*excerpt.span))
             third = THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))]
@@ -373,27 +360,21 @@ def _format(*shares: Estimate) -> list[str]:
     return [format_estimate(share, format_percent) for share in shares]
 
 
-def find_losses(excerpt: Excerpt, hits: Iterable[PlacedHit], read: ReadChunks) -> dict[Loss, int]:
+def find_losses(
+    excerpt: Excerpt, hits: Iterable[ChunkKey], spans: Mapping[ChunkKey, Span | None], read: ReadChunks
+) -> dict[Loss, int]:
     """Return how many characters of an excerpt retrieved chunks lack, by where they are."""
-    own = [hit for hit in hits if hit.document == excerpt.document]
-    missing = subtract(excerpt.span, merge(hit.span for hit in own if hit.span))
+    own = [spans[hit] for hit in hits if hit.document == excerpt.document]
+    missing = subtract(excerpt.span, merge(filter(None, own)))
     number = sum(end - start for start, end in missing)
     unread = sum(count_shared(Span(start, end), read.unread.get(excerpt.document, ())) for start, end in missing)
     if number < len(range(*excerpt.span)):
         rest = Loss.CUT
-    elif any(hit.span is None for hit in own):
+    elif None in own:
         rest = Loss.NOT_LOCATED
     else:
         rest = Loss.OTHER_CHUNK if own else Loss.NOT_RETRIEVED
     return {Loss.NOT_READ: unread, rest: number - unread}
-
-
-def _collect_places(hits: Sequence[PlacedHit]) -> ChunkPlaces:
-    return ChunkPlaces(
-        np.array([NOWHERE if hit.span is None else hit.document for hit in hits], np.int64),
-        np.array([hit.span or (0, 0) for hit in hits], np.int64).reshape(-1, 2),
-        np.array([hit.length for hit in hits], np.int64),
-    )
 
 
 def _find_part(excerpt: Excerpt, chunks: RetrievedChunks) -> str:

@@ -98,10 +98,10 @@ def test_a_repeated_text_is_where_its_number_among_the_chunks_says():
     pieces = ["One bell fell.", "Two rang.", "One bell fell.", "Four rang."]
     hits = [Hit("a", 1.0, None, piece, chunk=f"a#{number}") for number, piece in enumerate(pieces)]
     chunks = locate({"q": [hits[2], hits[0], hits[3], hits[1]]}, data)
-    assert [hit.span for hit in chunks.by_query["s", "q"]] == [(25, 39), (0, 14), (40, 50), (15, 24)]
+    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [(25, 39), (0, 14), (40, 50), (15, 24)]
     # Without a number, it is the first.
     chunks = locate({"q": [hit._replace(chunk="a") for hit in hits]}, data)
-    assert [hit.span for hit in chunks.by_query["s", "q"]] == [(0, 14), (15, 24), (0, 14), (40, 50)]
+    assert [chunks.spans[hit] for hit in chunks.by_query["s", "q"]] == [(0, 14), (15, 24), (0, 14), (40, 50)]
 
 
 def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
