@@ -172,7 +172,9 @@ class InspectionRun:
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         sizes = splitting.choose_sizes(self.model, self.setup.encoder.context, self.window)
         kinds = [splitting.TokenDivision]
-        if isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
+        # A server reads all chunks of a document together.
+        fits = longest <= (self.window or longest)
+        if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
             kinds.append(splitting.ContextDivision)
         return self.splitters or [kind(size) for kind in kinds for size in sizes if size < longest]
 

@@ -166,7 +166,9 @@ class ContextChunks(DividingMethod):
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks in context; raise PosirError if its server does not do so."""
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
-            raise self.refuse(base, "needs a server that embeds chunks in context: Voyage, Jina or Perplexity. Use chunks.")
+            raise self.refuse(
+                base, "needs a server and model that embed chunks in context, such as voyage-context-3. Use chunks."
+            )
         return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
 
 

@@ -180,9 +180,11 @@ class EmbeddingClient(EndpointModel):
         told = [kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))]
         tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
         for kind in tried:
-            # Models that read chunks in context have no other route.
-            nested = kind.in_context if "context" in self._endpoint.model else None
-            chosen = replace(nested, in_context=nested) if nested and nested.nests else kind
+            chosen = kind
+            if (nested := kind.in_context) and nested.nests:
+                # Models that read chunks in context have no other route, and others do not have this one.
+                in_context = "context" in self._endpoint.model
+                chosen = replace(nested, in_context=nested) if in_context else replace(kind, in_context=None)
             try:
                 return chosen, self._request(chosen, [[text] for text in FIRST_TEXTS], query=False)
             except RequestError as error:

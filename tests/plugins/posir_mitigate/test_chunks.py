@@ -186,7 +186,7 @@ def test_chunks_in_context_are_compared_with_the_same_chunks_by_a_server_that_em
         assert list(scores.values()) == pytest.approx(
             sorted((score(chunks, share) for chunks in documents), reverse=True)[:3], abs=1e-6
         )
-    with pytest.raises(PosirError, match="needs a server that embeds chunks in context"):
+    with pytest.raises(PosirError, match="needs a server and model that embed chunks in context"):
         ContextChunks(8).apply(build_encoder())
 
 

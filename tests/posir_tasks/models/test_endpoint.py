@@ -350,8 +350,11 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
 def test_the_chunks_of_a_document_are_embedded_in_its_context(kind):
     chunks = ["one two", "three", "four five six"]
     format_ = {"encode": encode_int8} if kind == "perplexity" else {}
-    with serve_embeddings(kind=kind, **format_) as server:
+    model = "jina-embeddings-v3" if kind == "jina" else "some-context-model"
+    with serve_embeddings(kind=kind, model=model, **format_) as server:
         vectors = connect(server).embed_chunks(chunks)
+    with serve_embeddings(kind=kind) as other:
+        assert bool(connect(other).kind.in_context) == (kind == "jina")
     # The server adds half of the vector of the document.
     wanted = expected(chunks) + 0.5 * expected([" ".join(chunks)])
     np.testing.assert_allclose(vectors / (10 if format_ else 1), wanted, atol=0.051)
