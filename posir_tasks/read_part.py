@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import ProfileError, summarize_error
+from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.errors import PosirError, ProfileError, summarize_error
 
 
 class ReadKind(StrEnum):
@@ -136,6 +136,18 @@ class ReadPart:
 _JSON = TypeAdapter(ReadPart)
 #: Nothing is known of what a model reads.
 UNKNOWN = ReadPart(ReadKind.UNKNOWN)
+
+
+def parse_window(window: int | str | None) -> ReadPart:
+    """Return what `--window` says of the part of a document that is read; raise PosirError if it says nothing known."""
+    if window is None:
+        return UNKNOWN
+    if str(window).lower() == "none":
+        return ReadPart.all(KnownBy.GIVEN)
+    try:
+        return ReadPart.first(int(window), KnownBy.GIVEN)
+    except ValueError:
+        raise PosirError(f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none.") from None
 
 
 #: UTF-8 bytes that the default estimate counts as one token.

@@ -38,6 +38,8 @@ class CollectedText:
     text: str
     language: str
     """Language by its ISO 639-1 code, or 639-3 if it has none."""
+    id: str = ""
+    """Id of the document; its name if its file states none."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
             skipped.append(checked)
         else:
             assert isinstance(candidate, Passage)
-            texts.append(CollectedText(candidate.name, candidate.text, checked))
+            texts.append(CollectedText(candidate.name, candidate.text, checked, candidate.id or candidate.name))
     if not texts:
         raise PosirError(f"{opened.location}: no text that can be used. {describe_skipped(skipped) or 'It is empty.'}")
     languages = dict(Counter(text.language for text in texts).most_common())

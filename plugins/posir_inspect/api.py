@@ -6,26 +6,33 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind, require_tokenizer
 from posir_inspect.window import MeasuredModel, WindowReading, describe_endpoint, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.files import cache_folder
 from posir_tasks.models.connection import limit_first_retries
 from posir_tasks.models.endpoint_client import EmbeddingClient
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, find_endpoint
 from posir_tasks.models.run_settings import find_request_fields, with_settings
-from posir_tasks.public import DataReference, Option, public
+from posir_tasks.public import DataReference, Option, load_function, public
+from posir_tasks.read_part import parse_window
 from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
 
 if TYPE_CHECKING:
+    from posir_inspect.live_index import IndexedTexts, IndexInspection
     from posir_inspect.sections import Inspection
     from posir_tasks.language_models.other_words import QuestionWriter
+    from posir_tasks.read_part import ReadPart
+    from posir_tasks.sources.formats.passages import Passage, SkippedText
+    from posir_tasks.sources.opening import Dataset
 
 #: Tokens that are encoded at most by default.
 BUDGET = 180_000
@@ -44,11 +51,14 @@ def _parse_budget(text: str) -> int:
 
 @public(charts=True, streams=True)
 def inspect(
-    model: str | Path,
-    texts: Annotated[DataReference, Option(one_value=True)],
+    model: Annotated[DataReference | None, Option(one_value=True)] = None,
+    texts: Annotated[DataReference | None, Option(one_value=True)] = None,
     *,
+    retriever: Annotated[
+        Callable[..., Any] | None, Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION")
+    ] = None,
     revision: str | None = None,
-    window: Annotated[int | None, Option(min=1)] = None,
+    window: str | int | None = None,
     protocol: PaperName | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
@@ -61,18 +71,34 @@ def inspect(
     question_writer: str | None = None,
     llm: str | None = None,
     snippet: SnippetKind | None = None,
+    embedder: str | None = None,
+    k: Annotated[int, Option(min=1)] = 10,
+    max_requests: Annotated[int, Option(min=1)] = 1000,
+    max_time: Annotated[float | None, Option(min=0.001)] = None,
+    concurrency: Annotated[int, Option(min=1)] = 8,
+    timeout: Annotated[float, Option(min=0.001)] = 60.0,
+    chunk_separator: str = "#",
+    document_field: str | None = None,
+    write_questions: str | Path | None = None,
     output: str | Path | None = None,
     full: bool = False,
     show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
-) -> Inspection:
+) -> Inspection | IndexInspection:
     """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no questions are needed.
 
+    With a retriever in place of the model, a running index is asked for sentences of the texts that it should have, and the
+    answer is how many come back from the first, second and last third of documents, and which documents are not in it at all.
+
     Args:
-        model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
+        model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`). With a retriever, the texts.
         texts: A file or folder of plain text, Markdown, JSON Lines or Parquet; any data with questions; a task; a dataset
             on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
+        retriever: A function that is called with a query and `k`, synchronous or not, and returns what a system returns: ids,
+            best first, or chunks with their text or place. Its answers are kept, in `output` or posir's cache folder, until all
+            questions have one.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
+        window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
+            retriever, the number of a document's first tokens that are in its embedding, or `none` if all are.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
@@ -87,6 +113,18 @@ def inspect(
             would favor itself.
         llm: A language model that writes them in its place: `MODEL`, or `MODEL@ADDRESS`.
         snippet: Add code that makes the advised chunks in this library or index, to be pasted.
+        embedder: The model that embeds whole documents in the system, in place of `window`: it is loaded, and what it reads is
+            counted by its tokenizer.
+        k: Documents or chunks to ask a retriever for.
+        max_requests: Most questions that a retriever is asked, without further attempts where it fails: of as many texts as
+            possible, their first words and a sentence of each third.
+        max_time: Seconds after which a retriever is asked no more; the same call goes on from there.
+        concurrency: Queries that a retriever searches at the same time.
+        timeout: Seconds that a search may take.
+        chunk_separator: Between the id of a document and the number of a chunk; empty if there are no chunks.
+        document_field: The field of a hit, of its metadata or of its payload, that has the id of its document, if a retriever
+            returns hits as a system has them; by default the first of the usual ones, such as `doc_id` or `source`.
+        write_questions: Folder for the questions to a retriever with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
         full: Show PSI, the PSI that chance alone gives and the p-value of any effect of position, too.
         show: Called with what is known whenever there is a further answer.
@@ -108,11 +146,42 @@ def inspect(
     splitters = tuple(name_splitters(chunker))
     if question_writer and llm:
         raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
+    limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
+    reads = parse_window(window)
+    if retriever is not None:
+        source = texts if model is None else model
+        if source is None or None not in (model, texts) or chunker or revision or protocol or tokenizer:
+            raise PosirError(
+                "A retriever needs the texts of its index and no model: posir inspect --retriever module:function TEXTS. What "
+                "is of a model (--revision, --protocol, --tokenizer, --chunker) has no meaning for it."
+            )
+        # The readers and mteb take seconds to import.
+        from posir_inspect.live_index import inspect_index
+        from posir_score.alignment import AlignmentRules
+        from posir_score.api import describe_retriever
+        from posir_score.collecting import CollectionSettings
+        from posir_tasks.sources.opening import open_data
+
+        folder = Path(output or cache_folder() / "retrievers")
+        # Which hits are the first k does not depend on their order.
+        settings = CollectionSettings(
+            k, concurrency, timeout=timeout, order="score", document_field=document_field, folder=folder, max_time=max_time
+        )
+        rules, name = AlignmentRules(needs_all=False, separator=chunk_separator), describe_retriever(retriever)
+        opened = open_data(source, column=column)
+        write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
+        indexed = _read_indexed_texts(opened, limit, embedder or reads, write, max_requests)
+        questions = Path(write_questions) if write_questions else None
+        return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
+    if texts is None or not isinstance(model, str | Path):
+        raise PosirError("Give a model and texts, or texts and --retriever module:function.")
+    if embedder or write_questions or max_time:
+        raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
     with track("Reading texts"):
         # The readers take a second to import.
         from posir_data.texts import read_texts
 
-        collection = read_texts(texts, column=column, limit=sys.maxsize // 2 if all_texts else MAX_TEXTS)
+        collection = read_texts(texts, column=column, limit=limit)
     # A mistake in a chunker should not cost the time to load the model.
     for splitter in splitters:
         splitter.divide(collection.texts[0].text)
@@ -124,7 +193,7 @@ def inspect(
         from posir_tasks.text.tokenizer import find_tokenizer
 
         fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=window, **fields):
+        with with_settings(protocol=protocol, window=reads.tokens, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:
@@ -133,6 +202,61 @@ def inspect(
     setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
+
+
+def _read_indexed_texts(
+    opened: Dataset,
+    limit: int,
+    reads: ReadPart | str,
+    open_writer: Callable[[Sequence[str]], QuestionWriter | None],
+    max_requests: int,
+) -> IndexedTexts:
+    """Read the texts of an index and ask about them, in other words about no more sentences than are asked for."""
+    from posir_data.texts import draw_texts
+    from posir_inspect.live_index import IndexedTexts, plan_questions
+    from posir_inspect.questions import Wording, ask_questions
+    from posir_score.api import load_embedder
+    from posir_tasks.models.window import find_read_part
+    from posir_tasks.read_part import ReadPart
+    from posir_tasks.sources.formats.passages import describe_skipped
+    from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
+
+    ids = set[str]()
+    with track("Reading texts"):
+        collection = draw_texts(opened, limit, partial(_note_ids, ids, 2 * limit))
+    texts = [text.text for text in collection.texts]
+    tokenizer: Tokenizer = EstimatedTokenizer()
+    if isinstance(reads, str):
+        embedder = load_embedder(reads)
+        tokenizer = find_tokenizer(embedder) or tokenizer
+        reads = embedder if isinstance(embedder, ReadPart) else find_read_part(embedder)
+    questions = ask_questions(collection, tokenizer.count_all(texts))
+    if not ids.issuperset(questions.documents):
+        raise PosirError(
+            f"{opened.location}: several documents have one id, as in several subsets. Give the texts of one index."
+        )
+    wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
+    if writer := open_writer(texts):
+        asked = {question.query.id for question in plan_questions(questions, wordings)[:max_requests]}
+        chosen = tuple(question for question in questions.questions if question.id in asked)
+        questions = replace(questions, questions=chosen).write_in_other_words(writer)
+        wordings = (*wordings, Wording.OTHER_WORDS)
+    return IndexedTexts(
+        collection.name, collection.language, ids, questions, wordings, reads, describe_skipped(collection.skipped)
+    )
+
+
+def _note_ids(ids: set[str], size: int, candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+    """Draw a sample, and add the ids of all documents."""
+    from posir_data.texts import sample_candidates
+    from posir_tasks.sources.formats.passages import Passage
+
+    def note(candidate: Passage | SkippedText) -> Passage | SkippedText:
+        if isinstance(candidate, Passage):
+            ids.add(candidate.id or candidate.name)
+        return candidate
+
+    return sample_candidates(map(note, candidates), size)
 
 
 def _open_question_writer(

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,8 +38,9 @@ from posir_tasks.read_part import ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.repository import LOCAL
+from posir_tasks.sources.data import PositionData, digest_data
+from posir_tasks.sources.posir import Target, read_domain, write_domain
+from posir_tasks.sources.repository import LOCAL, LocalRepository
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import SPLIT, build_metadata
 from posir_tasks.text.sentences import find_sentences
@@ -112,6 +115,23 @@ class QuestionSet:
         )
         return replace(self, questions=tuple(questions))
 
+    def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
+        """Write the questions that have a wording in the PosIR layout, and return the domain's folder.
+
+        It may have been written before. PosirError is raised if it has other questions.
+        """
+        data, code = self.build_data(wording), next(iter(suggest_codes(language)), PIVOT.code)
+        target = Target(code, re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower()).strip("_")[-100:].strip("_"), folder)
+        if target.folder.is_dir():
+            known = read_domain(LocalRepository(folder), code, code, target.domain)
+            if digest_data(known.corpus, known.queries, known.evidence) == digest_data(
+                data.corpus, data.queries, data.evidence
+            ):
+                return target.folder
+        target.check()
+        write_domain(data, target.folder)
+        return target.folder
+
     def build_data(self, wording: Wording) -> PositionData:
         """Return the questions that have a wording as data of a position task."""
         asked = self.asked_in(wording)
@@ -124,8 +144,11 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
 
     A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of several sentences with their
     midpoint in the same tenth of a text, one is drawn at random, with a fixed seed. `tokens` are the lengths of the texts.
+    Documents have their own ids, if these differ.
     """
-    names = [f"d{number}" for number in range(len(collection.texts))]
+    names = [text.id for text in collection.texts]
+    if len({*names} - {""}) < len(names):
+        names = [f"d{number}" for number in range(len(names))]
     documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
     sentences = {name: find_sentences(text.text, text.language) for name, text in zip(names, collection.texts, strict=True)}
     repeated = Counter(normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans)

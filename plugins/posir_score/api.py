@@ -24,7 +24,7 @@ from posir_tasks.models.reading_length import read_measured
 from posir_tasks.models.references import RERANKER, ModelReference, find_endpoint
 from posir_tasks.models.run_settings import find_request_fields, with_settings
 from posir_tasks.public import Option, load_function, public
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import SubsetResult, read_results
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
@@ -224,7 +224,7 @@ def score(
     _check_runs(given, names)
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
-    reads = embedder if embedder is not None else _parse_window(window)
+    reads = embedder if embedder is not None else parse_window(window)
     return _score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
 
 
@@ -273,7 +273,7 @@ def _score_runs(
             "letter or digit, such as v2 or 2026-11-23."
         )
     opened = open_scored_data(open_scored())
-    read_by = _load_embedder(reads) if isinstance(reads, str) else reads
+    read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []
     for place, given in enumerate(runs):
@@ -297,7 +297,7 @@ def _score_runs(
     return ScoredRuns(tuple(scored))
 
 
-def _load_embedder(name: str) -> ReadPart | MTEBModels:
+def load_embedder(name: str) -> ReadPart | MTEBModels:
     """Load a model; of an endpoint, return what it reads, which is measured unless that is known of its revision."""
     endpoint = find_endpoint(name)
     if endpoint is None or RERANKER.fullmatch(endpoint.model):
@@ -312,17 +312,6 @@ def _load_embedder(name: str) -> ReadPart | MTEBModels:
         return known
     client = EmbeddingClient(endpoint, find_request_fields())
     return measure_window(describe_endpoint(endpoint, client, None, None)).read_part
-
-
-def _parse_window(window: int | str | None) -> ReadPart:
-    if window is None:
-        return UNKNOWN
-    if str(window).lower() == "none":
-        return ReadPart.all(KnownBy.GIVEN)
-    try:
-        return ReadPart.first(int(window), KnownBy.GIVEN)
-    except ValueError:
-        raise PosirError(f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none.") from None
 
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ import inspect
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, OrderCheck, rank_hits, read_hits
+from posir_score.hits import AnswerError, Hit, Order, OrderCheck, read_hits, sort_hits
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
@@ -70,6 +71,8 @@ class CollectionSettings:
     order: Order | None = None
     document_field: str | None = None
     folder: Path = Path("results")
+    max_time: float | None = None
+    """Seconds after which no answer is waited for."""
     backoff: float = 0.5
     """Seconds before the second attempt; each further wait is twice as long."""
 
@@ -104,6 +107,9 @@ class Journal:
             logger.warning("%s: cannot be locked (%s); do not run the same command twice at the same time", file, error)
         try:
             self.answers = {(answer.subset, answer.query): answer for answer in self._read()}
+            if self.answers:
+                known = pluralize(len(self.answers), "answer")
+                logger.warning("%s has %s of an interrupted run; delete it to ask for all again", file, known)
             # The rows are written anew, since a new line must not follow an incomplete one.
             with atomic_write(file) as part:
                 lines = [
@@ -159,22 +165,26 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class _AskedQuery:
+class AskedQuery:
+    """A query to ask for; id and subset identify its answer."""
+
     subset: str
     id: str
     text: str
 
 
-class _Collection:
+class QueryAnswers:
     """The answers to all queries, and the queries that a retriever did not answer, with the reasons."""
 
     def __init__(
-        self, journal: Journal, order: OrderCheck | None, rules: AlignmentRules, subsets: Sequence[SubsetQueries]
+        self, journal: Journal, settings: CollectionSettings, rules: AlignmentRules, corpora: Mapping[str, Collection[str]]
     ) -> None:
-        """Begin with the answers of a journal; without an order to check, the user says which counts."""
-        self.journal, self.order, self.rules = journal, order, rules
-        self.corpora = {subset.name: subset.documents for subset in subsets}
-        self.reasons: dict[_AskedQuery, str] = {}
+        """Begin with the answers of a journal; the ids of documents are given by subset."""
+        self.journal, self.settings, self.rules, self.corpora = journal, settings, rules, corpora
+        # If the user says which order counts, there is none to check.
+        self.order = None if settings.order else OrderCheck()
+        self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
+        self.reasons: dict[AskedQuery, str] = {}
         self.is_new = not journal.answers
         self.foreign: list[str] = []
         self.has_documents = False
@@ -201,8 +211,17 @@ class _Collection:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
-    async def ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[_AskedQuery], advance: Advance) -> None:
-        """Ask for all queries, one at a time of each worker, and keep each answer."""
+    def ask(self, search: Retriever, name: str, queries: Iterable[AskedQuery], *, with_subset: bool = False) -> None:
+        """Ask for the queries that have no answer yet, several at a time, and keep each answer."""
+        settings = self.settings
+        pending = [query for query in queries if (query.subset, query.id) not in self.journal.answers]
+        workers = [
+            _QueryWorker(search, settings, with_subset=with_subset) for _ in range(min(settings.concurrency, len(pending)))
+        ]
+        with track(f"Asking {name}", len(pending)) as advance:
+            _run_to_end(partial(self._ask_all, workers, pending, advance))
+
+    async def _ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
         remaining = iter(queries)
 
         async def work(worker: _QueryWorker) -> None:
@@ -217,11 +236,17 @@ class _Collection:
                 except AnswerError as error:
                     self.reasons[query] = str(error)
                 advance()
-            worker.stop()
 
-        async with asyncio.TaskGroup() as group:
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
+        try:
+            async with asyncio.timeout(left), asyncio.TaskGroup() as group:
+                for worker in workers:
+                    group.create_task(work(worker))
+        except TimeoutError:
+            logger.warning("time is up: %s answered", pluralize(len(self.journal.answers), "query is", "queries are"))
+        finally:
             for worker in workers:
-                group.create_task(work(worker))
+                worker.stop()
 
     def check(self, name: str, queries: int) -> None:
         """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else warn of what failed."""
@@ -270,23 +295,15 @@ def collect_run(
             f"the data has {len(subsets)} subsets, each with documents of its own. Give the retriever a parameter `subset` "
             "that selects them, or score one subset."
         )
-    queries = [_AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
+    queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
     key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
     with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
-        pending = [query for query in queries if (query.subset, query.id) not in journal.answers]
-        if len(pending) < len(queries):
-            done = f"{len(queries) - len(pending):,} of {len(queries):,} queries"
-            logger.warning("%s of an interrupted run are answered in %s; delete it to ask for all again", done, journal.file)
-        collection = _Collection(journal, None if settings.order else OrderCheck(), rules, subsets)
-        workers = [
-            _QueryWorker(search, settings, with_subset=takes_subset) for _ in range(min(settings.concurrency, len(pending)))
-        ]
-        with track(f"Asking {name}", len(pending)) as advance:
-            _run_to_end(partial(collection.ask_all, workers, pending, advance))
-        collection.check(name, len(queries))
+        answers = QueryAnswers(journal, settings, rules, {subset.name: subset.documents for subset in subsets})
+        answers.ask(search, name, queries, with_subset=takes_subset)
+        answers.check(name, len(queries))
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        ranked = rank_hits(answer.hits, settings.order)
+        ranked = sort_hits(answer.hits, settings.order)
         # What has an order was cut when it was read.
         by_subset[answer.subset][answer.query] = ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
@@ -344,7 +361,7 @@ class _QueryWorker:
         self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
         self._thread: _SearchThread | None = None
 
-    async def ask(self, query: _AskedQuery) -> list[Hit]:
+    async def ask(self, query: AskedQuery) -> list[Hit]:
         """Return what the retriever returns; raise AnswerError if all attempts fail, or the first by an error of its code."""
         reason, settings = "", self._settings
         for attempt in range(settings.retries + 1):
@@ -364,7 +381,7 @@ class _QueryWorker:
                     raise AnswerError(reason) from error
         raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)
 
-    async def _call(self, query: _AskedQuery) -> list[Hit]:
+    async def _call(self, query: AskedQuery) -> list[Hit]:
         self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
         search = partial(self._search, query.text, self._settings.k, **subset)

@@ -177,7 +177,7 @@ class OrderCheck:
         )
 
 
-def rank_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
+def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
     """Return the hits best first, each with a score, the higher the better. Chunks of one document remain several hits.
 
     Without an order, that of the scores counts, or of the ranks if there are no scores.

@@ -26,10 +26,10 @@ from posir_score.hits import (
     Hit,
     Order,
     OrderCheck,
-    rank_hits,
     read_hits,
     read_id,
     read_rows,
+    sort_hits,
 )
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
@@ -157,7 +157,7 @@ class RankingBuilder:
         if problem := check.describe_problem():
             raise DataError(f"{self._file}: {problem}")
         repeated = sum(len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values())
-        return {query: rank_hits(hits, order) for query, hits in self.hits.items()}, repeated
+        return {query: sort_hits(hits, order) for query, hits in self.hits.items()}, repeated
 
 
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
@@ -187,7 +187,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
             for query, hits in by_query.items():
                 earlier = by_subset.setdefault(subset, {}).get(query, [])
                 duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
-                by_subset[subset][query] = rank_hits([*earlier, *hits], "score")
+                by_subset[subset][query] = sort_hits([*earlier, *hits], "score")
     return Run(first.name if predictions else path.resolve().name, by_subset, duplicates)
 
 

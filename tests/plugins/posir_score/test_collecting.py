@@ -27,7 +27,7 @@ from posir_score.collecting import (
     Journal,
     collect_run,
 )
-from posir_score.hits import MAX_HITS, AnswerError, Hit, rank_hits, read_hits
+from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits, sort_hits
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
 
@@ -279,7 +279,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text
 @given(answer=st.one_of(VALUES, st.lists(st.one_of(VALUES, st.tuples(VALUES, VALUES))), st.dictionaries(VALUES, VALUES)))
 def test_any_answer_is_a_ranking_or_refused_in_a_sentence(answer: object):
     try:
-        hits = rank_hits(read_hits(answer, 5), None)
+        hits = sort_hits(read_hits(answer, 5), None)
     except AnswerError:
         return
     assert [hit.score for hit in hits] == sorted((hit.score or 0.0 for hit in hits), reverse=True)

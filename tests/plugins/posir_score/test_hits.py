@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from posir_score.hits import AnswerError, Hit, rank_hits, read_hits
+from posir_score.hits import AnswerError, Hit, read_hits, sort_hits
 
 ROOT = Path(__file__).parents[3]
 TEXT = "The mill burned down."
@@ -120,8 +120,8 @@ def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
 def test_a_distance_is_turned_once():
     hits = read_hits([{"doc": "d1", "_distance": 0.1}, {"doc": "d2", "_distance": 0.4}], 5)
     assert (
-        rank_hits(hits, "distance")
-        == rank_hits(hits, None)
+        sort_hits(hits, "distance")
+        == sort_hits(hits, None)
         == [Hit("d1", -0.1, 1, is_distance=True), Hit("d2", -0.4, 2, is_distance=True)]
     )
 
@@ -257,7 +257,7 @@ def test_the_documented_adapters_return_what_is_read(system: str, build: Callabl
     (body,) = re.findall(rf"^\| {system}[^|]* \| `(.*)` \|$", (ROOT / "docs/score.md").read_text(), re.MULTILINE)[:1]
     exec(f"def search(query, k): return {body}", names)
     hits = read_hits(names["search"](QUESTION, 6), 6)
-    first = rank_hits(hits, None)[0]
+    first = sort_hits(hits, None)[0]
     assert first.document == "bell.txt"
     assert QUESTION in (first.text or "")
     assert {hit.document for hit in hits} == {*IDS}

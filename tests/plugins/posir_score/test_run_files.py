@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posir_score.alignment import Rankings, merge_chunks
-from posir_score.hits import Hit, Order, OrderCheck, rank_hits
+from posir_score.hits import Hit, Order, OrderCheck, sort_hits
 from posir_score.run_files import ANY_SUBSET, Run, is_table, read_rankings, read_run, read_run_file
 from posir_tasks.errors import DataError, PosirError
 
@@ -199,10 +199,10 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
 
 def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
     hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
-    assert rank_hits(hits, "distance") == [Hit("a", -0.1, text="x"), Hit("b", -0.2), Hit("a", -0.9, start=7)]
-    assert rank_hits(hits, "score") == [Hit("a", 0.9, start=7), Hit("b", 0.2), Hit("a", 0.1, text="x")]
-    assert merge_chunks(rank_hits(hits, "rank")) == {"a": 3.0, "b": 2.0}
-    assert merge_chunks(rank_hits(hits, "distance")) == {"a": -0.1, "b": -0.2}
+    assert sort_hits(hits, "distance") == [Hit("a", -0.1, text="x"), Hit("b", -0.2), Hit("a", -0.9, start=7)]
+    assert sort_hits(hits, "score") == [Hit("a", 0.9, start=7), Hit("b", 0.2), Hit("a", 0.1, text="x")]
+    assert merge_chunks(sort_hits(hits, "rank")) == {"a": 3.0, "b": 2.0}
+    assert merge_chunks(sort_hits(hits, "distance")) == {"a": -0.1, "b": -0.2}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,445 @@
+"""A running index without questions of its own: how many sentences of its documents come back, by their position.
+
+Nobody wrote the questions: `questions` says how they are made. A document is also asked for by its first words, verbatim, which
+find it where its beginning is indexed. Recall at k is the share of questions whose document is among the first k hits, or whose
+whole sentence is in chunks among them. It is that of documents whose first words find them (tail recall where the head is
+found): what the index lacks altogether is no lost end. Intervals are for new documents, each of which is a cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
+from posir_inspect.sections import WORDINGS
+from posir_score.alignment import AlignmentRules
+from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
+from posir_score.hits import Hit, sort_hits
+from posir_significance.decision import DEFAULT_MARGINS, State, decide_state
+from posir_significance.intervals import estimate_mean
+from posir_significance.position_effect import Stratum
+from posir_significance.regression import Contrast, Regression
+from posir_significance.sentences import format_margin, name_state
+from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.errors import PosirError
+from posir_tasks.evidence import TWELFTHS
+from posir_tasks.models.references import legible_name
+from posir_tasks.read_part import ReadKind, ReadPart
+from posir_tasks.scores import Estimate
+from posir_tasks.text.locating import TextLocator
+from posir_tasks.text.spans import Span, find_third
+
+#: First characters of a document, about 40 words, by which it is asked for.
+HEAD, HEAD_CHARACTERS = "head", 250
+#: Smallest difference of recall that matters.
+MARGIN = DEFAULT_MARGINS.start_to_end
+#: Documents that a sentence names.
+NAMED = 10
+THIRDS = ("first third", "second third", "last third")
+READ, NOT_READ = "part that is read", "part that is not read"
+INDEXED, TAIL = "Which documents are in the index", "Tail recall where the head is found"
+BEYOND, PROBLEMS = "What the embedder does not read", "What did not fit"
+EXPLANATION = (
+    "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in other words, and finding it is "
+    "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People "
+    "ask in other words, so recall is higher than that of their questions; compare positions.",
+    "Thirds are compared with the document held fixed; intervals are at 95 % and for new documents.",
+)
+
+
+@dataclass(frozen=True)
+class IndexQuestion:
+    """A question about a document; the subset of its query is the wording, or `head` for the first words of the document."""
+
+    query: AskedQuery
+    document: str
+    sentence: Span
+    third: int
+
+
+@dataclass(frozen=True)
+class IndexedTexts:
+    """The documents that an index should have, and the questions about them."""
+
+    name: str
+    language: str
+    ids: Collection[str]
+    """Ids of all documents, also of those that are not asked about."""
+    questions: QuestionSet
+    wordings: tuple[Wording, ...]
+    read: ReadPart
+    """The part of a document that the embedder reads."""
+    skipped: str
+    """A sentence on the texts that cannot be asked about."""
+
+    def locate_in_read(self) -> dict[str, int]:
+        """Return the place of each sentence in what is read, by id of the question; empty if all is read, or it is unknown."""
+        evidence = self.questions.build_data(self.wordings[0]).evidence
+        is_part = self.read.kind is ReadKind.PART
+        return dict(zip(evidence.query_ids, evidence.estimate_twelfths(self.read).tolist(), strict=False)) if is_part else {}
+
+    def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[Path, ...]:
+        """Write those of the questions to ask that are about a sentence, with their spans; a domain for each wording."""
+        asked = {(question.query.subset, question.query.id) for question in planned}
+        own = {
+            wording: tuple(item for item in self.questions.questions if (wording.value, item.id) in asked)
+            for wording in self.wordings
+        }
+        return tuple(
+            replace(self.questions, questions=questions).write(wording, folder, self.name, self.language)
+            for wording, questions in own.items()
+        )
+
+
+def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
+    """Return of each document its first words and a sentence of each third, then the other sentences.
+
+    Documents are in random order, so that the questions about the first ones are a sample, too.
+    """
+    about = defaultdict[str, list[PseudoQuestion]](list)
+    for question in questions.questions:
+        about[question.document].append(question)
+    first, further = list[IndexQuestion](), list[IndexQuestion]()
+    for name, text in questions.documents.items():
+        head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
+        first.append(IndexQuestion(AskedQuery(HEAD, name, head), name, Span(0, len(head)), 0))
+        known = set[tuple[Wording, int]]()
+        for question in random.Random(f"{SEED} {name}").sample(about[name], len(about[name])):
+            third = find_third(question.sentence, len(text))
+            for wording in (wording for wording in wordings if wording in question.wordings):
+                query = AskedQuery(wording.value, question.id, question.wordings[wording])
+                planned = further if (wording, third) in known else first
+                planned.append(IndexQuestion(query, name, question.sentence, third))
+                known.add((wording, third))
+    return [*first, *further]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedAnswers:
+    """The answers of an index to n questions, in the order in which these were planned."""
+
+    asked: Sequence[IndexQuestion]
+    success: Mapping[str, NDArray[np.bool_]]
+    """Whether the `document` is among the first k hits, and the whole sentence in their texts (`chunk`), shape (n,) each.
+
+    There are no chunks if no hit has a text or a place.
+    """
+    problems: tuple[str, ...]
+    """Sentences on the hits that are none, and chunks that are not in their document: how many, and the first."""
+
+
+def judge_answers(
+    texts: IndexedTexts, planned: Sequence[IndexQuestion], journal: Journal, rules: AlignmentRules, settings: CollectionSettings
+) -> JudgedAnswers:
+    """Return which questions that have an answer found their document, and their sentence."""
+    asked = [question for question in planned if (question.query.subset, question.query.id) in journal.answers]
+    success, in_chunks, has_chunks = list[bool](), list[bool](), False
+    unknown, unlocated = list[tuple[str, str]](), list[tuple[str, str]]()
+    for question in asked:
+        name, text = question.query.id, texts.questions.documents[question.document]
+        ranked = sort_hits(journal.answers[question.query.subset, name].hits, settings.order)[: settings.k]
+        hits = rules.resolve_hits(ranked, texts.ids)
+        outside = [hit.document for hit in hits if hit.document not in texts.ids]
+        unknown += [(name, "the question itself" if other == question.query.text else other) for other in outside]
+        own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
+        places = [(hit, _locate(locator, hit)) for hit in own if hit.text or hit.start is not None]
+        unlocated += [(name, hit.text or "") for hit, span in places if span is None]
+        has_chunks |= bool(places)
+        success.append(bool(own))
+        in_chunks.append(_covers(text, [span for _, span in places if span], question.sentence))
+    gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_chunks else {})
+    problems = (
+        *_describe_cases(f"hits are no document of {texts.name}", unknown),
+        *_describe_cases("retrieved chunks are not in their document", unlocated),
+    )
+    return JudgedAnswers(asked, gains, problems)
+
+
+def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence with the number of cases and the first, which is a question and what is wrong with its answer."""
+    if rows := [*cases]:
+        yield f"{len(rows):,} {what}, first for question {sanitized(rows[0][0])}: {sanitized(rows[0][1])}."
+
+
+def _locate(locator: TextLocator, hit: Hit) -> Span | None:
+    return locator.locate(hit.text, hit.start) if hit.text else Span(hit.start or 0, hit.end or 0)
+
+
+def _covers(text: str, spans: Sequence[Span], sentence: Span) -> bool:
+    """Return whether spans together have every letter and digit of a sentence."""
+    place = sentence.start
+    for span in [*sorted(spans), Span(sentence.end, sentence.end)]:
+        if any(map(str.isalnum, text[place : min(span.start, sentence.end)])):
+            return False
+        place = max(place, span.end)
+    return True
+
+
+@dataclass(frozen=True)
+class RecallRow:
+    """Recall at k of questions in one wording about the sentences of a part of the documents."""
+
+    wording: str
+    of: str
+    """`document` or `chunk`."""
+    part: str
+    """A third of the documents, or what the embedder reads of them, or not."""
+    questions: int
+    documents: int
+    recall: Estimate | None
+    """None without questions."""
+
+
+@dataclass(frozen=True)
+class RecallChange:
+    """The recall of one part of the documents minus that of another, with the document held fixed, and what follows from it."""
+
+    wording: str
+    of: str
+    parts: tuple[str, str]
+    difference: Contrast | None
+    """None if no document has questions in both parts."""
+    state: State
+    documents: int
+    documents_needed: int | None
+
+    def describe(self) -> str:
+        """Return the state as a sentence, with the interval that it follows from."""
+        subject, parts = f"{self.of.capitalize()} recall", " minus ".join(self.parts)
+        if self.difference is None or self.difference.interval is None:
+            return f"Whether {self.of} recall differs cannot be said: no two documents have questions in both parts."
+        points = f"{parts} {format_estimate(self.difference, format_points)}"
+        match self.state:
+            case State.CANNOT_BE_SAID:
+                needed = f" About {self.documents_needed:,} documents would tell." if self.documents_needed else ""
+                return f"Whether {self.of} recall differs cannot be said: {points}.{needed}"
+            case State.NO_BIAS:
+                return f"{subject}: no difference larger than {format_margin(MARGIN)}, {points}."
+            case state if self.parts[0] in THIRDS:
+                return f"{subject} is {name_state(state, MARGIN)}: {points}."
+            case _:
+                return f"{subject} differs by what is read: {points}."
+
+
+def summarize_recall(
+    judged: JudgedAnswers, twelfths: Mapping[str, int]
+) -> tuple[tuple[RecallRow, ...], tuple[RecallChange, ...]]:
+    """Return the recall by position of the documents whose first words find them, and its differences.
+
+    `twelfths` has the place of a sentence in what the embedder reads, by id of the question; empty if all is read, or it is
+    unknown what.
+    """
+    rows, changes = list[RecallRow](), list[RecallChange]()
+    pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
+    heads = {question.document for question, success in pairs if success and question.query.subset == HEAD}
+    kept = [row for row, (question, _) in enumerate(pairs) if question.query.subset != HEAD and question.document in heads]
+    for wording in dict.fromkeys(judged.asked[row].query.subset for row in kept):
+        own = [row for row in kept if judged.asked[row].query.subset == wording]
+        asked = [judged.asked[row] for row in own]
+        _, documents = np.unique([question.document for question in asked], return_inverse=True)
+        thirds = np.array([question.third for question in asked])
+        parts, compared = {part: thirds == third for third, part in enumerate(THIRDS)}, [(THIRDS[0], THIRDS[-1])]
+        if twelfths:
+            read = np.array([twelfths[question.query.id] < TWELFTHS for question in asked])
+            parts, compared = parts | {READ: read, NOT_READ: ~read}, [*compared, (READ, NOT_READ)]
+        for of, success in judged.success.items():
+            gains = success[own].astype(np.float64)
+            for part, mask in parts.items():
+                counts = int(mask.sum()), len(np.unique(documents[mask]))
+                rows.append(RecallRow(wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])))
+            for pair in compared:
+                columns = np.stack([parts[part] for part in pair], axis=1).astype(np.float64)
+                regression = Regression.fit(gains, columns, Stratum.DOCUMENT, documents, documents)
+                difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
+                number = len(np.unique(documents))
+                state, _, needed = decide_state(difference, MARGIN, number)
+                changes.append(RecallChange(wording, of, pair, difference, state, number, needed))
+    return tuple(rows), tuple(changes)
+
+
+@dataclass(frozen=True, repr=False)
+class IndexInspection(Presentable):
+    """The documents and sentences that a running index returns, by position."""
+
+    retriever: str
+    source: str
+    k: int
+    answered: int
+    planned: int
+    """Questions to ask, within `max_requests`."""
+    possible: int
+    """Questions that there are."""
+    documents: int
+    """Documents that were asked for by their first words."""
+    returned: Estimate | None
+    """Share of them that came back for any of their questions."""
+    not_in_index: tuple[str, ...]
+    """Those that came back for none."""
+    head_not_found: tuple[str, ...]
+    """Those that came back, but not for their first words."""
+    read: ReadPart
+    rows: tuple[RecallRow, ...]
+    changes: tuple[RecallChange, ...]
+    problems: tuple[str, ...]
+    """Sentences on what went wrong with questions or hits: how often, and the first case."""
+    skipped: str
+    """A sentence on the texts that cannot be asked about."""
+    unfinished: str = ""
+    """The file with the answers, if questions are left."""
+    written: tuple[str, ...] = ()
+    """Folders with the questions."""
+
+    @property
+    def title(self) -> str:
+        """The retriever."""
+        return self.retriever
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return what was asked, which documents are in the index, the recall by position, and what did not fit."""
+        parts = {
+            "": self._describe_work(),
+            INDEXED: self._describe_documents(),
+            TAIL: self._describe_recall(),
+            BEYOND: self._describe_read() if self.read.kind is ReadKind.PART else (),
+            PROBLEMS: self.problems,
+        }
+        by_part = defaultdict[tuple[str, str, int], dict[str, Estimate | None]](dict)
+        for row in self.rows:
+            by_part[row.wording, row.part, row.questions][row.of] = row.recall
+        measured = dict.fromkeys(f"{row.of.capitalize()} in {self.k}" for row in self.rows)
+        headings = ("Wording", "Sentences in the", "Asked", *measured)
+        cells = (
+            (
+                WORDINGS[Wording(wording)],
+                part,
+                format_count(asked),
+                *(format_estimate(own, format_percent) for own in success.values()),
+            )
+            for (wording, part, asked), success in by_part.items()
+        )
+        tables = {TAIL: (Table(build_columns(headings, headings[2:]), tuple(cells), keys=2),)} if self.rows else {}
+        return tuple(
+            DisplaySection(name, said, tables.get(name, ())) for name, lines in parts.items() if (said := tuple(lines))
+        )
+
+    def _describe_work(self) -> Iterator[str]:
+        asked = f"{self.answered:,} of {pluralize(self.planned, 'question')} about {pluralize(self.documents, 'document')}"
+        more = f"; there are {self.possible:,} (--max-requests)" if self.possible > self.planned else ""
+        yield f"{self.retriever}: {asked} of {self.source} are answered, with {self.k} hits each{more}."
+        if self.unfinished:
+            yield f"The same command goes on from there: {self.unfinished}."
+
+    def _describe_documents(self) -> Iterator[str]:
+        number = self.documents - len(self.not_in_index)
+        yield f"{number:,} of {pluralize(self.documents, 'document')} came back, {_format_share(self.returned)}."
+        if self.not_in_index:
+            yield f"Not in the index, as their own first words do not find them either: {_list(self.not_in_index)}."
+        if self.head_not_found:
+            yield f"Found by other sentences, but not by their first words: {_list(self.head_not_found)}."
+        if self.skipped:
+            yield self.skipped
+
+    def _describe_recall(self) -> Iterator[str]:
+        for row in self.rows:
+            if row.part == THIRDS[-1]:
+                of, share = f"{row.of}, {WORDINGS[Wording(row.wording)]}", _format_share(row.recall)
+                yield f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in the last third."
+        yield from (change.describe() for change in self.changes if change.parts[0] in THIRDS)
+        if not self.rows:
+            yield "Cannot be said: no document is found that has sentences of 5 to 80 words that occur only once."
+
+    def _describe_read(self) -> Iterator[str]:
+        yield f"The embedder reads {self.read.phrase} of a document."
+        yield from (change.describe() for change in self.changes if change.parts[0] == READ)
+
+    def records(self) -> tuple[RecallRow, ...]:
+        """Return a row for each wording and part of the documents, for documents and for chunks."""
+        return self.rows
+
+    def document(self) -> dict[str, object]:
+        """Return all values."""
+        return vars(self) | {"read": self.read.to_json()}
+
+    def closing(self) -> list[str]:
+        """Return where the questions are."""
+        return [f"Questions with spans: {folder}" for folder in self.written]
+
+    def explanation(self) -> tuple[str, ...]:
+        """Return what the questions and the intervals are."""
+        return EXPLANATION
+
+
+def inspect_index(
+    search: Retriever,
+    name: str,
+    texts: IndexedTexts,
+    rules: AlignmentRules,
+    settings: CollectionSettings,
+    max_requests: int,
+    folder: Path | None,
+) -> IndexInspection:
+    """Ask an index, given its name, the questions that have no answer yet; answers are kept until all questions have one.
+
+    The questions are written to a folder, if there is one. PosirError is raised if no question has an answer, or no hit of the
+    first answers is a document of the texts.
+    """
+    every = plan_questions(texts.questions, texts.wordings)
+    planned = every[:max_requests]
+    written = texts.write_questions(folder, planned) if folder else ()
+    asked = (part for question in every for part in vars(question.query).values())
+    key = digest(*asked, settings.k, settings.document_field).hex()
+    with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
+        answers = QueryAnswers(journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids))
+        answers.ask(search, name, [question.query for question in planned])
+        if not answers.has_documents:
+            answers.check(name, len(planned))
+        if not journal.answers:
+            raise PosirError(f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time).")
+        judged = judge_answers(texts, planned, journal, rules, settings)
+        is_finished = len(judged.asked) == len(planned)
+        if is_finished:
+            journal.remove()
+    pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
+    returned = {question.document for question, success in pairs if success}
+    heads = {question.document: success for question, success in pairs if question.query.subset == HEAD}
+    rows, changes = summarize_recall(judged, texts.locate_in_read())
+    reasons = ((query.id, reason) for query, reason in answers.reasons.items())
+    return IndexInspection(
+        retriever=name,
+        source=texts.name,
+        k=settings.k,
+        answered=len(judged.asked),
+        planned=len(planned),
+        possible=len(every),
+        documents=len(heads),
+        returned=estimate_mean(np.array([name in returned for name in heads], np.float64), np.arange(len(heads))),
+        not_in_index=tuple(name for name in heads if name not in returned),
+        head_not_found=tuple(name for name, success in heads.items() if not success and name in returned),
+        read=texts.read,
+        rows=rows,
+        changes=changes,
+        problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
+        skipped=texts.skipped,
+        unfinished="" if is_finished else str(journal.file),
+        written=tuple(map(str, written)),
+    )
+
+
+def _format_share(share: Estimate | None) -> str:
+    return format_estimate(share, format_percent).replace(" ", " % ", 1)
+
+
+def _list(names: Sequence[str]) -> str:
+    further = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"{', '.join(map(sanitized, names[:NAMED]))}{further}"
