@@ -44,6 +44,8 @@ MAX_FAILURES_AT_START = 20
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
 #: Queries after which a run stops whose scores contradict the order of the hits, or that has no document of the corpus.
 FIRST_QUERIES = 10
+#: Bytes of the digest that a text of a chunk has in the journal.
+TEXT_BYTES = 16
 #: Schema version of the journal. A newer one is refused.
 SCHEMA = 1
 #: Ids of documents or chunks, best first, or pairs of id and score, or scores by id, or what a system returns.
@@ -110,13 +112,12 @@ class Journal:
             if self.answers:
                 known = pluralize(len(self.answers), "answer")
                 logger.warning("%s has %s of an interrupted run; delete it to ask for all again", file, known)
+            self._written: set[str] = set()
             # The rows are written anew, since a new line must not follow an incomplete one.
-            with atomic_write(file) as part:
-                lines = [
-                    json.dumps({"schema_version": SCHEMA}),
-                    *(answer.model_dump_json() for answer in self.answers.values()),
-                ]
-                part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with atomic_write(file) as part, part.open("w", encoding="utf-8") as opened:
+                opened.write(f"{json.dumps({'schema_version': SCHEMA})}\n")
+                for answer in self.answers.values():
+                    opened.writelines(self._to_lines(answer))
             self._opened: TextIO = file.open("a", encoding="utf-8")
         except BaseException:
             self._unlock()
@@ -130,19 +131,36 @@ class Journal:
         with suppress(GateError, KeyError, TypeError):
             check_schema(parse_json(header, self.file)["schema_version"], SCHEMA, f"{self.file}: this journal")
         damaged = 0
+        texts: dict[str | None, str | None] = {None: None}
         for line in filter(None, lines):
             try:
-                yield Answer.model_validate(parse_json(line, self.file))
-            except (GateError, ValidationError):
+                content = parse_json(line, self.file)
+                if isinstance(content, dict) and isinstance(text := content.get("text"), str):
+                    texts[digest(text, size=TEXT_BYTES).hex()] = text
+                    continue
+                answer = Answer.model_validate(content)
+                yield answer.model_copy(update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]})
+            except (GateError, ValidationError, KeyError):
                 damaged += 1
         if damaged:
             lines_are = pluralize(damaged, "line is", "lines are")
             logger.warning("%s: %s damaged; these queries are asked for again", self.file, lines_are)
 
+    def _to_lines(self, answer: Answer) -> Iterator[str]:
+        """Yield the lines of an answer; the text of a chunk that many queries retrieve is written once."""
+        hits = []
+        for hit in answer.hits:
+            key = None if hit.text is None else digest(hit.text, size=TEXT_BYTES).hex()
+            if key is not None and key not in self._written:
+                self._written.add(key)
+                yield f"{json.dumps({'text': hit.text})}\n"
+            hits.append(hit._replace(text=key))
+        yield f"{answer.model_copy(update={'hits': hits}).model_dump_json()}\n"
+
     def add(self, answer: Answer) -> None:
         """Add an answer, which a kill of the process right after it cannot lose."""
         with explain_disk_full(self.file):
-            self._opened.write(f"{answer.model_dump_json()}\n")
+            self._opened.writelines(self._to_lines(answer))
             self._opened.flush()
         self.answers[answer.subset, answer.query] = answer
 

@@ -223,11 +223,13 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplo
 
 def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with Journal(tmp_path / "a.jsonl") as journal:
-        journal.add(Answer(subset="all", query="q", hits=[Hit("d", 1.0, 1)]))
+        for query in ("q", "r"):
+            journal.add(Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]))
         with pytest.raises(PosirError, match="another process"):
             Journal(tmp_path / "a.jsonl")
     with Journal(tmp_path / "a.jsonl") as again:
-        assert again.answers["all", "q"].hits == [Hit("d", 1.0, 1)]
+        assert again.answers["all", "q"].hits == again.answers["all", "r"].hits == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
+    assert (tmp_path / "a.jsonl").read_text().count("A chunk.") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
 
 

@@ -144,15 +144,15 @@ def test_what_is_no_hit_is_refused_by_its_place_and_name(answer: Any, message: s
 
 #: Three documents of two chunks, each with its place in the document.
 CHUNKS = [
-    (f"{name}.txt", start, f"{place} of the {name} was {deed} last year.")
+    {"doc": f"{name}.txt", "start": start, "text": f"{place} of the {name} was {deed} last year."}
     for name in ("mill", "bell", "crane")
     for place, deed, start in (("roof", "painted", 0), ("floor", "swept", 41))
 ]
-IDS, STARTS, TEXTS = zip(*CHUNKS, strict=True)
-QUESTION = TEXTS[3]
+IDS, STARTS, TEXTS = zip(*(chunk.values() for chunk in CHUNKS), strict=True)
+QUESTION: Any = TEXTS[3]
 
 
-def embed(text: str) -> list[float]:
+def embed(text: Any) -> list[float]:
     vector = np.zeros(64)
     for word in re.findall(r"\w+", text.lower()):
         vector[zlib.crc32(word.encode()) % 64] += 1
@@ -176,7 +176,7 @@ def build_langchain(_: Path) -> dict[str, Any]:
             return embed(text)
 
     store = InMemoryVectorStore(Embedder())
-    store.add_documents([Document(text, metadata={"source": name, "start_index": start}) for name, start, text in CHUNKS])
+    store.add_documents([Document(c["text"], metadata={"source": c["doc"], "start_index": c["start"]}) for c in CHUNKS])
     return {"store": store, "retriever": store.as_retriever()}
 
 
@@ -187,7 +187,7 @@ def build_llama_index(_: Path) -> dict[str, Any]:
     class Embedder(MockEmbedding):
         _get_query_embedding = _get_text_embedding = lambda _, text: embed(text)
 
-    documents = [Document(text=f"{' '.join(TEXTS[row : row + 2])}", doc_id=IDS[row]) for row in (0, 2, 4)]
+    documents = [Document(text=" ".join(TEXTS[row : row + 2]), doc_id=IDS[row]) for row in (0, 2, 4)]  # type: ignore[arg-type]
     index = VectorStoreIndex.from_documents(documents, embed_model=Embedder(embed_dim=64))
     return {"retriever": index.as_retriever(similarity_top_k=300)}
 
@@ -199,41 +199,27 @@ def build_haystack(_: Path) -> dict[str, Any]:
     from haystack.document_stores.in_memory import InMemoryDocumentStore
 
     store = InMemoryDocumentStore()
-    rows = zip(CHUNKS, VECTORS, strict=True)
-    store.write_documents(
-        [
-            Document(content=text, embedding=vector, meta={"source_id": name, "split_idx_start": start})
-            for (name, start, text), vector in rows
-        ]
-    )
+    metas = [{"source_id": name, "split_idx_start": start} for name, start in zip(IDS, STARTS, strict=True)]
+    store.write_documents([Document(content=TEXTS[row], embedding=VECTORS[row], meta=metas[row]) for row in range(6)])
     return {"retriever": InMemoryEmbeddingRetriever(store)}
 
 
 def build_qdrant(_: Path) -> dict[str, Any]:
     models = pytest.importorskip("qdrant_client").models
-    from qdrant_client import QdrantClient
-
-    client = QdrantClient(":memory:")
+    client = pytest.importorskip("qdrant_client").QdrantClient(":memory:")
     client.create_collection("chunks", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE))
-    payloads = [{"doc": name, "start": start, "text": text} for name, start, text in CHUNKS]
-    client.upsert(
-        "chunks", [models.PointStruct(id=row, vector=VECTORS[row], payload=payload) for row, payload in enumerate(payloads)]
-    )
+    client.upsert("chunks", [models.PointStruct(id=row, vector=VECTORS[row], payload=CHUNKS[row]) for row in range(6)])
     return {"client": client}
 
 
 def build_chroma(_: Path) -> dict[str, Any]:
     collection = pytest.importorskip("chromadb").EphemeralClient().create_collection("chunks", embedding_function=None)
-    metadatas = [{"doc": name, "start": start} for name, start, _ in CHUNKS]
-    collection.add(ids=[*map(str, range(6))], embeddings=VECTORS, documents=[*TEXTS], metadatas=metadatas)
+    collection.add(ids=[*map(str, range(6))], embeddings=VECTORS, documents=[*TEXTS], metadatas=CHUNKS)
     return {"collection": collection}
 
 
 def build_lancedb(folder: Path) -> dict[str, Any]:
-    rows = [
-        {"doc": name, "start": start, "text": text, "vector": vector}
-        for (name, start, text), vector in zip(CHUNKS, VECTORS, strict=True)
-    ]
+    rows = [chunk | {"vector": vector} for chunk, vector in zip(CHUNKS, VECTORS, strict=True)]
     return {"table": pytest.importorskip("lancedb").connect(folder).create_table("chunks", rows)}
 
 
