@@ -135,6 +135,8 @@ class JudgedAnswers:
 
     There are no chunks if no hit has a text or a place.
     """
+    has_chunks: bool
+    """Whether any hit is a part of its document."""
     problems: tuple[str, ...]
     """Sentences on the hits that are none, and chunks that are not in their document: how many, and the first."""
 
@@ -144,7 +146,7 @@ def judge_answers(
 ) -> JudgedAnswers:
     """Return which questions that have an answer found their document, and their sentence."""
     asked = [question for question in planned if (question.query.subset, question.query.id) in journal.answers]
-    success, in_chunks, has_chunks = list[bool](), list[bool](), False
+    success, in_chunks, has_places, has_chunks = list[bool](), list[bool](), False, False
     unknown, unlocated = list[tuple[str, str]](), list[tuple[str, str]]()
     for question in asked:
         name, text = question.query.id, texts.questions.documents[question.document]
@@ -155,15 +157,16 @@ def judge_answers(
         own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
         places = [(hit, _locate(locator, hit)) for hit in own if hit.text or hit.start is not None]
         unlocated += [(name, hit.text or "") for hit, span in places if span is None]
-        has_chunks |= bool(places)
+        has_places |= bool(places)
+        has_chunks |= has_places or any(hit.document != given.document for hit, given in zip(hits, ranked, strict=True))
         success.append(bool(own))
         in_chunks.append(_covers(text, [span for _, span in places if span], question.sentence))
-    gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_chunks else {})
+    gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
     problems = (
         *_describe_cases(f"hits are no document of {texts.name}", unknown),
         *_describe_cases("retrieved chunks are not in their document", unlocated),
     )
-    return JudgedAnswers(asked, gains, problems)
+    return JudgedAnswers(asked, gains, has_chunks, problems)
 
 
 def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -360,7 +363,9 @@ class IndexInspection(Presentable):
             yield "Cannot be said: no document is found that has sentences of 5 to 80 words that occur only once."
 
     def _describe_read(self) -> Iterator[str]:
-        yield f"The embedder reads {self.read.phrase} of a document."
+        yield f"The embedder reads {self.read.phrase} of whatever is indexed."
+        if not any(change.parts[0] == READ for change in self.changes):
+            yield "What is lost beyond cannot be said: hits are chunks, or all sentences that were asked for are read."
         yield from (change.describe() for change in self.changes if change.parts[0] == READ)
 
     def records(self) -> tuple[RecallRow, ...]:
@@ -413,7 +418,7 @@ def inspect_index(
     pairs = [*zip(judged.asked, judged.success["document"].tolist(), strict=True)]
     returned = {question.document for question, success in pairs if success}
     heads = {question.document: success for question, success in pairs if question.query.subset == HEAD}
-    rows, changes = summarize_recall(judged, texts.locate_in_read())
+    rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
     reasons = ((query.id, reason) for query, reason in answers.reasons.items())
     return IndexInspection(
         retriever=name,

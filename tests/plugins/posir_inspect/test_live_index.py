@@ -135,7 +135,9 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     assert not half.success["chunk"].any()
     places = judge(texts, lambda name, _: [Hit(name, start=0, end=10_000)])
     assert places.success["chunk"].all()
-    assert "chunk" not in judge(texts, lambda name, _: [Hit(name)]).success
+    ids = judge(texts, lambda name, _: [Hit(name)])
+    assert ("chunk" in ids.success, ids.has_chunks) == (False, False)
+    assert judge(texts, lambda name, _: [Hit(f"{name}#2")]).has_chunks
     other = judge(texts, lambda name, _: [Hit(name, text="What stands in no document."), Hit("elsewhere")])
     assert not other.success["chunk"].any()
     assert [re.findall(r"^\d+", problem.replace(",", "")) for problem in other.problems] == [[str(len(other.asked))]] * 2
