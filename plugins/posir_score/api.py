@@ -97,8 +97,8 @@ class ScoredRuns(Presentable):
         return [run.to_json() for run in self.runs]
 
     def document(self) -> object:
-        """Return the rows, with all numbers of chunks under `chunks`."""
-        return [run.to_json() | ({"chunks": run.evidence} if run.evidence else {}) for run in self.runs]
+        """Return the rows, with all numbers of chunks under `evidence`."""
+        return [run.to_json() | ({"evidence": run.evidence} if run.evidence else {}) for run in self.runs]
 
     def legend(self) -> Sequence[str]:
         """Return paragraphs on how to read the tables."""

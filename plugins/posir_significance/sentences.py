@@ -140,7 +140,7 @@ def describe_start_to_end(decision: Decision) -> str:
 def advise(decision: Decision) -> str:
     """Return what to do, a sentence that follows from the state alone."""
     if decision.reason is Reason.WINDOW_UNKNOWN:
-        return "Find what the model reads first: `posir window MODEL`; of a run, `posir score --window` states it."
+        return "Find what the model reads first: `posir window MODEL`; of a run, `--embedder` or `--window` of `posir score`."
     if decision.reason is Reason.NOT_STORED:
         return "Run the model again: the result does not store which evidence it reads."
     lost = decision.interval(decision.not_read_difference)

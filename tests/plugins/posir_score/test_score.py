@@ -244,9 +244,9 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
     assert read_entry(run)["read"] == {"kind": "all", "known_by": "class"}
     (row,) = json.loads(scored.to_json())
     assert row["evidence_recall_at_1"] == 0
-    assert row["evidence_recall_at_3"] == row["chunks"]["depths"][1]["evidence_recall"] == 1
+    assert row["evidence_recall_at_3"] == row["evidence"]["depths"][1]["evidence_recall"] == 1
     assert row["precision_at_3"] == pytest.approx(18 / (24 + 24 + 18))
-    assert (row["chunks"]["not_located"], row["chunks"]["chunks"]) == (["d0: No text of the document."], 4)
+    assert (row["evidence"]["not_located"], row["evidence"]["chunks"]) == (["d0: No text of the document."], 4)
     assert "The first 3 chunks have 100.0 % of the evidence; documents score nDCG@10" in str(scored)
     # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
     (run,) = score(search, window=4, name="short").runs
@@ -269,11 +269,9 @@ def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Pa
         similarities = vectors @ model.model.encode(query, normalize_embeddings=True)
         return [(str(texts[row][0]), float(similarities[row])) for row in np.argsort(-similarities)[:k]]
 
-    (ours,) = posir.score(
-        search, data="PosIR-Mini", embedder="all-MiniLM-L6-v2", concurrency=1, output=tmp_path / "run"
-    ).results
+    (ours,) = posir.score(search, data="PosIR-Mini", embedder=minilm, concurrency=1, output=tmp_path / "run").results
     (theirs,) = read_results(tmp_path / "model")
-    assert (ours.read, ours.ranks) == (theirs.read, theirs.ranks)
+    assert (ours.values.read, ours.ranks) == (theirs.values.read, theirs.ranks)
     decisions = [decide_result(result.values)[0] for result in (ours, theirs)]
     assert describe_decision(decisions[0]) == describe_decision(decisions[1])
     assert decisions[0].not_read == pytest.approx(0.589, abs=0.001)
