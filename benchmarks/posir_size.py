@@ -116,7 +116,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.embeddings.context import EncodingContext
     from posir_tasks.evidence import ReadEvidence
     from posir_tasks.plugin_api import score_result
-    from posir_tasks.ranks import retrieval_scores, sort_hits
+    from posir_tasks.ranks import rank_hits, retrieval_scores
     from posir_tasks.read_part import KnownBy, ReadPart
     from posir_tasks.results import read_results, rounded
     from posir_tasks.schemes import RelativePositions
@@ -133,7 +133,7 @@ def time_posir(folder: Path, size: Size) -> float:
         stored_queries = torch.from_numpy(np.load(folder / f"queries-{domain}.npy"))
         encoder = StoredEncoder(iter([stored_queries]), iter(documents.split(50_000)))
         hits = search_dense(encoder, corpus, queries, context, top_k=TOP_K, timer=TimingStack())  # type: ignore[arg-type]
-        ranked = sort_hits(hits, evidence.positives())
+        ranked = rank_hits(hits, evidence.positives())
         placed = ReadEvidence.estimate(ReadPart.first(512, KnownBy.GIVEN), evidence, ["eng-Latn"])
         texts = {name: f"{name} of domain {domain} and {'its words ' * OPENING_WORDS}" for name in evidence.document_ids}
         ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
