@@ -34,6 +34,7 @@ MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
 #: Headings of columns of text; the others are numbers.
 TEXTS = ("Task", "Model", "Length", "Position", "Over position", "Notable bias", "Measure", "Data", "Source")
 
+DIFFERENCES_BRIEF = "mteb runs some of these models with other settings than the authors: --explain says which."
 ROWS_BRIEF = (
     "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: chance adds to PSI, most with few "
     "queries. Whether a model is biased: not published, as no intervals follow from these. –: not given."
@@ -180,13 +181,14 @@ def _tabulate_mmteb() -> TableResult:
 def _tabulate_scores(tasks: tuple[str, ...], *, lengths: bool) -> TableResult:
     rows = tuple(row for name in tasks for row in data.published_rows(name) if lengths or row.length == "all")
     bounded = any(row.psi_chance_mean_at_most is not None for row in rows)
+    differences = list_differences((row.task, row.model) for row in rows)
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
         tables=[_build_table(ROWS, rows)],
         sentences=[*_describe_published(rows)],
-        notes=[ROWS_BRIEF, *list_differences((row.task, row.model) for row in rows)],
-        further=[ROWS_NOTE, *([POSQ_NOTE] * bounded)],
+        notes=[ROWS_BRIEF, *([DIFFERENCES_BRIEF] * bool(differences))],
+        further=[ROWS_NOTE, *([POSQ_NOTE] * bounded), *differences],
     )
 
 
@@ -199,6 +201,7 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
         )
     curves = [curve for name in tasks for curve in data.published_curves(name)]
     buckets = [row for row in rows if row.length == "all"]
+    differences = list_differences((row.task, row.model) for row in rows)
     return TableResult(
         title=f"Published results of {pluralize(len({row.model for row in rows}), 'model')}",
         rows=rows,
@@ -207,8 +210,8 @@ def _tabulate_bins(tasks: tuple[str, ...]) -> TableResult:
             *([_build_table(BINS, buckets)] if buckets else []),
         ],
         sentences=[*_describe_curves(curves), *_describe_bins(buckets)],
-        notes=[CURVES_BRIEF if curves else BINS_NOTE, *list_differences((row.task, row.model) for row in rows)],
-        further=[CURVES_NOTE, BINS_NOTE] if curves else [],
+        notes=[CURVES_BRIEF if curves else BINS_NOTE, *([DIFFERENCES_BRIEF] * bool(differences))],
+        further=[*([CURVES_NOTE, BINS_NOTE] if curves else []), *differences],
     )
 
 
