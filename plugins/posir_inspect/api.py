@@ -292,7 +292,7 @@ def window(
     chunker: Annotated[Chunker | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
     require_fit: bool = False,
 ) -> WindowReading:
-    """Measure which part of a text a model reads, from its embeddings alone; no texts are needed.
+    """Measure which part of a text a model reads, from its embeddings or a reranker's scores alone; no texts are needed.
 
     Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
     So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
@@ -352,9 +352,15 @@ def _describe(model: str, revision: str | None, tokenizer: str | Path | None, lo
         with limit_first_retries(1):
             client = EmbeddingClient(endpoint, find_request_fields())
         return describe_endpoint(endpoint, client, known, longest)
-    from posir_inspect.model_window import describe_model
+    from posir_inspect.model_window import describe_model, describe_reranker
     from posir_tasks.embeddings.encoding import load_encoder
+    from posir_tasks.models.references import CROSS_ENCODER, ModelReference
+    from posir_tasks.models.registry import find_model, load_model
     from posir_tasks.text.tokenizer import find_tokenizer
 
+    reference = ModelReference(model, revision)
+    if CROSS_ENCODER in find_model(reference).model_type:
+        reranker = load_model(reference)
+        return describe_reranker(reranker, known or find_tokenizer(reranker))
     encoder = load_encoder(model, revision)
     return describe_model(encoder, known or find_tokenizer(encoder.model))

@@ -9,17 +9,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
 from posir_inspect.window import MeasuredModel
 from posir_significance.intervals import TAILS
+from posir_tasks.embeddings.context import build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_models import EndpointEncoder
+from posir_tasks.models.loaded_model import read_ids
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name
+from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import NO_LIMIT, find_cut
 from posir_tasks.scores import Estimate
 from posir_tasks.text.tokenizer import ModelTokenizer
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Bootstrap samples of texts, and seed of the random numbers.
 DRAWS, SEED = 2000, 14
+#: What rerankers score texts with: a question on something else, since scores near 1 are alike, and such a text.
+QUESTION, TEXT, LANGUAGE = "which enzyme", "the", "eng-Latn"
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,32 @@ def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> M
         claimant,
         tokenizer,
         is_experiment=bool(meta.experiment_kwargs),
+    )
+
+
+def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
+    """Return a reranker of mteb, whose scores of a question and a text take the place of embeddings."""
+    score, (claimed, claimant), meta = build_scorer(model, [QUESTION], LANGUAGE), find_claim(model), model.mteb_model_meta
+    disable_progress_bars()
+    special = None
+    if tokenizer:
+        # The template of a language model counts, too.
+        ids = read_ids(model, *(build_texts([text]) for text in (QUESTION, TEXT)))
+        own = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT) if ids else None
+        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True) if own is None else own
+    return MeasuredModel(
+        str(meta.name),
+        meta.revision,
+        lambda texts: score([(QUESTION, text) for text in texts])[:, None],
+        nullcontext,
+        tokenizer.count if tokenizer else None,
+        special,
+        tokenizer.count(QUESTION) if tokenizer else 0,
+        claimed,
+        claimant,
+        tokenizer,
+        is_experiment=bool(meta.experiment_kwargs),
+        is_reranker=True,
     )
 
 

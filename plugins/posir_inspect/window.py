@@ -61,6 +61,8 @@ class MeasuredModel:
     """Counts the tokens of any text; None if it is unknown."""
     is_experiment: bool = False
     """Whether it has settings of a run, which are none of the model."""
+    is_reranker: bool = False
+    """Whether it reads a question before the text, whose score takes the place of the embedding."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,12 @@ class WindowReading(Presentable):
     special_tokens: int | None
     """Special tokens of a text; None if the tokenizer is unknown."""
     prompt_tokens: int
-    """Tokens of the model's prompt for documents, which are read with every text."""
+    """Tokens of the model's prompt for documents, or of a reranker's question, which are read with every text."""
     claimed_tokens: int | None
     """Tokens that it claims to read, special ones included; None if it claims nothing."""
     claimed_by: str
     """Name of the model that claims it: for an endpoint, the registered model of the same name."""
+    is_reranker: bool = False
     required: int | None = None
     fit: ChunkFit | None = None
     """Whether chunks are read as a whole; None if none are given."""
@@ -163,7 +166,8 @@ class WindowReading(Presentable):
         if known:
             start = self._count(at_start) if at_start and at_start.tokens else None
             special = f", {self.special_tokens} of them special" if self.special_tokens else ""
-            parts = special + (f", {self.prompt_tokens} of its prompt" if self.prompt_tokens else "")
+            before = "the question" if self.is_reranker else "its prompt"
+            parts = special + (f", {self.prompt_tokens} of {before}" if self.prompt_tokens else "")
         else:
             total, unit = reading.bounds, reading.unit
             start = at_start.in_unit(unit) if at_start else None
@@ -242,7 +246,7 @@ class WindowReading(Presentable):
         if reading.refusal:
             yield f"The error for longer ones: {reading.refusal}."
         elif reading.part is not None:
-            yield f"{places.get(reading.part, 'The rest')} does not change its embedding."
+            yield f"{places.get(reading.part, 'The rest')} does not change its {'score' if self.is_reranker else 'embedding'}."
         if self.required is None:
             return
         read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"
@@ -283,7 +287,7 @@ def measure_window(
                 f"{model.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are damaged, "
                 "or need another version of its library."
             ) from error
-    known = model.special_tokens, model.prompt_tokens, model.claimed_tokens, model.claimed_by
+    known = model.special_tokens, model.prompt_tokens, model.claimed_tokens, model.claimed_by, model.is_reranker
     measured = WindowReading(model.name, model.revision, reading, *known, required)
     # That a text was read as a whole says nothing of longer ones.
     if not reading.complete and not model.is_experiment:

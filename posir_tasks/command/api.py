@@ -9,7 +9,7 @@ import site
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -85,8 +85,8 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
     """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any check fails.
 
     With a protocol: the text that reaches the tokenizer of each of a paper's models for a query and a document, window and
-    precision, and the difference from what the authors set. Without a model, or its weights on this machine, mteb's class for
-    it gets tiny random ones, and nothing is downloaded.
+    precision, the difference from what the authors set, and what mteb's class sets without the protocol. Without a model, or
+    its weights on this machine, mteb's class for it gets tiny random ones, and nothing is downloaded.
 
     Args:
         model: A model of the paper, by its full or bare name; by default all.
@@ -123,9 +123,11 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
 
 def _check_protocols(rows: Sequence[Protocol], *, own_weights: bool) -> Iterator[CheckResult]:
     with track("Loading mteb"):
-        from posir_tasks.models.protocol_check import check_protocol
+        from posir_tasks.models.protocol_check import check_protocol, find_mteb_settings
     for row in progress(rows, "Loading models"):
         check = check_protocol(row, own_weights=own_weights)
+        if not check.problem:
+            check = replace(check, of_mteb=find_mteb_settings(row))
         yield CheckResult(False if check.differs else None if check.problem else True, str(check))
 
 

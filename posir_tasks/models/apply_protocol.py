@@ -109,9 +109,8 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
         # A mitigation, or another model around one that has it.
         setattr(model, RECORD, next(getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)))
         return
-    taken = _apply_settings(model, protocol)
-    loaded = read_loaded_model(model)
-    differences = find_differences(model, protocol, loaded, taken)
+    _apply_settings(model, protocol)
+    differences = find_differences(model, protocol, loaded := read_loaded_model(model))
     if differences:
         name, value = next(iter(differences.items()))
         has = (
@@ -126,14 +125,19 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
 
 
-def _apply_settings(model: Any, protocol: Protocol) -> set[str]:
-    """Set what a loaded model can take; return the fields of which it then says nothing."""
+def _apply_settings(model: Any, protocol: Protocol) -> None:
+    """Set what a loaded model can take."""
+    if find_transformer(model) is not None:
+        _set_texts(model, type(model).__name__, protocol)
+        _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
+        _set_weights(model, protocol)
+
+
+def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
+    """Return the fields of which a loaded model says nothing."""
     name = type(model).__name__
     if find_transformer(model) is None:
         return {"query_prompt", "document_prompt"} if not (protocol.query_prompt or protocol.document_prompt) else set()
-    _set_texts(model, name, protocol)
-    _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
-    _set_weights(model, protocol)
     taken = {"pooling"} if find_pooling(model) is None or protocol.pooling not in POOLINGS else set()
     taken |= {"prompt_is_pooled"} if name == "LlamaEmbedNemotron" else set()
     taken |= {"max_query_tokens"} if protocol.kind == "reranker" else set()
@@ -192,13 +196,13 @@ def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
         model.model.encode = encode_with_end
 
 
-def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel, taken: set[str]) -> dict[str, str | None]:
-    """Return the fields in which a loaded model differs from a row, with what it has; None for what it does not say."""
+def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
+    """Return the fields in which a loaded model differs from a row, with what it has; None for what it cannot be given."""
     differences: dict[str, str | None] = {}
-    tokenizer = find_inner_tokenizer(model)
+    tokenizer, unsaid = find_inner_tokenizer(model), _find_unsaid(model, protocol)
     for name in SETTINGS:
         wanted, has = protocol.find(name), getattr(loaded, name, None)
-        if wanted is None or name in taken or name in ("eos", "rerank_instruction", "rerank_template"):
+        if wanted is None or name in unsaid or name in ("eos", "rerank_instruction", "rerank_template"):
             continue
         if name in ("query_prompt", "document_prompt"):
             text = loaded.query if name == "query_prompt" else loaded.document
@@ -226,13 +230,14 @@ def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> di
 
 
 def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Return whether a reranker gets question and text otherwise than in a row."""
+    """Return whether a reranker gets question and text, or the instruction alone, otherwise than in a row."""
     template = protocol.find("rerank_template")
     if template is None:
         return {}
-    parts = {"{instruction}": protocol.rerank_instruction, "{query}": QUERY, "{text}": DOCUMENT}
-    for place, text in parts.items():
-        template = template.replace(place, text)
-    if loaded.document is None or not loaded.document.is_made_of(tokenizer, template):
-        return {"rerank_template": loaded.document.text if loaded.document else None}
-    return {}
+    template, read = template.replace("{query}", QUERY).replace("{text}", DOCUMENT), loaded.document
+    before, place, after = template.partition("{instruction}")
+    if read is None or read.is_made_of(tokenizer, before + protocol.rerank_instruction * bool(place) + after):
+        return {"rerank_template": None} if read is None else {}
+    if place and read.text.startswith(before) and read.text.endswith(after):
+        return {"rerank_instruction": read.text.removeprefix(before).removesuffix(after)}
+    return {"rerank_template": read.text}

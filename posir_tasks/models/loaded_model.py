@@ -161,13 +161,13 @@ def without_progress() -> Iterator[None]:
             enable_progress_bars()
 
 
-def read_loaded_model(model: MTEBModels) -> LoadedModel:
-    """Return what a loaded model says of itself."""
+def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
+    """Return what a loaded model says of itself; its prompts may be those of the task of a context."""
     with without_progress():
-        return _read(model)
+        return _read(model, context)
 
 
-def _read(model: MTEBModels) -> LoadedModel:
+def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
     transformer, tokenizer, pooling = find_transformer(model), find_inner_tokenizer(model), find_pooling(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
@@ -183,10 +183,10 @@ def _read(model: MTEBModels) -> LoadedModel:
         pooling=pooling.pooling_mode if pooling is not None and isinstance(pooling.pooling_mode, str) else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
     )
-    return loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer))
+    return loaded if tokenizer is None else replace(loaded, **_read_texts(model, tokenizer, context))
 
 
-def _read_texts(model: MTEBModels, tokenizer: Any) -> dict[str, Any]:
+def _read_texts(model: MTEBModels, tokenizer: Any, context: EncodingContext | None) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
     is_encoder, words = isinstance(model, EncoderProtocol), " ".join(["the"] * MANY_WORDS)
     query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
@@ -194,14 +194,14 @@ def _read_texts(model: MTEBModels, tokenizer: Any) -> dict[str, Any]:
     cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
     windows = [len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None for texts in cuts]
     return {
-        **_read_pair(model, tokenizer, query, document),
+        **_read_pair(model, tokenizer, query, document, context),
         "max_query_tokens": windows[0] if is_encoder else None,
         "max_document_tokens": windows[-1],
     }
 
 
 def _read_pair(
-    model: MTEBModels, tokenizer: Any, query: Dataset, document: Dataset, context: EncodingContext | None = None
+    model: MTEBModels, tokenizer: Any, query: Dataset, document: Dataset, context: EncodingContext | None
 ) -> dict[str, Any]:
     is_encoder = isinstance(model, EncoderProtocol)
     asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import mteb
 from huggingface_hub import try_to_load_from_cache
 
+from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError
+from posir_tasks.models.apply_protocol import RECORD, ProtocolDifferenceError, find_differences
+from posir_tasks.models.loaded_model import DOCUMENT, QUERY, read_loaded_model
 from posir_tasks.models.protocols import SETTINGS, STATED, UNKNOWN, Protocol, quote_value
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.models.tiny_model import with_tiny_weights
+from posir_tasks.models.tiny_model import OWN, with_tiny_weights
+from posir_tasks.tasks.metadata import SPLIT
+from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.tasks.posq import SQuADPosQ
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
+#: Tasks of the papers that have some; a class may take their prompts.
+PROMPTED = {"posq": SQuADPosQ, "myopic-trap": SQuADPosQ, "posir": PosIRMini}
 #: What a model says of itself, with its names in sentences.
 TITLES = {
     "query_text": "query",
@@ -42,6 +49,8 @@ class ProtocolCheck:
     """The difference from the row, or why the model cannot be loaded here."""
     differs: bool = False
     """Whether the problem is a difference."""
+    of_mteb: Mapping[str, str] = field(default_factory=dict)
+    """Settings of mteb's class that differ from the row if that is not applied, by field."""
 
     def __str__(self) -> str:
         name, stated = f"{self.protocol.model} ({self.weights} weights)", []
@@ -53,7 +62,9 @@ class ProtocolCheck:
         parts = [", ".join(said) or "nothing to set"]
         parts += [f"not set by it: {', '.join(stated)}"] if stated else []
         parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
-        return f"{name}: {'; '.join([*parts, 'no difference'])}"
+        own = [f"{SETTINGS[key]} {quote_value(value)}" for key, value in self.of_mteb.items()]
+        parts += ["no difference", *([f"without the protocol, mteb sets {', '.join(own)}"] if own else [])]
+        return f"{name}: {'; '.join(parts)}"
 
 
 def check_protocol(protocol: Protocol, *, own_weights: bool = False) -> ProtocolCheck:
@@ -80,6 +91,21 @@ def check_protocol(protocol: Protocol, *, own_weights: bool = False) -> Protocol
     except (PosirError, ImportError) as error:
         return ProtocolCheck(protocol, weights, {}, f"cannot be loaded here ({summarize_error(error)})")
     return ProtocolCheck(protocol, weights, getattr(model, RECORD)["loaded"])
+
+
+def find_mteb_settings(protocol: Protocol) -> dict[str, str]:
+    """Return what mteb's class for a model sets otherwise than a row, by field, in the paper's task; nothing is downloaded.
+
+    What it leaves to the model's own weights is not among it.
+    """
+    registered, task = mteb.get_model_meta(protocol.model, fetch_from_hf=False), PROMPTED.get(protocol.paper)
+    with with_settings(protocol=""), with_tiny_weights(registered, protocol) as meta:
+        model = meta.load_model(device="cpu")
+    loaded = read_loaded_model(model, task and EncodingContext(task.metadata, SPLIT, "default"))
+    others = {name: has for name, has in find_differences(model, protocol, loaded).items() if has is not None}
+    # The window of queries is that of documents, and a prompt stands before the sample.
+    others = {name: value.removesuffix(QUERY).removesuffix(DOCUMENT) for name, value in others.items()}
+    return {name: value for name, value in others.items() if value != OWN.get(name) and name != "max_query_tokens"}
 
 
 @contextmanager

@@ -41,6 +41,17 @@ START, END = "<s>", "</s>"
 SPECIAL = (START, END, "<pad>", "<|im_start|>", "<|im_end|>", "yes", "no")
 #: Most tokens of a text that the weights could read.
 POSITIONS = 40_960
+#: What the weights have where a class sets nothing else; texts have no prompt.
+OWN = {
+    "query_prompt": "",
+    "document_prompt": "",
+    "max_query_tokens": str(POSITIONS),
+    "max_document_tokens": str(POSITIONS),
+    "dtype": "float32",
+    "attention": "sdpa",
+    "padding_side": "right",
+    "pooling": "mean",
+}
 #: Most tokens that models like BERT could read.
 BERT_POSITIONS = 8_200
 

@@ -128,8 +128,8 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
     """Return the tokenizer of a model of mteb or sentence-transformers; None if it has none here."""
     from transformers import PreTrainedTokenizerBase
 
-    tokenizer = getattr(getattr(model, "model", model), "tokenizer", None)
-    return ModelTokenizer(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+    tokenizers = (getattr(owner, "tokenizer", None) for owner in (getattr(model, "model", None), model))
+    return next((ModelTokenizer(own) for own in tokenizers if isinstance(own, PreTrainedTokenizerBase)), None)
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:

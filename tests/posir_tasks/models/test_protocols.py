@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import posir
 from posir_tasks.errors import PosirError
-from posir_tasks.models.protocol_check import check_protocol
+from posir_tasks.models.protocol_check import check_protocol, find_mteb_settings
 from posir_tasks.models.protocols import (
     PAPERS,
     SETTINGS,
@@ -66,6 +66,55 @@ def test_what_reaches_the_tokenizer_is_what_the_authors_sent(paper, model, query
     loaded = check.loaded
     assert (loaded.get("query_text"), loaded["document_text"], loaded["max_document_tokens"]) == (query, document, window)
     assert dtype in (None, loaded["dtype"])
+
+
+ASK = "Given a question, retrieve passages that answer the question"
+#: What mteb 2.26's classes set otherwise than the authors, by paper and model.
+MTEB_SETS = {
+    ("posq", "BAAI/bge-m3"): {},
+    ("posq", "NovaSearch/stella_en_400M_v5"): {"query_prompt": ASK},
+    ("posq", "Qwen/Qwen3-Embedding-0.6B"): {"query_prompt": f"Instruct: {ASK}\nQuery:"},
+    ("posq", "Alibaba-NLP/gte-Qwen2-7B-instruct"): {"query_prompt": f"Instruct: {ASK}\nQuery: "},
+    ("posq", "nvidia/NV-Embed-v2"): {"max_document_tokens": "32768"},
+    ("posq", "Qwen/Qwen3-Reranker-0.6B"): {
+        "max_document_tokens": "8192",
+        "dtype": "bfloat16",
+        "rerank_instruction": "Given the user query, retrieval the relevant passages",
+    },
+    ("posir", "Qwen/Qwen3-Embedding-0.6B"): {"query_prompt": f"{WEB}\nQuery:"},
+    ("posir", "Alibaba-NLP/gte-multilingual-base"): {},
+    ("posir", "infly/inf-retriever-v1"): {},
+    ("posir", "nvidia/NV-Embed-v2"): {"max_document_tokens": "32768", "eos": f"{TEXT}</s>"},
+    ("posir", "nvidia/llama-embed-nemotron-8b"): {"max_document_tokens": "4096", "dtype": "float16", "attention": "eager"},
+    ("posir", "tencent/KaLM-Embedding-Gemma3-12B-2511"): {"query_prompt": f"{WEB} \n Query: ", "max_document_tokens": "512"},
+    ("bias-learning", "BAAI/bge-m3"): {},
+    ("bias-learning", "intfloat/e5-large-v2"): {"document_prompt": "passage: "},
+    ("bias-learning", "nomic-ai/nomic-embed-text-v1.5"): {},
+    ("bias-learning", "jinaai/jina-embeddings-v2-base-en"): {},
+}
+FAST = (("posq", "Qwen/Qwen3-Embedding-0.6B"), ("posir", "nvidia/llama-embed-nemotron-8b"))
+
+
+@pytest.mark.parametrize(
+    ("paper", "model"), [pytest.param(*key, marks=() if key in FAST else pytest.mark.slow) for key in MTEB_SETS]
+)
+def test_what_mtebs_class_sets_otherwise_is_what_the_row_says(paper, model):
+    row = find_protocol(paper, model)
+    settings = find_mteb_settings(row)
+    assert settings == MTEB_SETS[paper, model]
+    assert {*settings} <= {*row.mteb_differs.split()}
+
+
+@pytest.mark.slow
+def test_no_class_of_mteb_differs_from_a_row_in_silence():
+    others = {}
+    for row in (row for paper in PAPERS for row in list_protocols(paper)):
+        try:
+            others[row.paper, row.model] = {*find_mteb_settings(row)} - {*row.mteb_differs.split()}
+        except (PosirError, KeyError, ImportError):
+            continue
+    assert others.keys() >= MTEB_SETS.keys()
+    assert not any(others.values())
 
 
 def test_a_field_that_the_class_cannot_take_is_an_error_before_anything_is_encoded():
