@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import datasets.config
 from huggingface_hub import constants
 from huggingface_hub.utils import logging
 
@@ -125,6 +126,7 @@ def _call(
     os.environ.update(environment)
     if "HF_ENDPOINT" in environment:
         importlib.reload(constants)
+        importlib.reload(datasets.config)
         if constants.HF_DEBUG:
             logging.set_verbosity_debug()
     # The folder that TMPDIR names is looked up once.
