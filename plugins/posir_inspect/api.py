@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_inspect.snippets import SnippetKind, require_tokenizer
-from posir_inspect.window import MeasuredModel, WindowReading, describe_endpoint, measure_fit, measure_window
+from posir_inspect.window import WindowReading, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
 from posir_tasks.files import cache_folder
-from posir_tasks.models.connection import limit_first_retries
-from posir_tasks.models.endpoint_client import EmbeddingClient
+from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
 from posir_tasks.models.references import RERANKER, find_endpoint
-from posir_tasks.models.run_settings import find_request_fields, with_settings
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import DataReference, Option, load_function, public
 from posir_tasks.read_part import parse_window
 from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
@@ -215,7 +214,6 @@ def _read_indexed_texts(
     from posir_data.texts import draw_texts
     from posir_inspect.live_index import IndexedTexts, plan_questions
     from posir_inspect.questions import Wording, ask_questions
-    from posir_score.api import load_embedder
     from posir_tasks.models.window import find_read_part
     from posir_tasks.read_part import ReadPart
     from posir_tasks.sources.formats.passages import describe_skipped
@@ -349,9 +347,7 @@ def _describe(model: str, revision: str | None, tokenizer: str | Path | None, lo
     endpoint = find_endpoint(model)
     if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
-        with limit_first_retries(1):
-            client = EmbeddingClient(endpoint, find_request_fields())
-        return describe_endpoint(endpoint, client, known, longest)
+        return MeasuredModel.connect(endpoint, known, longest, retries=1)
     from posir_inspect.model_window import describe_model, describe_reranker
     from posir_tasks.embeddings.encoding import load_encoder
     from posir_tasks.models.references import CROSS_ENCODER, ModelReference

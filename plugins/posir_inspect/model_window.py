@@ -13,13 +13,13 @@ from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
 
-from posir_inspect.window import MeasuredModel
 from posir_significance.intervals import TAILS
 from posir_tasks.embeddings.context import build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.loaded_model import read_ids
+from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import find_endpoint, portable_name, resolve_bare_name

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,22 +12,11 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import sanitized
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.models.endpoint_client import EmbeddingClient
-from posir_tasks.models.reading_length import (
-    MAX_TOKENS,
-    Bounds,
-    ReadingLength,
-    find_special_tokens,
-    keep_measured,
-    measure_reading_length,
-)
-from posir_tasks.models.reading_probe import CUTS, DocumentEncoder, ModelProbe, TextSource, TokenCounter
-from posir_tasks.models.references import Endpoint
+from posir_tasks.models.measured_model import MeasuredModel
+from posir_tasks.models.reading_length import Bounds, ReadingLength
+from posir_tasks.models.reading_probe import CUTS, ModelProbe
 from posir_tasks.read_part import BYTES_PER_TOKEN, Part, ReadKind, ReadPart
 from posir_tasks.text.chunks import TextSplitter
-from posir_tasks.text.tokenizer import ModelTokenizer
-from posir_tasks.text.words import count_words
 
 #: Estimated numbers of tokens are off by at most this factor.
 ESTIMATE_FACTOR = 1.5
@@ -37,32 +24,6 @@ ESTIMATE_FACTOR = 1.5
 SYNTHETIC_FACTOR = 1.1
 #: Most requests about chunks.
 MAX_FIT_REQUESTS = 40
-#: What claims the limit that a server states.
-SERVER = "the server"
-#: Words beyond the longest window, by which a text is certainly cut.
-BEYOND = 64
-
-
-@dataclass(frozen=True)
-class MeasuredModel:
-    """A model whose reading length is measured: what encodes, and what is known of it before."""
-
-    name: str
-    revision: str | None
-    encode: DocumentEncoder
-    measuring: Callable[[], AbstractContextManager[None]]
-    """Returns a context in which the model fails at once for a text that is too long."""
-    count_tokens: TokenCounter | None = None
-    special_tokens: int | None = None
-    prompt_tokens: int = 0
-    claimed_tokens: int | None = None
-    claimed_by: str = ""
-    tokenizer: ModelTokenizer | None = None
-    """Counts the tokens of any text; None if it is unknown."""
-    is_experiment: bool = False
-    """Whether it has settings of a run, which are none of the model."""
-    is_reranker: bool = False
-    """Whether it reads a question before the text, whose score takes the place of the embedding."""
 
 
 @dataclass(frozen=True)
@@ -263,36 +224,10 @@ class WindowReading(Presentable):
 def measure_window(
     model: MeasuredModel, texts: Sequence[str] = (), *, required: int | None = None, max_tokens: int | None = None
 ) -> WindowReading:
-    """Measure which part of a text a model reads; raise PosirError if it cannot encode short texts.
-
-    Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
-    are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
-    """
-    with model.measuring(), track("Finding how far the model reads") as advance:
-        try:
-            reading = measure_reading_length(
-                model.encode,
-                texts,
-                model.count_tokens,
-                claimed_tokens=model.claimed_tokens,
-                special_tokens=(model.special_tokens or 0) + model.prompt_tokens,
-                required_tokens=required or 0,
-                max_tokens=max_tokens,
-                advance=advance,
-            )
-        except PosirError:
-            raise
-        except Exception as error:  # the model's own code
-            raise PosirError(
-                f"{model.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are damaged, "
-                "or need another version of its library."
-            ) from error
+    """Measure which part of a text a model reads; arguments and errors as in `MeasuredModel.measure`."""
+    reading = model.measure(texts, required=required or 0, max_tokens=max_tokens)
     known = model.special_tokens, model.prompt_tokens, model.claimed_tokens, model.claimed_by, model.is_reranker
-    measured = WindowReading(model.name, model.revision, reading, *known, required)
-    # That a text was read as a whole says nothing of longer ones.
-    if not reading.complete and not model.is_experiment:
-        keep_measured(model.name, model.revision, measured.read_part)
-    return measured
+    return WindowReading(model.name, model.revision, reading, *known, required)
 
 
 def measure_fit(model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]) -> ChunkFit:
@@ -319,29 +254,6 @@ def measure_fit(model: MeasuredModel, reading: ReadingLength, splitter: TextSpli
             if done or probe.requests >= MAX_FIT_REQUESTS:
                 break
     return ChunkFit(splitter.name, len(chunks), too_long, done, chunks[0])
-
-
-def describe_endpoint(
-    endpoint: Endpoint, client: EmbeddingClient, tokenizer: ModelTokenizer | None, longest: int | None
-) -> MeasuredModel:
-    """Return a model behind an endpoint, with the limit that its server states and what the tokens of a text show of it."""
-    count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-    with client.measure(retries=0):
-        long = TextSource((), None).build((longest or MAX_TOKENS) + BEYOND, 0)
-        stated, counted = client.read_limit(), None
-        if client.kind.tokens or stated is None:
-            counted = client.count_read(long.prefix(len(long.pieces)))
-        limit = counted or stated
-        verified = find_special_tokens(client.embed, limit) if limit else None
-        stated = counted if counted and verified is not None else stated
-        if verified is not None and tokenizer is None:
-            # Frequent words are a token each if the limit is where the server says.
-            count, special = count_words, verified
-    experiment = bool(client.fields.query or client.fields.passage)
-    measuring = partial(client.measure, retries=0)
-    return MeasuredModel(
-        endpoint.name, endpoint.revision, client.embed, measuring, count, special, 0, stated, SERVER, tokenizer, experiment
-    )
 
 
 def _describe_bounds(bounds: Bounds) -> str:

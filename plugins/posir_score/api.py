@@ -19,10 +19,9 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.reading_length import read_measured
-from posir_tasks.models.references import RERANKER, ModelReference, find_endpoint
-from posir_tasks.models.run_settings import find_request_fields, with_settings
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import SubsetResult, read_results
@@ -30,8 +29,6 @@ from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
 if TYPE_CHECKING:
-    from mteb.models.models_protocols import MTEBModels
-
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch
@@ -295,23 +292,6 @@ def _score_runs(
         if journal and not scored[-1].counts.missing:
             journal.remove()
     return ScoredRuns(tuple(scored))
-
-
-def load_embedder(name: str) -> ReadPart | MTEBModels:
-    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of its revision."""
-    endpoint = find_endpoint(name)
-    if endpoint is None or RERANKER.fullmatch(endpoint.model):
-        from posir_tasks.models.registry import load_model
-
-        with track(f"Loading {name}"):
-            return load_model(ModelReference(name))
-    from posir_inspect.window import describe_endpoint, measure_window
-    from posir_tasks.models.endpoint_client import EmbeddingClient
-
-    if known := read_measured(endpoint.name, endpoint.revision):
-        return known
-    client = EmbeddingClient(endpoint, find_request_fields())
-    return measure_window(describe_endpoint(endpoint, client, None, None)).read_part
 
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:

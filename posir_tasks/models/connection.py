@@ -13,9 +13,8 @@ import re
 import threading
 import weakref
 import zlib
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -39,8 +38,6 @@ NO_KEY = "none"
 #: so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which up to a quarter is left out at random.
 RETRIES, MAX_ASKED_SECONDS = 10, 120.0
 FIRST_WAIT, MAX_WAIT = 0.5, 8.0
-#: Most retries of a connection that is opened now.
-FIRST_RETRIES: ContextVar[int] = ContextVar("FIRST_RETRIES", default=RETRIES)
 #: Seconds in which a connection must be made, and in which something of an answer must come.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
 #: An answer must be complete within this multiple, however steadily it comes. It is not asked for again.
@@ -103,21 +100,29 @@ class RequestError(Exception):
 class Connection:
     """A server; may be used by several threads. The key is in no public attribute and in no message."""
 
-    def __init__(self, address: str, *, key_variable: str = KEY_VARIABLE, retries: int, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        key_variable: str = KEY_VARIABLE,
+        retries: int,
+        retries_of_limits: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Prepare a connection, and send nothing; raise PosirError for a key that cannot be sent in a header.
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the key.
             retries: How often a request is repeated after a failure that may pass.
+            retries_of_limits: The same where a limit is exceeded (429), however few the retries of other failures are.
             timeout: Seconds until something of an answer, half of those until it is complete; by default ten minutes.
         """
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
         self._key, self._key_variable, self.address = key, key_variable, address
-        #: Where a limit is exceeded (429), it is waited for however few the retries of other failures are.
-        self.retries, self.retries_of_limits = min(retries, FIRST_RETRIES.get()), retries
+        self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
         self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
         self.headers = {"Authorization": f"Bearer {key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"}
 
@@ -309,16 +314,6 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
             UNREAD_STATUS,
         )
     return str(there)
-
-
-@contextmanager
-def limit_first_retries(retries: int) -> Iterator[None]:
-    """Let the connections that are opened while the context is open repeat a failed request at most so often."""
-    token = FIRST_RETRIES.set(retries)
-    try:
-        yield
-    finally:
-        FIRST_RETRIES.reset(token)
 
 
 def shorten(values: Sequence[object]) -> str:

@@ -141,8 +141,10 @@ TRIED = ("openai", "tei", "ollama", "cohere")
 class EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint, self._connection = endpoint, Connection(endpoint.address, retries=connection.RETRIES)
+    def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
+        usual = connection.RETRIES
+        self._endpoint = endpoint
+        self._connection = Connection(endpoint.address, retries=min(usual, retries or usual), retries_of_limits=usual)
 
     def _ask(self, address: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return a server's answer, in JSON."""
@@ -162,9 +164,9 @@ class EndpointModel:
 class EmbeddingClient(EndpointModel):
     """Asks a server for embeddings, and finds out of which kind it is."""
 
-    def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None) -> None:
         """Connect; raise PosirError if two short texts have no embeddings: no data was read before that."""
-        super().__init__(endpoint)
+        super().__init__(endpoint, retries)
         self.fields = fields or RequestFields()
         self._format: Fields = {}
         self._dimensions: int | None = None

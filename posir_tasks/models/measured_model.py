@@ -1,0 +1,136 @@
+"""Models by what they read: a model whose reading length is measured, and the embedder of a system by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from posir_tasks.display.progress import track
+from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.models.endpoint_client import EmbeddingClient
+from posir_tasks.models.reading_length import (
+    MAX_TOKENS,
+    ReadingLength,
+    find_special_tokens,
+    keep_measured,
+    measure_reading_length,
+    read_measured,
+)
+from posir_tasks.models.reading_probe import DocumentEncoder, TextSource, TokenCounter
+from posir_tasks.models.references import RERANKER, Endpoint, ModelReference, find_endpoint
+from posir_tasks.models.run_settings import find_request_fields
+from posir_tasks.read_part import ReadPart
+from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.text.words import count_words
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
+#: What claims the limit that a server states.
+SERVER = "the server"
+#: Words beyond the longest window, by which a text is certainly cut.
+BEYOND = 64
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """A model whose reading length is measured: what encodes, and what is known of it before."""
+
+    name: str
+    revision: str | None
+    encode: DocumentEncoder
+    measuring: Callable[[], AbstractContextManager[None]]
+    """Returns a context in which the model fails at once for a text that is too long."""
+    count_tokens: TokenCounter | None = None
+    special_tokens: int | None = None
+    prompt_tokens: int = 0
+    claimed_tokens: int | None = None
+    claimed_by: str = ""
+    tokenizer: ModelTokenizer | None = None
+    """Counts the tokens of any text; None if it is unknown."""
+    is_experiment: bool = False
+    """Whether it has settings of a run, which are none of the model."""
+    is_reranker: bool = False
+    """Whether it reads a question before the text, whose score takes the place of the embedding."""
+
+    @classmethod
+    def connect(
+        cls,
+        endpoint: Endpoint,
+        tokenizer: ModelTokenizer | None = None,
+        longest: int = MAX_TOKENS,
+        *,
+        retries: int | None = None,
+    ) -> MeasuredModel:
+        """Return a model behind an endpoint, with the limit that its server states and what the tokens of a text show of it.
+
+        Neither mteb nor PyTorch is imported. Failed requests are repeated `retries` times, by default as ever.
+        """
+        client = EmbeddingClient(endpoint, find_request_fields(), retries)
+        count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
+        measuring = partial(client.measure, retries=0)
+        with measuring():
+            long = TextSource((), None).build(longest + BEYOND, 0)
+            stated, counted = client.read_limit(), None
+            if client.kind.tokens or stated is None:
+                counted = client.count_read(long.prefix(len(long.pieces)))
+            limit = counted or stated
+            verified = find_special_tokens(client.embed, limit) if limit else None
+            stated = counted if counted and verified is not None else stated
+            if verified is not None and tokenizer is None:
+                # Frequent words are a token each if the limit is where the server says.
+                count, special = count_words, verified
+        known = endpoint.name, endpoint.revision, client.embed, measuring, count, special, 0, stated, SERVER, tokenizer
+        return cls(*known, is_experiment=bool(client.fields.query or client.fields.passage))
+
+    @property
+    def added_tokens(self) -> int:
+        """Special tokens and those of the prompt."""
+        return (self.special_tokens or 0) + self.prompt_tokens
+
+    def measure(self, texts: Sequence[str] = (), *, required: int = 0, max_tokens: int | None = None) -> ReadingLength:
+        """Measure which part of a text the model reads, and keep it; raise PosirError if it cannot encode short texts.
+
+        Documents are put together from the texts, by default from frequent English words. At least the tokens that are required
+        are tried, at most `max_tokens`: by default a quarter more than the model claims, at most 32,768.
+        """
+        with self.measuring(), track("Finding how far the model reads") as advance:
+            try:
+                reading = measure_reading_length(
+                    self.encode,
+                    texts,
+                    self.count_tokens,
+                    claimed_tokens=self.claimed_tokens,
+                    special_tokens=self.added_tokens,
+                    required_tokens=required,
+                    max_tokens=max_tokens,
+                    advance=advance,
+                )
+            except PosirError:
+                raise
+            except Exception as error:  # the model's own code
+                raise PosirError(
+                    f"{self.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are "
+                    "damaged, or need another version of its library."
+                ) from error
+        # That a text was read as a whole says nothing of longer ones.
+        if not reading.complete and not self.is_experiment:
+            keep_measured(self.name, self.revision, reading.read_part(self.added_tokens))
+        return reading
+
+
+def load_embedder(name: str) -> ReadPart | MTEBModels:
+    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of its revision."""
+    endpoint = find_endpoint(name)
+    if endpoint is None or RERANKER.fullmatch(endpoint.model):
+        from posir_tasks.models.registry import load_model
+
+        with track(f"Loading {name}"):
+            return load_model(ModelReference(name))
+    if known := read_measured(endpoint.name, endpoint.revision):
+        return known
+    model = MeasuredModel.connect(endpoint)
+    return model.measure().read_part(model.added_tokens)
