@@ -18,7 +18,7 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, describe_skipped
+from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import (
     PLACES_FILE,
@@ -41,7 +41,7 @@ def import_data(
     language: str,
     domain: str,
     output: str | Path,
-    split: str = "test",
+    split: str | None = None,
     repair: bool = True,
     tokenizer: str | Path | None = None,
 ) -> TableResult:
@@ -53,11 +53,12 @@ def import_data(
 
     Args:
         sources: Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders with
-            spans, data in the PosIR layout; .gz is read, too.
+            spans, published datasets as they are, data in the PosIR layout; .gz is read, too.
         language: Code of the language, such as jpn-Jpan.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        split: Split of a BEIR folder, the name of its qrels.
+        split: Split of a folder of BEIR, the name of its qrels, or part of a published dataset; by default `test`, or else the
+            first.
         repair: Move an answer that is not where its file says to its only match within 5 characters; without that, or if there
             are several matches, its question is left out.
         tokenizer: Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for every 4
@@ -77,7 +78,7 @@ def import_data(
     """
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
-    passages = read_sources([Path(source) for source in to_list(sources)], split)
+    passages = read_sources([Path(source) for source in to_list(sources)], split, language)
     imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair)
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
@@ -86,10 +87,12 @@ def import_data(
     )
 
 
-def read_sources(sources: Iterable[Path], split: str | None = None) -> Iterator[Item]:
+def read_sources(sources: Iterable[Path], split: str | None = None, language: str | None = None) -> Iterator[Item]:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
     for source in sources:
-        for subset in open_data(source, split=split).subsets:
+        opened = open_data(source, split=split, language=language)
+        opened.require_corpus()
+        for subset in opened.subsets:
             yield from subset.read_passages()
 
 
@@ -139,9 +142,18 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"without an answer: {pluralize(len(unused) - len(skipped), 'question')}, not imported"
     if skipped:
         yield f"skipped: {pluralize(len(skipped), 'question')}, first:"
-        yield from (f"  {question}" for question in skipped[:MAX_EXAMPLES])
+        yield from _list_causes(skipped)
     if texts:
         yield describe_skipped(texts)
+
+
+def _list_causes(skipped: Iterable[SkippedText]) -> Iterator[str]:
+    """Yield the first question that is left out for each of the most frequent reasons, and how many more there are."""
+    by_cause: dict[str, list[SkippedText]] = {}
+    for question in skipped:
+        by_cause.setdefault(question.detail, []).append(question)
+    for alike in sorted(by_cause.values(), key=len, reverse=True)[:MAX_EXAMPLES]:
+        yield f"  {alike[0]}" + (f" (and {len(alike) - 1:,} more)" if len(alike) > 1 else "")
 
 
 @dataclass(frozen=True, repr=False)

@@ -79,6 +79,8 @@ class ScoredChunkers(Presentable):
     questions: int
     skipped: int
     retrieve: int
+    within: bool
+    """Whether the chunks of a question's own document alone are searched."""
     rows: tuple[ChunkerRow, ...]
     places: tuple[PlaceRow, ...]
     changes: tuple[str, ...]
@@ -116,7 +118,8 @@ class ScoredChunkers(Presentable):
         repeated = DisplaySection(
             "If chunks count where they are", self.notes, (_build_table(1, ["Chunker", *titles], in_place),)
         )
-        title = f"{self.title} · {counts}{skipped}, {pluralize(self.retrieve, 'chunk')} retrieved"
+        searched = " of the question's document" if self.within else ""
+        title = f"{self.title} · {counts}{skipped}, {pluralize(self.retrieve, 'chunk')}{searched} retrieved"
         return (
             DisplaySection(title, self.changes, (_build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means),)),
             *([repeated] if self.notes else []),
@@ -191,6 +194,7 @@ def score_splitters(
         questions=len(data.questions),
         skipped=data.skipped,
         retrieve=retrieve,
+        within=data.within,
         rows=tuple(rows),
         places=tuple(places),
         changes=tuple(changes),
@@ -215,8 +219,8 @@ class ChunkRun:
     """Each where its text first is in its document, as in the code of the chunking evaluation."""
     in_place: ChunkPlaces
     """Each where the splitter took it from."""
-    retrieved: Integers
-    """Rows of the chunks that are retrieved, best first, shape (questions, retrieve)."""
+    retrieved: Sequence[Integers]
+    """Rows of the chunks that are retrieved for each question, best first, shape (retrieve,), or fewer in a short document."""
 
     def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
         """Return the scores of each question if chunks are in these places."""
@@ -232,14 +236,15 @@ def _retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence
     chunks = [chunk for text in divided for chunk in text.chunks]
     vectors = encoder(chunks, PromptType.document)
     queries = encoder([text for text, _ in data.questions], PromptType.query)
-    best = [
-        np.argsort(-np.asarray(similarity.float().cpu()), axis=1, kind="stable")[:, :retrieve]
-        for batch in split_queries(queries, len(chunks))
-        for similarity in [torch.as_tensor(encoder.model.similarity(torch.as_tensor(batch), torch.from_numpy(vectors)))]
-    ]
+    owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
+    best: list[Integers] = []
+    for batch in split_queries(queries, len(chunks)):
+        similarity = torch.as_tensor(encoder.model.similarity(torch.as_tensor(batch), torch.from_numpy(vectors)))
+        for row in np.asarray(similarity.float().cpu()):
+            searched = np.flatnonzero(owners == data.owners[len(best)]) if data.within else np.arange(len(chunks))
+            best.append(searched[np.argsort(-row[searched], kind="stable")[:retrieve]])
     texts = list(data.documents.values())
     in_place = [span for text in divided for span in text.spans]
-    owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
     first = []
     for owner, chunk, span in zip(owners, chunks, in_place, strict=True):
         # Where its text first is as it is; else where it was located.
@@ -251,7 +256,7 @@ def _retrieve_chunks(encoder: ModelEncoder, data: ExcerptData, divided: Sequence
         known, located = np.array([span or (0, 0) for span in spans], np.int64), np.array([span is not None for span in spans])
         sizes = np.where(located, known[:, 1] - known[:, 0], [len(chunk) for chunk in chunks])
         places.append(ChunkPlaces(np.where(located, owners, NOWHERE), known, sizes))
-    return ChunkRun(places[0], places[1], np.concatenate(best))
+    return ChunkRun(places[0], places[1], best)
 
 
 def _build_score_rows(

@@ -22,7 +22,7 @@ from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.formats.passages import Passage, SkippedText
+from posir_tasks.sources.formats.passages import Passage, SkippedText, Use
 from posir_tasks.sources.opening import Dataset
 from posir_tasks.sources.questions import find_span
 from posir_tasks.text.spans import Span, find_third
@@ -150,6 +150,8 @@ class ExcerptData:
     """Questions without an excerpt that is in its document."""
     ids: tuple[tuple[str, str], ...] = ()
     """Subset and id of each question, if they are those of queries of a task."""
+    within: bool = False
+    """Whether each question is asked of its own document alone."""
 
     @classmethod
     def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
@@ -189,6 +191,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
+    numbers: dict[str, int] = {}
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
     for item in (item for subset in opened.subsets for item in subset.read_passages()):
@@ -196,8 +199,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
             skipped.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        number = len(documents)
-        name = item.id or f"{item.name}#{number}"
+        name = item.id or f"{item.name}#{len(documents)}"
+        number = numbers.setdefault(name, len(documents))
         documents[name], titles[name] = item.text, item.title
         for question in item.questions:
             try:
@@ -211,7 +214,8 @@ def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
     articles = link_documents(digest_documents([*documents], titles, documents).T)
-    return ExcerptData(opened.name, documents, tuple(questions), articles, len(skipped) + len(excerpts) - len(questions))
+    left_out = len(skipped) + len(excerpts) - len(questions)
+    return ExcerptData(opened.name, documents, tuple(questions), articles, left_out, within=opened.use is not Use.CORPUS)
 
 
 def find_chunk_part(span: Span, chunks: Integers) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -26,6 +26,8 @@ JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
 Schema: TypeAlias = Mapping[str, PolarsDataType]
 NO_COLUMNS: Schema = {}
 UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
+#: Rows that are read at a time, each of which may have a long document.
+BATCH_ROWS = 64
 #: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
 #: What a task does with rows that it cannot use.
@@ -234,6 +236,13 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
         # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust the memory.
         with pq.ParquetFile(file) as parquet:
             return _to_polars(parquet.read(columns), columns)
+
+
+def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is corrupt."""
+    with _error_context(file), pq.ParquetFile(file) as parquet:
+        for batch in parquet.iter_batches(BATCH_ROWS):
+            yield from batch.to_pylist()
 
 
 def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:

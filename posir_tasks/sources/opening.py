@@ -37,6 +37,7 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    Use,
     describe_skipped,
     name_documents,
 )
@@ -139,11 +140,21 @@ class Dataset(Presentable):
     has_questions: bool = True
     in_memory: bool = False
     """Whether a subset that is read is kept in memory, so that it is read once."""
+    use: Use = Use.CORPUS
+    """Texts of which its questions can be asked."""
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
         for subset in self.subsets:
             yield from subset.read_texts()
+
+    def require_corpus(self) -> None:
+        """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
+        if self.use is not Use.CORPUS:
+            raise PosirError(
+                f"{self.location} ({self.kind}): {self.use.value}. Score chunks within each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`."
+            )
 
     @property
     def title(self) -> str:
@@ -190,6 +201,7 @@ class Dataset(Presentable):
 
         `several_places`: whether questions with several places of evidence are among them.
         """
+        self.require_corpus()
         subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
         return replace(self, subsets=tuple(subsets))
 
@@ -357,6 +369,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         read_texts=partial(format_.read_texts, path, options),
         has_questions=format_.has_questions(path, options),
         read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
+        use=format_.use,
     )
 
 
@@ -366,8 +379,8 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
         read_column_types(path)
     read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
     title, has_questions = (format_.title, format_.has_questions) if format_ else ("of no known format", False)
-    revision = partial(_name_revision, path.parent, [path])
-    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, has_questions=has_questions)
+    revision, use = partial(_name_revision, path.parent, [path]), format_.use if format_ else Use.CORPUS
+    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, has_questions=has_questions, use=use)
 
 
 def _name_revision(folder: Path, files: Iterable[Path]) -> str:
@@ -409,6 +422,7 @@ def _open_items(
     has_questions: bool,
     read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
+    use: Use = Use.CORPUS,
 ) -> Dataset:
     """Open what a reader of a format yields, as one subset; `read` also yields the texts unless `read_texts` does."""
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
@@ -429,7 +443,7 @@ def _open_items(
 
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
-    return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True)
+    return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True, use=use)
 
 
 def _open_task_data(name: str) -> Dataset:

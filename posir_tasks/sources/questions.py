@@ -256,6 +256,8 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
                 document = imported.questions[name][1] if name in imported.questions else ""
                 grades[document] = max(stated[name].grade, grades.get(document, 0))
             imported.places |= {name: Place(query, grades[imported.questions[name][1]]) for name in kept}
+        elif query not in imported.questions:
+            imported.questions[query] = imported.questions.pop(kept[0])
 
 
 def _merge_places(imported: ImportedData, names: Sequence[str]) -> list[str]:

@@ -31,8 +31,9 @@ def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     """Return the built-in task classes."""
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
+    from posir_tasks.tasks.published import PUBLISHED_TASKS
 
-    return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini)
+    return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini, *PUBLISHED_TASKS)
 
 
 def builtin_tasks() -> dict[str, type[PositionTask]]:

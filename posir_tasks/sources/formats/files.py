@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar
 
 import polars as pl
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BeforeValidator, Field
 
-from posir_tasks.display.progress import track_reading
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
-from posir_tasks.gate import GateError, decode, find_encoding, parse_json
+from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
+from posir_tasks.gate import GateError, decode, parse_json
 from posir_tasks.sources.checks import read_column_types, read_table
 from posir_tasks.sources.formats.documents import (
     BINARY_BYTES,
-    NOT_UTF8,
-    describe_bad_byte,
     is_binary,
     read_html_file,
     read_pdf_file,
@@ -34,42 +30,23 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    Use,
     skip_question,
 )
+from posir_tasks.sources.formats.published import is_cuad, is_repliqa, read_cuad, read_repliqa
+from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_lines, read_records, validate
+from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
 from posir_tasks.table_files import read_delimited
 
 #: Split of a dataset on the Hub that is read.
 HUB_SPLIT = "train"
 
 
-def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the byte is named instead.
-
-    Raises:
-        OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
-    """
-    with open_decompressed(file) as raw:
-        is_wide = find_encoding(raw.read(4)) == "utf-16"
-    if is_wide:
-        lines = enumerate(decode(read_decompressed(file)).split("\n"), start=1)
-        yield from ((number, line) for number, line in lines if line.strip())
-        return
-    offset = 0
-    for number, raw_line in enumerate(track_reading(file), start=1):
-        try:
-            line = raw_line.decode("utf-8-sig" if number == 1 else "utf-8")
-            if line.strip():
-                yield number, line
-        except UnicodeDecodeError as error:
-            yield number, SkippedText(f"{where}{number}", NOT_UTF8, describe_bad_byte(error, offset), where.rpartition(":")[0])
-        offset += len(raw_line)
-
-
 #: Columns that may hold the text, in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
 PLAIN_TEXT, JSON_LINES, PARQUET = (".txt", ".md", ".markdown", ".text"), (".jsonl", ".ndjson", ".json"), (".parquet",)
-TABLES = (".csv", ".tsv")
+TABLES, ROWS = (".csv", ".tsv"), (*JSON_LINES, *PARQUET)
 
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
@@ -150,77 +127,6 @@ def find_text_column(columns: Mapping[str, bool], options: ReadOptions) -> str |
         return options.column if options.column in textual else None
     preferred = [name for name in TEXT_COLUMNS if name in textual]
     return preferred[0] if preferred else textual[0] if len(textual) == 1 else None
-
-
-def _check_id(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("has a null character, at which libraries end an id; remove it")
-    return text
-
-
-#: A lone surrogate, which JSON can escape, is refused.
-Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
-#: An id is a string or an integer, which becomes a string.
-Id = Annotated[Text, AfterValidator(_check_id), BeforeValidator(lambda value: str(value) if type(value) is int else value)]
-
-
-class StrictRecord(BaseModel):
-    """A JSON object. Types are strict: a boolean is no integer, an integer no string."""
-
-    model_config = ConfigDict(strict=True)
-
-    expected: ClassVar[str] = ""
-    """The format of the file, for errors."""
-
-
-AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
-
-
-def validate(model: type[AnyRecord], value: object) -> AnyRecord:
-    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
-    field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
-    if first["type"] == "missing":
-        raise ValueError(f"{field}is missing")
-    if first["type"].endswith("_type"):
-        given = "null" if first["input"] is None else type(first["input"]).__name__
-        raise ValueError(f"{field}{message.replace('Input should be', 'must be')}, not {given}")
-    raise ValueError(f"{field}is not valid: {message.removeprefix('Value error, ')}")
-
-
-@contextmanager
-def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
-    where = f"{file}: {place}: " if place else f"{file}: "
-    try:
-        yield
-    except GateError as error:
-        raise DataError(f"{where}{error.problem}. Expected: {expected}.") from error
-    except GZIP_ERRORS as error:
-        raise DataError(f"{where}not a complete gzip file ({summarize_error(error)}).") from error
-    except OSError as error:
-        raise DataError(f"{where}cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: {expected}.") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}{error}. Expected: {expected}.") from error
-
-
-def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
-    """Yield place and record of each line of JSON Lines that is not blank; raise DataError if a line does not fit."""
-    with error_context(file, "", model.expected):
-        for number, line in read_lines(file, f"{file}: line "):
-            place = f"line {number}"
-            if isinstance(line, SkippedText):
-                yield place, line
-                continue
-            with error_context(file, place, model.expected):
-                record = validate(model, parse_json(line, file))
-            yield place, record
 
 
 def _parse_integer(value: object) -> object:
@@ -435,10 +341,17 @@ class FileFormat:
     accepts: Callable[[Path], bool] = lambda _: True
     """Whether a file with one of the suffixes is in the format."""
     has_questions: bool = False
+    use: Use = Use.CORPUS
 
 
 #: In order of precedence: the first that accepts a file reads it; if the user names a column of texts, the rows are texts.
 FILE_FORMATS = (
+    FileFormat("TyDi QA", ROWS, lambda file, _, options: read_tydi([file], options), is_tydi, True),
+    FileFormat(
+        "Natural Questions", ROWS, lambda file, _, options: read_natural_questions([file], options), is_natural_questions, True
+    ),
+    FileFormat("RepLiQA", PARQUET, lambda file, _, options: read_repliqa(file, options), is_repliqa, True),
+    FileFormat("CUAD", (".json",), lambda file, *_: read_cuad(file), is_cuad, True, Use.WITHIN),
     FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, True),
     FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, True),
     FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_question_rows(file), has_question_rows, True),

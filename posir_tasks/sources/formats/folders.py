@@ -30,19 +30,7 @@ from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
 from posir_tasks.sources.formats.documents import read_text_file
-from posir_tasks.sources.formats.files import (
-    JSON_LINES,
-    PARQUET,
-    TABLES,
-    Id,
-    StrictRecord,
-    Text,
-    error_context,
-    find_file_format,
-    read_file,
-    read_records,
-    validate,
-)
+from posir_tasks.sources.formats.files import JSON_LINES, PARQUET, ROWS, TABLES, find_file_format, read_file
 from posir_tasks.sources.formats.passages import (
     Item,
     Passage,
@@ -50,7 +38,25 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    Use,
     skip_question,
+)
+from posir_tasks.sources.formats.published import (
+    is_bright,
+    is_legalbench,
+    is_marco,
+    read_bright,
+    read_legalbench,
+    read_marco,
+)
+from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_records, validate
+from posir_tasks.sources.formats.wikipedia import (
+    is_miracl,
+    is_natural_questions,
+    is_tydi,
+    read_miracl,
+    read_natural_questions,
+    read_tydi,
 )
 from posir_tasks.table_files import read_tsv
 from posir_tasks.text.sentences import find_sentences
@@ -372,12 +378,39 @@ class FolderFormat:
     """Yields the documents; questions are ignored."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
     """Returns all judgments, if a query may have grades or several relevant documents."""
+    use: Use = Use.CORPUS
+
+
+def _build_format(
+    title: str, accepts: Callable[[Path], bool], read: Callable[[Path, ReadOptions], Iterator[Item]], use: Use = Use.CORPUS
+) -> FolderFormat:
+    """Return the format of a published dataset, whose reader yields documents with questions."""
+    return FolderFormat(f"a folder of {title}", accepts, lambda *_: True, read, read, use=use)
+
+
+def _build_rows_format(
+    title: str, accepts: Callable[[Path], bool], read: Callable[[Iterable[Path], ReadOptions], Iterator[Item]]
+) -> FolderFormat:
+    """Return the format of a folder whose files of rows have questions about the same pages."""
+
+    def find_rows(folder: Path) -> list[Path]:
+        return [file for file in list_files(folder) if split_suffix(file)[1] in ROWS and accepts(file)]
+
+    return _build_format(
+        title, lambda folder: bool(find_rows(folder)), lambda folder, options: read(find_rows(folder), options)
+    )
 
 
 CHUNKING = "a folder of Chroma's chunking evaluation"
 FOLDER_FORMATS = (
     FolderFormat("a BEIR folder", is_beir_folder, lambda *_: True, read_beir, read_beir_texts, read_judgments),
     FolderFormat(CHUNKING, is_chunking_folder, lambda *_: True, read_chunking, read_chunking_texts, read_chunking_judgments),
+    _build_format("MIRACL", is_miracl, read_miracl),
+    _build_format("LegalBench-RAG", is_legalbench, read_legalbench, Use.NAMED),
+    _build_format("MS MARCO v2", is_marco, read_marco),
+    _build_format("BRIGHT", is_bright, read_bright),
+    _build_rows_format("TyDi QA", is_tydi, read_tydi),
+    _build_rows_format("Natural Questions", is_natural_questions, read_natural_questions),
     FolderFormat("a folder of files", Path.is_dir, _has_question_files, _read_files, _read_files),
 )
 

@@ -2,10 +2,23 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
 from posir_tasks.digests import digest
+
+
+class Use(Enum):
+    """Texts of which the questions of data can be asked; the value says why it is not the whole corpus."""
+
+    CORPUS = ""
+    """Each stands alone: any document may answer it."""
+    WITHIN = (
+        "its questions are about one document and do not name it ('this contract'), so that other documents answer them, too"
+    )
+    NAMED = "its questions name their document, so that a search of the corpus finds its beginning, wherever the evidence is"
+
 
 #: Why a question without an answer in its document is skipped.
 UNANSWERABLE = "has no answer"
@@ -80,6 +93,8 @@ class SkippedText:
     detail: str = ""
     file: str = ""
     """The file that it is in."""
+    number: int = 1
+    """The number of such items, if they are not named one by one."""
 
     @property
     def is_question(self) -> bool:
@@ -99,15 +114,22 @@ def skip_question(file: str, name: str, reason: str) -> SkippedText:
     return SkippedText(name, UNUSABLE, reason, file)
 
 
+def list_places(file: str, query: str, text: str, answers: Iterable[StatedAnswer], first: int = 1) -> Iterator[PassageQuestion]:
+    """Yield a question for each place of a query's evidence, numbered from `first`; the first has the id of the query."""
+    for number, answer in enumerate(answers, start=first):
+        yield PassageQuestion(file, query, text, answer, query if number == 1 else f"{query}#{number}", query)
+
+
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
     """Return a sentence with the number of skipped texts by reason and a few names; empty if there are none."""
     by_reason: dict[str, list[SkippedText]] = {}
     for item in sorted(skipped, key=lambda item: item.name):
         by_reason.setdefault(item.reason, []).append(item)
     parts = []
-    for reason, group in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+    counts = {reason: sum(item.number for item in group) for reason, group in by_reason.items()}
+    for reason, group in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         names = [f"{item.name}: {item.detail}" if item.detail else item.name for item in group[:examples]]
-        parts.append(f"{len(group):,} {reason} ({', '.join(names)}{', ...' if len(group) > examples else ''})")
+        parts.append(f"{counts[reason]:,} {reason} ({', '.join(names)}{', ...' if len(group) > examples else ''})")
     return f"Skipped: {'; '.join(parts)}." if parts else ""
 
 

@@ -59,7 +59,7 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     assert first.endswith(": 1 document, 1 question")
     assert (unanswered, heading) == ("without an answer: 2 questions, not imported", "skipped: 8 questions, first:")
     assert skipped[0].startswith(f"  {file}: question 0: its answer 'heron' is not at character {START - 1}; it is at {START}")
-    assert len(skipped) == 5
+    assert [row.endswith("(and 6 more)") for row in skipped] == [True, False]
     first, *printed = posir("import", file, output=tmp_path / "repaired").splitlines()
     assert first.endswith(": 1 document, 8 questions")
     assert printed[0] == "repaired: 7 spans, moved by characters +1 (7); first:"

@@ -1,0 +1,141 @@
+"""Records of files from outside: lines, the shape of a JSON object, rows of Parquet, and errors that name the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, ClassVar, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from posir_tasks.display.progress import track_reading
+from posir_tasks.errors import DataError, summarize_error
+from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
+from posir_tasks.gate import GateError, decode, find_encoding, parse_json
+from posir_tasks.sources.checks import iterate_rows, read_column_types
+from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
+from posir_tasks.sources.formats.passages import SkippedText
+
+
+def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
+    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the byte is named instead.
+
+    Raises:
+        OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
+    """
+    with open_decompressed(file) as raw:
+        is_wide = find_encoding(raw.read(4)) == "utf-16"
+    if is_wide:
+        lines = enumerate(decode(read_decompressed(file)).split("\n"), start=1)
+        yield from ((number, line) for number, line in lines if line.strip())
+        return
+    offset = 0
+    for number, raw_line in enumerate(track_reading(file), start=1):
+        try:
+            line = raw_line.decode("utf-8-sig" if number == 1 else "utf-8")
+            if line.strip():
+                yield number, line
+        except UnicodeDecodeError as error:
+            yield number, SkippedText(f"{where}{number}", NOT_UTF8, describe_bad_byte(error, offset), where.rpartition(":")[0])
+        offset += len(raw_line)
+
+
+def _check_id(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("has a null character, at which libraries end an id; remove it")
+    return text
+
+
+#: A lone surrogate, which JSON can escape, is refused.
+Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
+#: An id is a string or an integer, which becomes a string.
+Id = Annotated[Text, AfterValidator(_check_id), BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
+class StrictRecord(BaseModel):
+    """A JSON object. Types are strict: a boolean is no integer, an integer no string."""
+
+    model_config = ConfigDict(strict=True)
+
+    expected: ClassVar[str] = ""
+    """The format of the file, for errors."""
+
+
+AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
+
+
+def validate(model: type[AnyRecord], value: object) -> AnyRecord:
+    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
+    field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
+    if first["type"] == "missing":
+        raise ValueError(f"{field}is missing")
+    if first["type"].endswith("_type"):
+        given = "null" if first["input"] is None else type(first["input"]).__name__
+        raise ValueError(f"{field}{message.replace('Input should be', 'must be')}, not {given}")
+    raise ValueError(f"{field}is not valid: {message.removeprefix('Value error, ')}")
+
+
+@contextmanager
+def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
+    """Turn an error about a place in a file into a DataError that names the place and the expected format."""
+    where = f"{file}: {place}: " if place else f"{file}: "
+    try:
+        yield
+    except GateError as error:
+        raise DataError(f"{where}{error.problem}. Expected: {expected}.") from error
+    except GZIP_ERRORS as error:
+        raise DataError(f"{where}not a complete gzip file ({summarize_error(error)}).") from error
+    except OSError as error:
+        raise DataError(f"{where}cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}{error}; convert the file to UTF-8, for example by `iconv`. Expected: {expected}.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}{error}. Expected: {expected}.") from error
+
+
+def read_records(file: Path, model: type[AnyRecord]) -> Iterator[tuple[str, AnyRecord | SkippedText]]:
+    """Yield place and record of each line of JSON Lines that is not blank, or row of Parquet; raise DataError if wrong."""
+    if split_suffix(file)[1] == ".parquet":
+        for number, row in enumerate(iterate_rows(file)):
+            with error_context(file, f"row {number}", model.expected):
+                record = validate(model, row)
+            yield f"row {number}", record
+        return
+    with error_context(file, "", model.expected):
+        for number, line in read_lines(file, f"{file}: line "):
+            place = f"line {number}"
+            if isinstance(line, SkippedText):
+                yield place, line
+                continue
+            with error_context(file, place, model.expected):
+                record = validate(model, parse_json(line, file))
+            yield place, record
+
+
+def has_fields(file: Path, *groups: frozenset[str]) -> bool:
+    """Return whether the first row of a file of JSON Lines, or the columns of one of Parquet, include a group of names."""
+    try:
+        if split_suffix(file)[1] == ".parquet":
+            names = read_column_types(file).keys()
+        else:
+            first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
+            row = parse_json(first, file)
+            names = row.keys() if isinstance(row, dict) else {}.keys()
+    except DataError:
+        return False
+    return any(group <= names for group in groups)
+
+
+def list_rows(value: object) -> object:
+    """Return the rows of an object of columns, as the Hub has lists of objects; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    if any(not isinstance(column, list) for column in value.values()):
+        raise ValueError("is neither a list of objects nor an object of lists")
+    return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]

@@ -1,0 +1,198 @@
+"""Tasks on published questions about whole documents: TyDi QA, MIRACL, RepLiQA and Natural Questions.
+
+Their data is not on the Hub in the PosIR layout: a task reads the folder of its name below `POSIR_DATA`, which `posir import`
+wrote from the published files.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.formats.wikipedia import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
+from posir_tasks.sources.posir import SubsetKey, list_present_files, read_domain
+from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, LocalRepository, check_environment, data_folder, locate_dataset
+from posir_tasks.tasks.base import PositionTask
+from posir_tasks.tasks.metadata import build_metadata
+
+#: In place of the revision of a source whose commit is not known; a result has the digest of the data that was read.
+NOT_PINNED = "not pinned"
+
+
+class PublishedTask(PositionTask):
+    """Published data that `posir import` wrote, a subset for each language or part."""
+
+    scheme = RelativePositions()
+    keys: ClassVar[Mapping[str, SubsetKey]]
+    """Language and domain of each subset."""
+    source: ClassVar[str]
+    """The place of the files, their size and license, and the command that makes the data, for messages."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        default = type(self).metadata
+        if data_folder() is not None:
+            # The digest in the revision of local data takes time, so it is added when the data is loaded.
+            spoken = default.hf_subsets_to_langscripts
+            present = {subset: spoken[subset] for subset in self._present()} or spoken
+            dataset = {**default.dataset, "revision": LOCAL}
+            self.metadata = default.model_copy(update={"dataset": dataset, "eval_langs": present})
+        super().__init__(*args, **kwargs)
+
+    def _repository(self) -> LocalRepository:
+        check_environment()
+        folder, name = data_folder(), type(self).metadata.name
+        return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
+
+    def _present(self) -> list[str]:
+        repository = self._repository()
+        return [name for name, key in self.keys.items() if all(repository.locate(file).is_file() for file in key.files)]
+
+    def has_data(self) -> bool:
+        """Return whether `POSIR_DATA` has any subset."""
+        return data_folder() is not None and bool(self._present())
+
+    def explain_missing_data(self) -> str:
+        """Return where the data was looked for, and how it is made."""
+        name = type(self).metadata.name
+        where = f"{self._repository().location}: no data" if data_folder() else f"{DATA_VARIABLE} is not set"
+        return f"{name}: {where}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
+
+    def missing_subsets(self) -> list[str]:
+        """Return the subsets that were not imported or are filtered out."""
+        return [subset for subset in self.keys if subset not in self.hf_subsets]
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
+        """Make the imported subsets available, with the digest of their files as the revision."""
+        if not self.data_loaded and self.has_data():
+            present = self._present()
+            files = list_present_files(self._repository(), [self.keys[subset] for subset in present])
+            dataset = {**self.metadata.dataset, "revision": self._repository().revision(files)}
+            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+            # In place: mteb refers to this list object before the data is loaded, and then evaluates the subsets in it.
+            self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
+        super().load_data(num_proc, **kwargs)
+
+    def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:
+        """Return the folder, and the paths there of a subset's files."""
+        return self._repository(), list_present_files(self._repository(), [self.keys[subset]])
+
+    def read_subset(self, subset: str) -> PositionData:
+        """Read one subset; raise DataError if it is missing or invalid."""
+        key = self.keys[subset]
+        return read_domain(self._repository(), key.language, key.corpus_language, key.domain)
+
+
+def _build_task(
+    name: str,
+    keys: Mapping[str, SubsetKey],
+    repository: str,
+    files: str,
+    given: str,
+    *,
+    revision: str = NOT_PINNED,
+    **fields: Any,
+) -> type[PublishedTask]:
+    """Create the task on a published dataset; `files` says where they are and how large, `given` what is imported."""
+    key = next(iter(keys.values()))
+    metadata = build_metadata(
+        name,
+        dataset=repository,
+        revision=revision,
+        languages={subset: [key.language] for subset, key in keys.items()},
+        sample_creation="found",
+        reference=f"https://huggingface.co/datasets/{repository}",
+        **fields,
+    )
+    command = f"posir import {given} --language {key.language} --domain {key.domain} --output data/{name}"
+    source = f"{files} ({metadata.license}): download it and run `{command}`, for each of {', '.join(keys)}"
+    attributes = {"metadata": metadata, "keys": keys, "source": source, "__module__": __name__, "__doc__": metadata.description}
+    return type(name.replace("-", ""), (PublishedTask,), attributes)
+
+
+def _by_language(codes: Iterable[str], domain: str) -> dict[str, SubsetKey]:
+    return {code: SubsetKey(code, code, domain) for code in codes}
+
+
+def _in_english(domains: Iterable[str]) -> dict[str, SubsetKey]:
+    return {domain: SubsetKey("eng-Latn", "eng-Latn", domain) for domain in domains}
+
+
+MIRACL_LANGUAGES = (
+    "ara-Arab", "ben-Beng", "cmn-Hans", "deu-Latn", "eng-Latn", "fin-Latn", "fra-Latn", "hin-Deva", "ind-Latn", "jpn-Jpan",
+    "kor-Kore", "pes-Arab", "rus-Cyrl", "spa-Latn", "swh-Latn", "tel-Telu", "tha-Thai", "yor-Latn",
+)  # fmt: skip
+PUBLISHED_TASKS = (
+    _build_task(
+        "TyDiQA-PosIR",
+        _by_language(TYDI_LANGUAGES.values(), "tydiqa"),
+        "google-research-datasets/tydiqa",
+        "tydiqa-v1.0-{train,dev}.jsonl.gz at storage.googleapis.com/tydiqa/v1.0, 1.6 GB and 150 MB",
+        "tydiqa-v1.0-dev.jsonl.gz",
+        description="TyDi QA's primary task: real questions in 11 languages, asked before reading, and Wikipedia articles.",
+        license="apache-2.0",
+        annotations_creators="human-annotated",
+        domains=["Encyclopaedic", "Written"],
+        bibtex_citation="""@article{clark2020tydi,
+  title = {{TyDi QA}: A Benchmark for Information-Seeking Question Answering in Typologically Diverse Languages},
+  author = {Jonathan H. Clark and Eunsol Choi and Michael Collins and Dan Garrette and Tom Kwiatkowski and Vitaly Nikolaev
+    and Jennimaria Palomaki},
+  journal = {Transactions of the Association for Computational Linguistics},
+  year = {2020},
+}""",
+    ),
+    _build_task(
+        "MIRACL-PosIR",
+        _by_language(MIRACL_LANGUAGES, "miracl"),
+        "miracl/miracl-corpus",
+        "miracl/miracl and miracl/miracl-corpus on the Hub, from 131,924 passages (Swahili)",
+        "FOLDER",
+        revision="d921ec7",
+        description="MIRACL's queries in 18 languages, and Wikipedia articles rebuilt from its passages.",
+        license="apache-2.0",
+        annotations_creators="human-annotated",
+        domains=["Encyclopaedic", "Written"],
+        bibtex_citation="""@misc{zhang2022miracl,
+  title = {Making a {MIRACL}: Multilingual Information Retrieval Across a Continuum of Languages},
+  author = {Xinyu Zhang and others},
+  year = {2022},
+  eprint = {2210.09984},
+  archiveprefix = {arXiv},
+}""",
+    ),
+    _build_task(
+        "RepLiQA-PosIR",
+        _in_english(f"repliqa_{number}" for number in range(5)),
+        "ServiceNow/repliqa",
+        "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 documents",
+        "repliqa_0-*.parquet",
+        description="RepLiQA: questions on invented documents of about 1,000 words, whose paragraph is found once; by split.",
+        license="cc-by-4.0",
+        annotations_creators="human-annotated",
+        domains=["Fiction", "Written"],
+        bibtex_citation="""@misc{monteiro2024repliqa,
+  title = {{RepLiQA}: A Question-Answering Dataset for Benchmarking {LLMs} on Unseen Reference Content},
+  author = {Joao Monteiro and others},
+  year = {2024},
+  eprint = {2406.11811},
+  archiveprefix = {arXiv},
+}""",
+    ),
+    _build_task(
+        "NQ-PosIR",
+        _in_english((PARAGRAPHS, OTHERS)),
+        "google-research-datasets/natural_questions",
+        "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 GB",
+        "FOLDER --split paragraph",
+        description="Natural Questions: real searches and whole Wikipedia pages; apart, long answers that are no paragraphs.",
+        license="cc-by-sa-3.0",
+        annotations_creators="human-annotated",
+        domains=["Encyclopaedic", "Written"],
+        bibtex_citation="""@article{kwiatkowski2019natural,
+  title = {Natural Questions: A Benchmark for Question Answering Research},
+  author = {Tom Kwiatkowski and others},
+  journal = {Transactions of the Association for Computational Linguistics},
+  year = {2019},
+}""",
+    ),
+)
