@@ -348,12 +348,16 @@ def _describe(model: str, revision: str | None, tokenizer: str | Path | None, lo
     if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
         return MeasuredModel.connect(endpoint, known, longest, retries=1)
+    from transformers.utils.logging import disable_progress_bar
+
     from posir_inspect.model_window import describe_model, describe_reranker
     from posir_tasks.embeddings.encoding import load_encoder
     from posir_tasks.models.references import CROSS_ENCODER, ModelReference
     from posir_tasks.models.registry import find_model, load_model
     from posir_tasks.text.tokenizer import find_tokenizer
 
+    # The bar of transformers is shown even if the output is piped.
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(model, revision)
     if CROSS_ENCODER in find_model(reference).model_type:
         reranker = load_model(reference)

@@ -11,7 +11,7 @@ from posir_report.summary import summarize
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
-from posir_tasks.models.protocols import PaperName
+from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import DataReference, Option, public
 from posir_tasks.results import read_results
@@ -158,7 +158,9 @@ def correlate(
     folder = Path(results) if results is not None else None
     if of_models:
         names = (correlation.NDCG,) if benchmark else (correlation.PSI, correlation.START_TO_END)
-        scores = correlation.read_scores(summarize(read_results(folder)) if folder else (), names, published=published)
+        own = summarize(read_results(folder)) if folder else []
+        scores = correlation.read_scores(own, names, published=published)
+        notes = list_differences((summary.task, summary.model) for summary in own) if published else []
         if not scores:
             raise PosirError(f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add --published.")
         if benchmark:
@@ -167,7 +169,8 @@ def correlate(
         else:
             kinds = read_architectures(architectures)
             of_model = correlation.correlate_architecture(scores, correlation.read_model_metas(folder), kinds)
-        return TableResult(title="Position bias and models", rows=of_model, tables=[correlation.build_model_table(of_model)])
+        tables = [correlation.build_model_table(of_model)]
+        return TableResult(title="Position bias and models", rows=of_model, tables=tables, notes=notes)
     if published or folder is None:
         raise PosirError(
             "--published goes with --architecture or --benchmark: probes of the papers' models have no raw results."

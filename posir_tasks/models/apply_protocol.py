@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
-from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper, SentenceTransformerEncoderWrapper
+from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper, MultiVectorWrapper, SentenceTransformerEncoderWrapper
 from packaging.version import Version
 
 from posir_tasks.errors import PosirError
@@ -174,9 +174,9 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
         pooling.include_prompt = protocol.prompt_is_pooled == "true"
     if pooling is not None and protocol.pooling == "cls" and type(model) is SentenceTransformerEncoderWrapper:
         pooling.pooling_mode = "cls"
-    # In single precision, all digits of a checkpoint are there.
+    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its transformer.
     if (dtype := protocol.find("dtype")) and next(transformer.parameters()).dtype == torch.float32:
-        transformer.to(getattr(torch, dtype))
+        (model.model if isinstance(model, MultiVectorWrapper) else transformer).to(getattr(torch, dtype))
     if attention := protocol.find("attention"):
         transformer.set_attn_implementation(attention)
 

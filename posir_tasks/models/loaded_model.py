@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset, disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
+from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper
 from mteb.types import PromptType
 from torch import nn
 from transformers import PreTrainedModel
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 #: The texts that are read.
 QUERY, DOCUMENT = "Where does the river rise?", "The river rises in the hills."
+#: What has queries and documents apart; others get them as pairs.
+ENCODERS = EncoderProtocol | MultiVectorWrapper
 #: Words of a text that is longer than the windows of all models of the papers.
 MANY_WORDS = 33_000
 
@@ -117,13 +121,18 @@ def read_ids(
     Texts are rows of data. Without a context, the task is one that no model has a prompt of its own for.
     """
     transformer = find_transformer(model)
-    if transformer is None or not isinstance(model, EncoderProtocol | CrossEncoderProtocol):
+    if transformer is None or not isinstance(model, ENCODERS | CrossEncoderProtocol):
         return None
 
     forward: Any = transformer.forward
+    # What searches encodes the query before the document.
+    before = [query] * (document is not None and isinstance(model, MultiVectorWrapper))
 
     @wraps(forward)
-    def stop(*arguments: Any, **options: Any) -> None:
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if before:
+            before.pop()
+            return forward(*arguments, **options)
         ids: Any = options.get("input_ids", arguments[0] if arguments else None)
         mask: Any = options.get("attention_mask")
         first = ids[0] if mask is None else ids[0][mask[0].bool()]
@@ -132,12 +141,17 @@ def read_ids(
     if context is None:
         metadata = build_metadata("posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"])
         context = EncodingContext(metadata, SPLIT, "default")
-    text = build_texts([""])
+    text = build_texts([QUERY])
     # Not a hook: classes may call the method itself.
     vars(transformer)["forward"] = stop
     try:
         if isinstance(model, EncoderProtocol):
             context.encode(model, query or document or text, PromptType.query if document is None else PromptType.document)
+        elif isinstance(model, MultiVectorWrapper):
+            shared = {**context.task_arguments, "encode_kwargs": context.encode_kwargs, "num_proc": None}
+            search: Any = copy(model)
+            search.index(document or text, **shared)
+            search.search(query or text, top_k=1, **shared)
         else:
             asked = context.load(query or text, PromptType.query)
             texts = context.load(document or text, PromptType.document)
@@ -176,7 +190,7 @@ def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
     sizes = (getattr(inner, "get_embedding_dimension", None) for inner in list_inner_models(model))
     size = next((size for size in sizes if callable(size)), lambda: getattr(transformer.config, "hidden_size", None))
     loaded = LoadedModel(
-        dimensions=size() if isinstance(model, EncoderProtocol) else None,
+        dimensions=size() if isinstance(model, ENCODERS) else None,
         dtype=str(next(transformer.parameters()).dtype).removeprefix("torch."),
         attention=getattr(transformer.config, "_attn_implementation", None),
         padding_side=getattr(tokenizer, "padding_side", None),
@@ -188,7 +202,7 @@ def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
 
 def _read_texts(model: MTEBModels, tokenizer: Any, context: EncodingContext | None) -> dict[str, Any]:
     """Return the fields on texts, and on where they are cut."""
-    is_encoder, words = isinstance(model, EncoderProtocol), " ".join(["the"] * MANY_WORDS)
+    is_encoder, words = isinstance(model, ENCODERS), " ".join(["the"] * MANY_WORDS)
     query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
     count = len(tokenizer(words, verbose=False)["input_ids"])
     cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
@@ -203,7 +217,7 @@ def _read_texts(model: MTEBModels, tokenizer: Any, context: EncodingContext | No
 def _read_pair(
     model: MTEBModels, tokenizer: Any, query: Dataset, document: Dataset, context: EncodingContext | None
 ) -> dict[str, Any]:
-    is_encoder = isinstance(model, EncoderProtocol)
+    is_encoder = isinstance(model, ENCODERS)
     asked = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
     read = _decode(tokenizer, read_ids(model, None if is_encoder else query, document, context))
     return {"query": asked, "document": read, "last_token": tokenizer.decode([read.ids[-1]]) if read else None}

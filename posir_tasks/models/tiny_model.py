@@ -14,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mteb
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from tokenizers import Tokenizer
@@ -30,9 +31,11 @@ from transformers import (
     Qwen3ForCausalLM,
     Qwen3Model,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.models.loaded_model import find_pooling
 from posir_tasks.models.protocols import Protocol
+from posir_tasks.models.registry import HEAD_FILE, SUFFIX
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -73,7 +76,7 @@ class Family:
             bpe.post_processor = TemplateProcessing(single=self.single, pair=self.pair, special_tokens=special)
         # Its class has no annotations in some versions.
         fast: Any = PreTrainedTokenizerFast
-        named = {"bos_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<pad>"}
+        named = {"bos_token": START, "cls_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<pad>"}
         tokenizer: PreTrainedTokenizerFast = fast(tokenizer_object=bpe, model_max_length=POSITIONS, **named)
         return tokenizer
 
@@ -84,6 +87,8 @@ DEFAULT = Family(f"{START} $A {END}")
 CROSS_ENCODERS = ("CrossEncoderWrapper", "BGEReranker")
 #: Rerankers that score by the logit of a word.
 LANGUAGE_MODELS = ("Qwen3RerankerWrapper", "load_flag_reranker")
+#: The multi-vector head of a model.
+HEAD = "MultiVectorWrapper"
 
 
 def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
@@ -109,8 +114,10 @@ def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
         }
         kind = Qwen3ForCausalLM if loader in LANGUAGE_MODELS else Qwen3Model
         kind(Qwen3Config(hidden_size=size, **heads, **sizes)).save_pretrained(plain)
-        if loader in (*LANGUAGE_MODELS, "LlamaEmbedNemotron"):
+        if loader in (*LANGUAGE_MODELS, "LlamaEmbedNemotron", HEAD):
             shutil.copytree(plain, folder, dirs_exist_ok=True)
+            if loader == HEAD:
+                torch.save({"weight": torch.randn(size, size)}, folder / HEAD_FILE)
             return
         model = SentenceTransformer(str(plain))
         pooling = find_pooling(model)
@@ -123,8 +130,14 @@ def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
 def with_tiny_weights(meta: ModelMeta, protocol: Protocol) -> Iterator[ModelMeta]:
     """Return metadata whose loader loads tiny random weights by mteb's class, as long as the context is open."""
     loader: Any = meta.loader
+    # The bar of transformers is shown even if the output is piped.
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
-        write_tiny_model(Path(folder), protocol, getattr(loader, "__name__", ""))
+        name = getattr(loader, "__name__", "")
+        write_tiny_model(Path(folder), protocol, name)
+        if name == HEAD:
+            # That of a registered model is loaded by its name.
+            loader = mteb.get_model_meta(folder + SUFFIX, fetch_from_hf=False).loader
 
         @wraps(loader)
         def load(_: str, revision: str | None = None, **options: Any) -> Any:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import kruskal, rankdata, spearmanr
 
+import posir
 from posir_probe import correlation
 from posir_probe.bias_learning import SentenceRegression, SentenceRegressionFit
 from posir_probe.evidence_moving import EvidenceMoving
@@ -266,6 +267,15 @@ def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(t
     (tmp_path / "empty").mkdir()
     with pytest.raises(PosirError, match="no scores of a benchmark"):
         correlation.read_benchmark(tmp_path / "empty")
+
+
+def test_results_by_mtebs_settings_among_published_ones_are_named(tmp_path, monkeypatch):
+    own = summary_of("Qwen/Qwen3-Embedding-0.6B", 0.5, "PosIR-English")
+    monkeypatch.setattr("posir_probe.api.read_results", lambda _: ())
+    monkeypatch.setattr("posir_probe.api.summarize", lambda _: [own])
+    (note,) = posir.correlate(tmp_path, architecture=True, published=True).notes
+    assert "mteb's settings; the authors of PosIR: " in note
+    assert not posir.correlate(tmp_path, architecture=True).notes
 
 
 def test_own_results_stand_for_published_ones_and_files_for_more_models(tmp_path):

@@ -41,7 +41,7 @@ def test_a_language_model_that_reranks_is_loaded_by_flagembedding(name, kind, se
     monkeypatch.setitem(sys.modules, "FlagEmbedding", module)
     meta = mteb.get_model_meta(name, fetch_from_hf=False)
     assert (meta.name, meta.model_type, meta.extra_requirements_groups) == (name, ["cross-encoder"], ["flagembedding"])
-    model = meta.loader(name, None, device="cpu")
+    model = meta.loader(name, None, device="cpu", **meta.loader_kwargs)
     assert type(model.model) is kind
     assert (model.model.name, model.model.settings) == (name, {"use_fp16": True, "devices": "cpu", **settings})
     model.mteb_model_meta = meta

@@ -39,6 +39,7 @@ EXPECTED = [
         8192,
         None,
     ),
+    ("posq", "bge-m3-colbert", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "float16"),
     ("posir", "NV-Embed-v2", f"{WEB}\nQuery: {QUESTION}", TEXT, 8192, "bfloat16"),
     ("posir", "Qwen3-Embedding-0.6B", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
     ("posir", "inf-retriever-v1-1.5b", f"<s>{WEB}\nQuery: {QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "bfloat16"),
@@ -223,6 +224,6 @@ def test_the_difference_from_mtebs_settings_is_one_sentence_wherever_published_f
     assert [line.partition(":")[0] for line in lines] == ["BAAI/bge-m3", "nvidia/llama-embed-nemotron-8b"]
     assert lines[1].endswith("mteb's settings; the authors of PosIR: window 8,192, dtype bfloat16, attention sdpa.")
     names = [f"Qwen3-Embedding-{size}" for size in ("0.6B", "4B", "8B")]
-    assert f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").notes
+    assert f"{', '.join(reversed(names))}: {difference}." in posir.published(task="SQuAD-PosQ").further
     page = posir.recipe("posq").to_markdown()
     assert f"- Qwen/{', Qwen/'.join(names)}: {difference}." in page.splitlines()
