@@ -31,9 +31,10 @@ from posir_tasks.sources.formats.passages import (
     SkippedText,
     StatedAnswer,
     Use,
+    list_places,
     skip_question,
 )
-from posir_tasks.sources.formats.published import is_cuad, is_repliqa, read_cuad, read_repliqa
+from posir_tasks.sources.formats.published import is_repliqa, read_repliqa
 from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_lines, read_records, validate
 from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
 from posir_tasks.table_files import read_delimited
@@ -46,7 +47,8 @@ HUB_SPLIT = "train"
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
 PLAIN_TEXT, JSON_LINES, PARQUET = (".txt", ".md", ".markdown", ".text"), (".jsonl", ".ndjson", ".json"), (".parquet",)
-TABLES, ROWS = (".csv", ".tsv"), (*JSON_LINES, *PARQUET)
+#: Of published datasets with a question per line or row; a `.json` may be one line.
+TABLES, ROWS = (".csv", ".tsv"), (".jsonl", *PARQUET)
 
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
@@ -272,6 +274,33 @@ def read_squad_json(file: Path) -> Iterator[Item]:
                     yield skip_question(str(file), name, str(error))
             ids = [qa.id for qa in paragraph.qas if qa.id]
             yield Passage(str(file), place, paragraph.context, questions, title=article.title or "", question_ids=ids)
+
+
+class _CuadAnswers(StrictRecord):
+    answers: list[_AnswerField]
+
+
+def is_cuad(file: Path) -> bool:
+    """Return whether a file begins with a contract and a question of CUAD's templates (arXiv 2103.06268)."""
+    with open_decompressed(file) as content:
+        return b"Highlight the parts (if any) of this contract" in content.read(2**20)
+
+
+def read_cuad(file: Path) -> Iterator[Item]:
+    """Yield the contracts of CUAD, SQuAD-format JSON in which all answers of a question count, each as a place."""
+    with error_context(file, "", _SquadFile.expected):
+        articles = validate(_SquadFile, _load(file)).data
+    for title, paragraph in ((article.title or "", row) for article in articles for row in article.paragraphs):
+        places = list[PassageQuestion]()
+        for qa in paragraph.qas:
+            name = qa.id or qa.question
+            with error_context(file, f"question {name}", _SquadFile.expected):
+                answers = validate(_CuadAnswers, qa.model_extra).answers
+            if not answers:
+                yield skip_question(str(file), name, UNANSWERABLE)
+            stated = (StatedAnswer(answer.text, answer.answer_start) for answer in answers)
+            places += list_places(str(file), name, qa.question, stated)
+        yield Passage(str(file), title, paragraph.context, places, title=title)
 
 
 def is_squad_json(file: Path) -> bool:

@@ -1,8 +1,7 @@
 """Published questions with spans about contracts, news, web pages and books: their layouts, read as they are.
 
-LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. CUAD: Hendrycks et al. 2021, arXiv 2103.06268. RepLiQA: Monteiro et
-al. 2024, arXiv 2406.11811. MS MARCO v2 with the qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv
-2407.12883, its short passages in its long documents.
+LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. MS MARCO v2 with the
+qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883, its short passages in its long documents.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pydantic import Field
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import DataError
-from posir_tasks.files import open_decompressed, read_decompressed
+from posir_tasks.files import open_decompressed
 from posir_tasks.gate import parse_json, read_json
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
@@ -43,7 +42,7 @@ from posir_tasks.sources.formats.records import (
     read_records,
     validate,
 )
-from posir_tasks.sources.formats.wikipedia import is_sampled, split_lines
+from posir_tasks.sources.formats.wikipedia import is_sampled, read_qrels, split_lines
 from posir_tasks.text.spans import Span, to_characters
 
 #: Breaks of words at the end of lines, white space, and quotes, each of which is written in several ways.
@@ -127,53 +126,6 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for document, places in asked.items():
         for lost in places:
             yield skip_question(lost.file, lost.name, f"its document {document} is not in corpus/")
-
-
-class _CuadAnswer(StrictRecord):
-    text: Text
-    answer_start: int
-
-
-class _CuadQuestion(StrictRecord):
-    id: Id
-    question: Text
-    answers: list[_CuadAnswer]
-
-
-class _CuadParagraph(StrictRecord):
-    context: Text
-    qas: list[_CuadQuestion]
-
-
-class _CuadArticle(StrictRecord):
-    title: Text = ""
-    paragraphs: list[_CuadParagraph]
-
-
-class _CuadFile(StrictRecord):
-    expected: ClassVar = "CUAD, SQuAD-format JSON whose questions have any number of answers"
-
-    data: list[_CuadArticle]
-
-
-def is_cuad(file: Path) -> bool:
-    """Return whether a file has questions of CUAD's templates."""
-    return b"Highlight the parts (if any) of this contract" in read_decompressed(file)
-
-
-def read_cuad(file: Path) -> Iterator[Item]:
-    """Yield the contracts with their questions, each answer a place."""
-    with error_context(file, "", _CuadFile.expected):
-        articles = validate(_CuadFile, read_json(file)).data
-    for article in articles:
-        for paragraph in article.paragraphs:
-            places = list[PassageQuestion]()
-            for row in paragraph.qas:
-                if not row.answers:
-                    yield skip_question(str(file), row.id, UNANSWERABLE)
-                stated = (StatedAnswer(answer.text, answer.answer_start) for answer in row.answers)
-                places += list_places(str(file), row.id, row.question, stated)
-            yield Passage(str(file), article.title, paragraph.context, places, title=article.title)
 
 
 class _RepliqaRow(StrictRecord):
@@ -265,11 +217,14 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
         with open_decompressed(source) as lines:
             yield source.name, lines
         return
-    with tarfile.open(source, "r|") as archive:
-        for member in archive:
-            if member.name.endswith(".gz") and (content := archive.extractfile(member)):
-                with gzip.open(content) as lines:
-                    yield member.name, lines
+    try:
+        with tarfile.open(source, "r|") as archive:
+            for member in archive:
+                if member.name.endswith(".gz") and (content := archive.extractfile(member)):
+                    with gzip.open(content) as lines:
+                        yield member.name, lines
+    except tarfile.TarError as error:
+        raise ValueError(f"is not a complete archive ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -294,8 +249,8 @@ def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], d
     queries = {name: text for file in topics for name, text in split_lines(file, 2, "\t")}
     rated: dict[str, dict[str, int]] = defaultdict(dict)
     for file in qrels:
-        for query, _, passage, rating in split_lines(file, 4):
-            rated[passage][query] = max(int(rating), rated[passage].get(query, 0))
+        for query, passage, rating in read_qrels(file):
+            rated[passage][query] = max(rating, rated[passage].get(query, 0))
     return queries, rated, ", ".join(map(str, qrels))
 
 

@@ -311,6 +311,14 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
             yield cells
 
 
+def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield query, document and grade of each line of TREC qrels; raise DataError if a grade is no integer."""
+    for query, _, document, grade in split_lines(file, 4):
+        if not re.fullmatch(r"-?\d+", grade):
+            raise DataError(f"{file}: query {query}, document {document}: grade {grade!r} is not an integer.")
+        yield query, document, int(grade)
+
+
 def _find_corpus(folder: Path, language: str) -> list[Path]:
     """Return the files of a language's passages, by their folder; all, if there are no folders of languages."""
     files = sorted(file for suffix in ("jsonl", "jsonl.gz") for file in folder.rglob(f"*.{suffix}"))
@@ -327,7 +335,7 @@ def _place_passages(relevant: Iterable[str], passages: Mapping[str, Mapping[int,
     for name in relevant:
         article, _, number = name.rpartition("#")
         parts = passages.get(article, {})
-        if int(number) not in parts:
+        if not number.isdecimal() or int(number) not in parts:
             raise ValueError("has a relevant passage that is not in the corpus")
         before = [len(parts[other]) + len(SEPARATOR) for other in parts if other < int(number)]
         if len(parts) < MIN_PASSAGES and estimate_tokens(SEPARATOR.join(parts.values())) < MIN_TOKENS:
@@ -361,9 +369,9 @@ def read_miracl(folder: Path, options: ReadOptions) -> Iterator[Item]:
     language, topics, qrels = _find_topics(folder, options)
     judged: dict[str, list[str]] = defaultdict(list)
     kept = set[str]()
-    for topic, _, passage, relevance in split_lines(qrels, 4):
+    for topic, passage, relevance in read_qrels(qrels):
         kept.add(passage.rpartition("#")[0])
-        judged[topic] += [passage] if int(relevance) > 0 else []
+        judged[topic] += [passage] if relevance > 0 else []
     passages, titles = dict[str, dict[int, str]](), dict[str, str]()
     yield from _read_articles(_find_corpus(folder, language), language, kept, passages, titles)
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)

@@ -155,6 +155,9 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
     }
     with pytest.raises(DataError, match="ru dev"):
         read(folder, language="tel-Telu")
+    write_miracl(tmp_path, passages, ["a Q0 39#3 1", "a Q0 39#2 x"], language="ru")
+    with pytest.raises(DataError, match=r"qrels.*query a, document 39#2: grade 'x'"):
+        read(folder)
 
 
 NQ_TOKENS = "<H1> Google </H1> <P> It was founded by Page . </P>"
@@ -287,6 +290,15 @@ def test_ms_marco(tmp_path, packed):
         "has no passage rated 2 or more": 1,
         "has a relevant passage that is not in the collection": 1,
     }
+
+
+def test_a_damaged_archive_is_named(tmp_path):
+    for name in ("doc", "passage"):
+        write(tmp_path / f"msmarco_v2_{name}.tar", "no archive")
+    write(tmp_path / "2021.qrels.pass.final.txt", "1 Q0 msmarco_passage_00_1 3")
+    write(tmp_path / "2021_queries.tsv", "1\tq")
+    with pytest.raises(DataError, match=r"msmarco_v2_passage\.tar: is not a complete archive"):
+        read(tmp_path)
 
 
 def test_bright(tmp_path):
