@@ -197,7 +197,7 @@ def simulate(
     """Return the shares of differences that are called better or worse, and of intervals that hold, by metric."""
     models = SETTINGS[name][:2]
     true = true_differences(models, structure)
-    outcomes: dict[Metric, list[tuple[bool, bool]]] = {metric: [] for metric in Metric}
+    outcomes: dict[Metric, list[tuple[bool, bool]]] = {metric: [] for metric in true}
     for seed in range(replications):
         rng = np.random.default_rng([seed, questions, paired])
         for row in compare_pair(PAIR, draw_common_results(models, structure, questions, icc, paired, rng)):

@@ -188,7 +188,15 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
 
 
 def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]) -> dict[str, float]:
-    """Return mteb's usual retrieval scores under its own names, in [0, 1], not rounded, of at least one query with grades.
+    """Return the means over queries of what `score_each_query` returns."""
+    by_query = score_each_query(rankings, grades, k_values)
+    return {name: sum(values) / len(grades) for name, values in by_query.items()}
+
+
+def score_each_query(
+    rankings: Results, grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]
+) -> dict[str, list[float]]:
+    """Return mteb's usual retrieval scores of each query under its own names, in [0, 1], of at least one query with grades.
 
     They are those of trec_eval: the gain of a document is its grade, the ideal ranking is of all judged documents, and a grade
     above 0 is relevant. A query without ranking scores 0. `k_values` are cut-offs, among them 1. The mean reciprocal rank has
@@ -200,20 +208,17 @@ def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, int]], k
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
     ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
-    by_query = list(judge.evaluate(ranked).values())
-
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(grades)
-
+    evaluated = judge.evaluate(ranked)
+    by_query = [evaluated.get(query, {}) for query in grades]
     scores = {
-        f"{name}_at_{k}": mean([row[f"{measure}_{k}"] for row in by_query])
+        f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
         for name, measure in MEASURES.items()
         for k in k_values
     }
-    reciprocal = [row["recip_rank"] for row in by_query]
+    reciprocal = [row.get("recip_rank", 0.0) for row in by_query]
     for k in k_values:
         # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
-        scores[f"mrr_at_{k}"] = mean([value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal])
+        scores[f"mrr_at_{k}"] = [value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal]
     return scores | {"accuracy": scores["recall_at_1"]}
 
 

@@ -18,8 +18,8 @@ RANKS_KEY, READ_RANKS_KEY, KEYS_KEY = "document_ranks", "read_ranks", "document_
 READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
 #: Key of the places of queries with several places of evidence, and in it of their queries and weights; absent without any.
 PLACES_KEY, WEIGHTS_KEY = "places", "weights"
-#: Keys that are kept for judgments without spans.
-KEPT_KEYS = ("judgments",)
+#: Key of the metrics of queries with plain judgments; absent where the evidence of each has one place.
+JUDGMENTS_KEY = "judgments"
 #: Key of the run for the names of the scores that plugins gave.
 SCORE_NAMES_KEY = "plugin_score_names"
 #: Keys of the run for the revision of the data, and for the digests of its content: `corpus` and `queries`.
@@ -36,7 +36,7 @@ SEARCH_KEY = "search"
 #: Keys of a subset's entry that are no scores.
 NO_SCORES = frozenset(
     (
-        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, PLACES_KEY, RUN_KEY, *KEPT_KEYS),
+        *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, PLACES_KEY, RUN_KEY, JUDGMENTS_KEY),
         *("main_score", "hf_subset", "languages", "mteb_version"),
     )
 )

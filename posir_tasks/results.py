@@ -3,10 +3,10 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
@@ -18,11 +18,13 @@ from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import atomic_write, find_files, folder_lock
 from posir_tasks.gate import GateError, read_json
+from posir_tasks.judgments import JudgedScores
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
+    JUDGMENTS_KEY,
     KEYS_KEY,
     PROFILE_KEY,
     PROTOCOL_KEY,
@@ -54,18 +56,35 @@ DECIMALS = 6
 
 
 @dataclass(frozen=True)
-class SubsetResult:
-    """One model's result on one subset of a task."""
+class StoredResult:
+    """The stored values of one model on one subset of a task."""
 
     model: str
     """Full name, such as `Qwen/Qwen3-Embedding-0.6B`."""
     revision: str
     task: str
     subset: str
-    values: ResultValues
+    values: Any
     run: Mapping[str, Any]
     """Record of the data that was read and of the model that was run, as the task made it."""
     file: Path
+
+    @property
+    def data(self) -> DataVersion:
+        """The data that was read."""
+        return DataVersion.from_run(self.run)
+
+    @property
+    def experiment(self) -> str | None:
+        """mteb's name of the model's settings; None if they are its own."""
+        return find_experiment(self.file)
+
+
+@dataclass(frozen=True)
+class SubsetResult(StoredResult):
+    """One model's result by position on one subset of a task."""
+
+    values: ResultValues
 
     @property
     def ranks(self) -> DocumentRanks:
@@ -77,15 +96,15 @@ class SubsetResult:
         """The position profile of the ranks."""
         return self.ranks.profile
 
-    @property
-    def data(self) -> DataVersion:
-        """The data that was read."""
-        return DataVersion.from_run(self.run)
 
-    @property
-    def experiment(self) -> str | None:
-        """mteb's name of the model's settings; None if they are its own."""
-        return find_experiment(self.file)
+@dataclass(frozen=True)
+class JudgedResult(StoredResult):
+    """One model's result on all judged queries of one subset of a task, whether or not their evidence has a position."""
+
+    values: JudgedScores
+
+
+AnyResult = TypeVar("AnyResult", bound=StoredResult)
 
 
 def find_experiment(file: Path) -> str | None:
@@ -141,11 +160,22 @@ def read_results(folder: Path) -> list[SubsetResult]:
     Raises:
         PosirError: There is no such folder, no such result in it, or none that can be read.
     """
-    results: list[SubsetResult] = []
+    results = [result for result in read_all_results(folder) if isinstance(result, SubsetResult)]
+    if not results:
+        raise PosirError(
+            f"{folder}: no result with a position profile below it, only of queries without positions, which `posir report` "
+            "and `posir compare` take."
+        )
+    return results
+
+
+def read_all_results(folder: Path) -> list[SubsetResult | JudgedResult]:
+    """Read every result with a position profile or with plain judgments; order and errors as in `read_results`."""
+    results: list[SubsetResult | JudgedResult] = []
     left_out: list[PosirError] = []
     for file in progress(list(result_files(folder)), "Reading results"):
         try:
-            results += list(read_result_file(file))
+            results += list(_read_stored(file))
         except (ForeignFileError, ProfileError) as error:
             left_out.append(error)
     if not results and left_out:
@@ -153,14 +183,15 @@ def read_results(folder: Path) -> list[SubsetResult]:
     if not results:
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
-            f"--output-folder {folder}`; `posir tasks` lists the tasks."
+            f"--output-folder {folder}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes results of "
+            "data without positions."
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)
     return sorted(unify_names(results), key=lambda result: (result.model, result.revision, result.task, result.subset))
 
 
-def unify_names(results: Sequence[SubsetResult]) -> list[SubsetResult]:
+def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     """Return results with the usual spelling of each model's name, which case alone does not change; warn of the others."""
     spellings: dict[str, Counter[str]] = {}
     for result in results:
@@ -192,23 +223,36 @@ def load_result(file: Path) -> dict[str, Any]:
     return data
 
 
-def _profile_scores(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and scores of each subset that has a profile."""
+def _stored_scores(data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and scores of each subset that has one of the keys, by default those of a profile."""
     for split in data["scores"].values():
         for scores in split:
             # Of a result that lost its profile, the others are left.
-            if not VALUE_KEYS.isdisjoint(scores):
+            if not keys.isdisjoint(scores):
                 yield str(scores.get("hf_subset", "default")), scores
 
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
     """Yield the results in a file that have a position profile; raise PosirError if it cannot be read."""
+    return (result for result in _read_stored(file) if isinstance(result, SubsetResult))
+
+
+def _read_stored(file: Path) -> Iterator[SubsetResult | JudgedResult]:
+    """Yield the results in a file, those of all judged queries of a subset after those by position."""
     # Names are shown in terminals, tables and pages.
     data = _map_json(load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part)
     model, revision = read_model(file)
-    for subset, scores in _profile_scores(data):
-        values = read_values(file, subset, scores)
-        yield SubsetResult(model, revision, data["task_name"], subset, values, scores.get(RUN_KEY, {}), file)
+    for subset, scores in _stored_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
+        run = scores.get(RUN_KEY, {})
+        if not VALUE_KEYS.isdisjoint(scores):
+            values = read_values(file, subset, scores)
+            yield SubsetResult(model, revision, data["task_name"], subset, values, run, file)
+        if JUDGMENTS_KEY in scores:
+            try:
+                judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
+            except ProfileError as error:
+                raise ProfileError(f"{file}: subset '{subset}': {error}", error.field) from error
+            yield JudgedResult(model, revision, data["task_name"], subset, judged, run, file)
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
@@ -325,7 +369,7 @@ def rescore_file(file: Path) -> int:
     """
     with folder_lock(file.parent):
         data = load_result(file)
-        subsets = list(_profile_scores(data))
+        subsets = list(_stored_scores(data))
         for subset, scores in subsets:
             values = read_values(file, subset, scores)
             run = scores.setdefault(RUN_KEY, {})

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 from posir_compare import comparison
+from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
+from posir_significance.correction import correct_p_values
 from posir_significance.decision import Margins
+from posir_significance.intervals import ALPHA, LEVEL
+from posir_significance.sentences import format_level, label_change
+from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.results import SubsetResult, read_results
+from posir_tasks.results import SubsetResult, read_all_results
 from posir_tasks.scores import ALL
 
 #: A folder of results, or what was read from it.
@@ -29,11 +37,22 @@ BRIEF = (
     "better, worse or equivalent within the margin, as the interval says; of start to end it cannot be said, too, where it is "
     "open which is nearer to 0. Intervals of scores are those of a report."
 )
+JUDGED_BRIEF = (
+    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Change: better, worse or equivalent "
+    "within the margin, as the interval says."
+)
 NOTE = (
     "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100, better "
     "nearer to 0; PSI: posterior median, better lower. The change follows from the interval of the difference: equivalent if "
     "it lies within the margin, better or worse if 0 is outside, else it cannot be said."
 )
+
+
+HEADINGS = (
+    "Task", "Method", "Baseline", "Model", "Metric", "Length", "Queries", "Baseline score", "Score", "Difference", "Change",
+)  # fmt: skip
+#: Most comparisons of two models on a task with a sentence each.
+MOST_SENTENCES = 6
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,13 +93,14 @@ class Comparison(Presentable, comparison.ModelComparison):
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the table."""
         return (
-            *to_paragraphs(comparison.describe_differences(self.rows)),
-            DisplaySection(tables=(comparison.comparison_table(self.rows),)),
+            *to_paragraphs(describe_differences(self.rows)),
+            DisplaySection(tables=(comparison_table(self.rows),)),
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row for each task, model, length and metric."""
-        return [row.columns() for row in self.rows]
+        """Return a row for each task, model, length and metric; a p-value is also corrected over all tasks and models."""
+        corrected = correct_by_metric(self.rows)
+        return [row.columns() | {"p_value_holm": p_value} for row, p_value in zip(self.rows, corrected, strict=True)]
 
     def document(self) -> dict[str, Any]:
         """Return baseline, rows and notes."""
@@ -88,7 +108,8 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
-        return (f"{BRIEF} {comparison.describe_levels(self.rows)}",)
+        has_positions = any(not row.change.judged for row in self.rows)
+        return (f"{BRIEF if has_positions else JUDGED_BRIEF} {describe_levels(self.rows)}",)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -114,7 +135,8 @@ def compare(
 ) -> Comparison | Gate:
     """Say whether models are better, worse or equivalent to a baseline in nDCG@10, start to end and PSI, by task and length.
 
-    Results are paired by query where both have the ranks of the same queries.
+    Results are paired by query where both have the ranks of the same queries. Queries without positions are compared in
+    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
 
     Args:
         given: Result folders whose models are compared, in Python also what `posir.read_results` or `posir.evaluate` returned;
@@ -124,7 +146,7 @@ def compare(
         lengths: Length to compare: `all` or a length bucket. Intervals of fewer are narrower. By default every one; with
             `fail_if`, all.
         task: Task to compare. By default, all.
-        margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10 or psi.
+        margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10, psi or mrr_at_10.
         fail_if: Test instead of comparing: fail if the change of a metric is beyond a limit, such as 'ndcg_at_10 < -1'. Exit
             status: 0 passes, 1 fails, 2 cannot be said.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
@@ -188,7 +210,10 @@ def _compare(
                 "`posir compare --results FOLDER MODEL MODEL`."
             )
     runs = comparison.collect_runs(
-        [read_results(Path(source)) if isinstance(source, str | Path) else source for source in sources]
+        [
+            read_all_results(Path(source)) if isinstance(source, str | Path) else [*source, *getattr(source, "judged", ())]
+            for source in sources
+        ]
     )
     chosen = [run for name in names for run in comparison.find_by_name(runs, name)] or list(runs)
     if baseline is not None and (first := comparison.choose_baseline(runs, baseline)) not in chosen:
@@ -208,3 +233,77 @@ def _compare(
     hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
     is_told = baseline is None and len(chosen) > 2
     return Comparison(compared.rows, compared.notes, compared.gaps, hint if is_told else "")
+
+
+def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
+    """Return a table with a line for each comparison; a terminal shows a table for each task, method and model."""
+    rows, metrics = list(rows), list(Metric)
+    models = list(dict.fromkeys(row.model for row in rows))
+    lengths = list(dict.fromkeys(row.length for row in rows))
+
+    def order(row: ComparisonRow) -> tuple[Any, ...]:
+        return row.task, row.method, models.index(row.model), metrics.index(row.metric), lengths.index(row.length)
+
+    return Table(
+        build_columns(HEADINGS, ["Queries"]),
+        tuple(
+            (
+                row.task,
+                row.method,
+                row.baseline,
+                row.model,
+                row.metric.value,
+                row.length,
+                format_count(row.queries),
+                format_estimate(row.a, FORMATS[row.metric][0]),
+                format_estimate(row.b, FORMATS[row.metric][0]),
+                format_estimate(row.difference, FORMATS[row.metric][1]),
+                label_change(row.metric_change),
+            )
+            for row in sorted(rows, key=order)
+        ),
+        split_by="{Task} · {Method}\n{Model} against {Baseline}",
+        keys=2,
+    )
+
+
+def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
+    """Yield the changes over all lengths of each model and task, and what the two read; counts of states if there are many."""
+    pairs: dict[tuple[str, str, str, bool], list[ComparisonRow]] = {}
+    for row in (overall := [row for row in rows if row.length == ALL]):
+        pairs.setdefault((row.task, row.model, row.baseline, bool(row.change.judged)), []).append(row)
+    if len(pairs) > MOST_SENTENCES:
+        corrected = correct_by_metric(overall)
+        for metric in dict.fromkeys(row.metric for row in overall):
+            of_metric = [place for place, row in enumerate(overall) if row.metric is metric]
+            counts = Counter(label_change(overall[place].metric_change) for place in of_metric)
+            states = ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+            p_values = [p_value for place in of_metric if (p_value := corrected[place]) is not None]
+            differing = sum(p_value < ALPHA for p_value in p_values)
+            holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
+            yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {states}{holm}."
+        by_chance = format_number(len(pairs) * (1 - LEVEL), ".1f").removesuffix(".0")
+        yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
+        return
+    for (task, model, baseline, is_judged), pair in pairs.items():
+        first, second = pair[0].reads
+        reads = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
+        yield f"{task}{', judged queries' if is_judged else ''}: {' '.join(row.describe() for row in pair)}{reads}"
+
+
+def describe_levels(rows: Iterable[ComparisonRow]) -> str:
+    """Return the levels of the intervals of differences, and what holds at the same time."""
+    levels = {(bool(row.change.judged), row.length == ALL): format_level(row.change.level) for row in rows}
+    names = {
+        (False, True): "of the three metrics over all lengths",
+        (False, False): "in the rows of lengths",
+        (True, True): f"of the {len(METRICS)} metrics of judged queries",
+    }
+    stated = ", ".join(f"{name} each at {levels[kind]}" for kind, name in names.items() if kind in levels)
+    return f"Intervals of differences hold at the same time: {stated}."
+
+
+def correct_by_metric(rows: Sequence[ComparisonRow]) -> list[float | None]:
+    """Return the p-value of each row, corrected by Holm's method over all tasks and models of its metric and length."""
+    p_values = [row.difference.p_value if row.difference else None for row in rows]
+    return correct_p_values(p_values, [(row.metric, row.length, bool(row.change.judged)) for row in rows])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, groupby, islice
@@ -19,27 +18,24 @@ from posir_significance.decision import (
     Margins,
     MetricChange,
     compare_groups,
+    compare_judged,
     level_of_lengths,
 )
-from posir_significance.intervals import LEVEL
-from posir_significance.sentences import describe_metric_change, format_level, label_change
+from posir_significance.intervals import LEVEL, estimate_judged
+from posir_significance.sentences import describe_metric_change
 from posir_tasks.display.numbers import (
-    format_count,
-    format_estimate,
-    format_number,
     format_percent,
     format_points,
     format_psi,
     format_psi_difference,
 )
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.results import SubsetResult, read_results, unify_names
+from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results, unify_names
 from posir_tasks.scores import ALL, Difference, Estimate
 from posir_tasks.sources.repository import combine_revisions
 
@@ -52,11 +48,15 @@ class ModelRun:
 
     label: str
     """The model's full name, with the folder if several runs have the same name."""
-    results: tuple[SubsetResult, ...]
+    results: tuple[StoredResult, ...]
 
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
-        """Return the results on a task by subset."""
-        return {result.subset: result for result in self.results if result.task == task}
+        """Return the results by position on a task by subset."""
+        return {result.subset: result for result in self.results if result.task == task and isinstance(result, SubsetResult)}
+
+    def judged(self, task: str) -> dict[str, JudgedResult]:
+        """Return the results on all judged queries of a task by subset."""
+        return {result.subset: result for result in self.results if result.task == task and isinstance(result, JudgedResult)}
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class Pair:
 
 
 def read_model_runs(folders: Sequence[Path]) -> list[ModelRun]:
-    """Read every run in the folders, ordered by folder, then by model name.
+    """Read every run in the folders, by position and of judged queries, ordered by folder, then by model name.
 
     Raises:
         PosirError: A folder does not exist or has no result.
     """
-    return collect_runs([read_results(folder) for folder in folders])
+    return collect_runs([read_all_results(folder) for folder in folders])
 
 
-def collect_runs(sources: Sequence[Sequence[SubsetResult]]) -> list[ModelRun]:
+def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
     """Return the runs that results are of, ordered by source, then by model name."""
-    runs: dict[Path, tuple[SubsetResult, ...]] = {}
+    runs: dict[Path, tuple[StoredResult, ...]] = {}
     named = iter(unify_names([result for source in sources for result in source]))
     for source in sources:
         ordered = sorted(islice(named, len(source)), key=lambda result: (result.model, str(result.file.parent)))
@@ -126,7 +126,8 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
         PosirError: There is no such pair.
     """
     tasks = sorted({result.task for result in baseline.results})
-    pairs = [Pair(baseline, run, task) for task in tasks for run in runs if run is not baseline and run.by_subset(task)]
+    others = [(run, {result.task for result in run.results}) for run in runs if run is not baseline]
+    pairs = [Pair(baseline, run, task) for task in tasks for run, known in others if task in known]
     if not pairs:
         listed = "; ".join(f"{run.label}: {', '.join(sorted({r.task for r in run.results}))}" for run in runs)
         raise PosirError(
@@ -204,22 +205,54 @@ def _describe_skipped(
         yield f"skipped subsets whose queries or position bins differ: {', '.join(different)}"
 
 
+def find_common_judged(pair: Pair) -> tuple[JudgedScores, JudgedScores, int, tuple[str, ...]]:
+    """Return the metrics of two runs on all judged queries of a task, pooled over the subsets that both have with the same
+    judgments, the number of these, and notes on others; raise PosirError if there are none.
+    """
+    a, b = pair.a.judged(pair.task), pair.b.judged(pair.task)
+    both = [subset for subset in a if subset in b]
+    same = [
+        subset
+        for subset in both
+        if a[subset].values.digests == b[subset].values.digests and not a[subset].data.differing_parts(b[subset].data)
+    ]
+    where = f"{pair.a.label} and {pair.b.label} on {pair.task}, judged queries"
+    if not same:
+        raise PosirError(
+            f"{where}: {'corpus, judgments or clusters differ' if both else 'they have no subset in common'}. Score both runs "
+            "on the same data, with the same --clusters."
+        )
+    left_out = sorted((a.keys() | b.keys()) - {*same})
+    notes = (f"{where}: skipped subsets that only one has, or whose data differ: {', '.join(left_out)}.",) if left_out else ()
+    first, second = (pool(results[subset].values for subset in same) for results in (a, b))
+    return first, second, len(same), notes
+
+
 class Metric(StrEnum):
     """The score that is compared."""
 
-    NDCG = "nDCG@10"
+    NDCG = METRICS["ndcg_at_10"]
     START_TO_END = "start to end"
     PSI = "PSI"
+    MRR = METRICS["mrr_at_10"]
+    RECALL_AT_10 = METRICS["recall_at_10"]
+    RECALL_AT_100 = METRICS["recall_at_100"]
+    MAP = METRICS["map_at_100"]
 
     @property
     def key(self) -> str:
         """Key of the score in result files, `ndcg_at_10` for example."""
-        return {Metric.NDCG: "ndcg_at_10", Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}[self]
+        keys = {title: key for key, title in METRICS.items()}
+        return keys.get(self.value) or {Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}[self]
 
     @property
     def scale(self) -> int:
         """The factor by which its differences are multiplied when they are printed."""
         return 1 if self is Metric.PSI else 100
+
+
+#: The metrics of all judged queries, whose evidence may have no position.
+JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
 
 
 @dataclass(frozen=True)
@@ -248,8 +281,7 @@ class ComparisonRow:
     @property
     def metric_change(self) -> MetricChange:
         """The change of the metric."""
-        change: MetricChange = getattr(self.change, self.metric.key)
-        return change
+        return self.change.find(self.metric.key)
 
     @property
     def difference(self) -> Difference | None:
@@ -267,11 +299,13 @@ class ComparisonRow:
         return {
             **{name: getattr(self, name) for name in names},
             "difference": self.difference and Estimate(self.difference.value, self.difference.interval),
+            "p_value": self.difference and self.difference.p_value,
             "level": self.change.level,
             "state": change.state,
             "reason": change.reason,
             "margin": change.margin,
             "documents_needed": change.documents_needed,
+            "detectable_difference": change.detectable(self.change.level),
             "answer": self.describe(),
             "baseline_reads": self.reads[0].phrase,
             "model_reads": self.reads[1].phrase,
@@ -296,10 +330,19 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
     buckets; empty for every one.
     """
     common_results: list[tuple[Pair, CommonResults]] = []
+    judged: list[ComparisonRow] = []
     notes: list[str] = []
     gaps, missing_tasks = _find_missing_tasks(pairs)
     for pair in pairs:
         try:
+            if pair.a.judged(pair.task) or pair.b.judged(pair.task):
+                rows_of_pair, of_pair = _compare_judged_pair(pair, margins)
+                judged += rows_of_pair
+                notes += of_pair
+                if of_pair:
+                    gaps[pair.b.label, pair.task] = " ".join(of_pair)
+            if not (pair.a.by_subset(pair.task) or pair.b.by_subset(pair.task)):
+                continue
             common = find_common_results(pair)
         except PosirError as error:
             notes.append(str(error))
@@ -310,19 +353,44 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
         if missing := sorted(pair.a.by_subset(pair.task).keys() - set(common.subsets)):
             gaps[pair.b.label, pair.task] = f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"
     notes += missing_tasks
-    if not common_results:
+    if not common_results and not judged:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
     rows = [
         row
         for pair, common in progress(common_results, "Comparing")
         for row in compare_pair(pair, common, lengths, margins)
         if row.queries
-    ]
+    ] + judged
     known = {row.length.casefold(): row.length for row in rows}
     chosen = {name.casefold() for name in lengths} or known
     if unknown := [name for name in lengths if name.casefold() not in known]:
         raise PosirError(f"--lengths {unknown[0]}: no queries of such a length. Choose from {', '.join(known.values())}.")
     return ModelComparison(tuple(row for row in rows if row.length.casefold() in chosen), tuple(notes), gaps)
+
+
+def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ComparisonRow], tuple[str, ...]]:
+    """Return a row for each metric of all judged queries, and notes; raise PosirError if the runs have none in common."""
+    a, b, subsets, notes = find_common_judged(pair)
+    change = compare_judged(a, b, margins)
+    rows = [
+        ComparisonRow(
+            baseline=pair.a.label,
+            model=pair.b.label,
+            task=pair.task,
+            subsets=subsets,
+            length=ALL,
+            queries=a.queries,
+            documents=change.documents,
+            metric=metric,
+            method=f"judged queries, paired by {a.clusters}",
+            a=estimate_judged(a, metric.key),
+            b=estimate_judged(b, metric.key),
+            change=change,
+            reads=(UNKNOWN, UNKNOWN),
+        )
+        for metric in JUDGED_METRICS
+    ]
+    return rows, notes
 
 
 def _find_missing_tasks(pairs: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], list[str]]:
@@ -391,74 +459,9 @@ def compare_pair(
     return rows
 
 
-HEADINGS = (
-    "Task", "Method", "Baseline", "Model", "Metric", "Length", "Queries", "Baseline score", "Score", "Difference", "Change",
-)  # fmt: skip
-#: Most comparisons of two models on a task with a sentence each.
-MOST_SENTENCES = 6
 #: How a score and its difference are printed.
 FORMATS = {
-    Metric.NDCG: (format_percent, format_points),
     Metric.START_TO_END: (format_points, format_points),
+    **dict.fromkeys(JUDGED_METRICS, (format_percent, format_points)),
     Metric.PSI: (format_psi, format_psi_difference),
 }
-
-
-def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
-    """Return a table with a line for each comparison; a terminal shows a table for each task, method and model."""
-    rows, metrics = list(rows), list(Metric)
-    models = list(dict.fromkeys(row.model for row in rows))
-    lengths = list(dict.fromkeys(row.length for row in rows))
-
-    def order(row: ComparisonRow) -> tuple[Any, ...]:
-        return row.task, row.method, models.index(row.model), metrics.index(row.metric), lengths.index(row.length)
-
-    return Table(
-        build_columns(HEADINGS, ["Queries"]),
-        tuple(
-            (
-                row.task,
-                row.method,
-                row.baseline,
-                row.model,
-                row.metric.value,
-                row.length,
-                format_count(row.queries),
-                format_estimate(row.a, FORMATS[row.metric][0]),
-                format_estimate(row.b, FORMATS[row.metric][0]),
-                format_estimate(row.difference, FORMATS[row.metric][1]),
-                label_change(row.metric_change),
-            )
-            for row in sorted(rows, key=order)
-        ),
-        split_by="{Task} · {Method}\n{Model} against {Baseline}",
-        keys=2,
-    )
-
-
-def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
-    """Yield the changes over all lengths of each model and task, and what the two read; counts of states if there are many."""
-    pairs: dict[tuple[str, str, str], list[ComparisonRow]] = {}
-    for row in rows:
-        if row.length == ALL:
-            pairs.setdefault((row.task, row.model, row.baseline), []).append(row)
-    if len(pairs) > MOST_SENTENCES:
-        for metric in Metric:
-            counts = Counter(label_change(row.metric_change) for pair in pairs.values() for row in pair if row.metric is metric)
-            states = ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
-            yield f"Change in {metric.value} over all lengths, {pluralize(len(pairs), 'pair')}: {states}."
-        by_chance = format_number(len(pairs) * (1 - LEVEL), ".1f").removesuffix(".0")
-        yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
-        return
-    for (task, model, baseline), pair in pairs.items():
-        first, second = pair[0].reads
-        reads = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
-        yield f"{task}: {' '.join(row.describe() for row in pair)}{reads}"
-
-
-def describe_levels(rows: Iterable[ComparisonRow]) -> str:
-    """Return the levels of the intervals of differences, and what holds at the same time."""
-    levels = {row.length == ALL: format_level(row.change.level) for row in rows}
-    overall = f"of the three metrics over all lengths each at {levels[True]}" if True in levels else ""
-    lengths = f"in the rows of lengths each at {levels[False]}" if False in levels else ""
-    return f"Intervals of differences hold at the same time: {', '.join(filter(None, (overall, lengths)))}."

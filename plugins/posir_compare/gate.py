@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from posir_compare.comparison import FORMATS, ComparisonRow, Metric
+from posir_compare.comparison import FORMATS, JUDGED_METRICS, ComparisonRow, Metric
 from posir_significance.decision import ChangeState, Decision, Reason, require_documents
-from posir_significance.intervals import ALPHA, LEVEL
+from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_change
 from posir_tasks.command.undecided import UNDECIDED
@@ -30,6 +30,7 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import escape_controls
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
+from posir_tasks.judgments import JudgedScores
 from posir_tasks.scores import ALL, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
@@ -96,6 +97,18 @@ class LimitedValue:
             format_change(change, row.change),
             row.describe(),
         )
+
+    @classmethod
+    def of_means(
+        cls, scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
+    ) -> Iterator[LimitedValue]:
+        """Yield each metric of a model over all judged queries of a task."""
+        clusters = len(scores.sizes)
+        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters)
+        for metric in JUDGED_METRICS:
+            mean = estimates[metric.key]
+            find = mean.interval_at if mean and mean.interval else None
+            yield cls(metric, task, ALL, model, scores.queries, mean, find, few)
 
     @classmethod
     def of_scores(cls, decision: Decision, model: str, task: str, length: str) -> Iterator[LimitedValue]:
@@ -284,13 +297,15 @@ def check_limits(
         reason = gaps.get((limit.model, limit.task))
         if reason and limit.verdict is GateVerdict.PASSES:
             tested[place] = replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason)
-    known = {(limit.model, limit.task, limit.length.casefold()) for limit in tested}
+    known = {(limit.metric, limit.model, limit.task, limit.length.casefold()) for limit in tested}
+    of_lengths = {(value.model, value.task, value.length.casefold()) for value in chosen}
     models = dict.fromkeys([*((value.model, value.task) for value in values), *gaps])
     baseline = next((value.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
-        if (model, task, length) not in known:
-            reason = gaps.get((model, task), "there are no questions of this length")
-            tested += [_refuse(limit, reason, task, length, baseline, model) for limit in parsed]
+        for limited in (limit for limit in parsed if (limit.metric, model, task, length) not in known):
+            is_measured = (model, task, length) in of_lengths
+            why = f"{limited.metric} is not known of it" if is_measured else "there are no questions of this length"
+            tested.append(_refuse(limited, gaps.get((model, task), why), task, length, baseline, model))
     return Gate(tuple(tested), level, strict, notes)
 
 

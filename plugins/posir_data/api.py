@@ -33,6 +33,12 @@ from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
 
+#: What is said of data without positions.
+ADVICE = (
+    "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by an `answer` in the "
+    "queries (docs/data.md). Without it, `posir score RUN --data DATA` and `posir compare` say which differences are real."
+)
+
 
 @public()
 def import_data(
@@ -109,7 +115,7 @@ def import_passages(
     if not imported.questions:
         questions, texts = imported.divide_skipped()
         listed = [*map(str, questions[:MAX_EXAMPLES]), *filter(None, [describe_skipped(texts)])]
-        raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed]))
+        raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, ADVICE]))
     write_domain(imported.to_position_data("", count_tokens), target.folder)
     return imported
 

@@ -12,14 +12,17 @@ from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_li
 from posir_report import tables
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
+    JudgedSummary,
     ReportRow,
     TaskSummary,
     average_languages,
     build_bin_rows,
     build_rows,
+    judged_table,
     mark_notable_bias,
     model_labels,
     summarize,
+    summarize_judged,
 )
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
@@ -30,7 +33,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.results import SubsetResult
+from posir_tasks.results import JudgedResult, SubsetResult
 from posir_tasks.scores import ALL, ScoreInfo
 
 if TYPE_CHECKING:
@@ -43,6 +46,10 @@ BRIEF = (
     "read, over evidence that is read. The state follows from its interval alone. `--full` adds PSI, chance and p."
 )
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
+JUDGED_NOTE = (
+    "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95 % intervals "
+    "for new clusters: documents, topics, or what `posir score --clusters` named. How positions are added: docs/data.md."
+)
 CURVE_NOTE = (
     "Over position: nDCG@10 from the start to the end of documents, on an axis from 0 to 100, a character for each position "
     "bin; twenty equal bins are merged into five where one has fewer than 30 queries."
@@ -61,6 +68,8 @@ class Results(Presentable, Sequence[SubsetResult]):
     """Whether PSI, what chance gives, and p-values are shown, too."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
+    judged: tuple[JudgedResult, ...] = ()
+    """Results on all judged queries of data in which not every query has one position; they are not among the items."""
 
     @overload
     def __getitem__(self, index: int) -> SubsetResult: ...
@@ -82,6 +91,11 @@ class Results(Presentable, Sequence[SubsetResult]):
         return summarize(self.subset_results, self.margins)
 
     @cached_property
+    def judged_summaries(self) -> list[JudgedSummary]:
+        """Each model on all judged queries of each task."""
+        return summarize_judged(self.judged)
+
+    @cached_property
     def rows(self) -> list[ReportRow]:
         """A row for each model, task and length, `all` lengths first."""
         summaries = progress(self.summaries, "Analyzing results")
@@ -91,6 +105,8 @@ class Results(Presentable, Sequence[SubsetResult]):
     def title(self) -> str:
         """Subject in a few words."""
         models, tasks = ({getattr(summary, field) for summary in self.summaries} for field in ("model", "task"))
+        models |= {summary.model for summary in self.judged_summaries}
+        tasks |= {summary.task for summary in self.judged_summaries}
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     @property
@@ -103,23 +119,33 @@ class Results(Presentable, Sequence[SubsetResult]):
         overview = tables.overview_table(self.rows, self.columns)
         lengths = tables.length_table([*self.rows, *average_languages(self.rows)], self.columns, curves=True)
         places = tables.place_table(self.summaries)
-        shown = (*([overview] if overview.rows else []), lengths, *([places] if places else []))
-        return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=self._draw_chosen)]
+        judged = [judged_table(self.judged_summaries)] if self.judged else []
+        shown = (
+            *([overview] if overview.rows else []),
+            *([lengths] if lengths.rows else []),
+            *judged,
+            *([places] if places else []),
+        )
+        draw = self._draw_chosen if self else None
+        return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=draw)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
         rows = progress(self.rows, "Scoring results")
-        return [tables.select_columns(row, self.columns) if self.keys else row.columns() for row in rows]
+        judged = [summary.columns() for summary in self.judged_summaries]
+        return [*(tables.select_columns(row, self.columns) if self.keys else row.columns() for row in rows), *judged]
 
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task."""
         rows, summaries = iter(self.rows), progress(self.summaries, "Scoring results")
-        return [tables.pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
+        pooled = [tables.pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
+        return [*pooled, *(summary.columns() for summary in self.judged_summaries)]
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
         brief = NOTE if self.keys or self.full else BRIEF
-        return [" ".join(filter(None, (brief, tables.level_note(self.rows))))] if self.subset_results else []
+        positions = [" ".join(filter(None, (brief, tables.level_note(self.rows))))] if self.subset_results else []
+        return [*positions, *([JUDGED_NOTE] if self.judged else [])]
 
     def explanation(self) -> Iterator[str]:
         """Yield notes on what is not read and on these documents, and what every column means."""
@@ -132,6 +158,8 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
+        if not self:
+            return []
         from posir_report.charts import build_figures
 
         return build_figures(self.summaries)
@@ -140,6 +168,8 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the tables of the papers, or one of the scores that were chosen."""
         from posir_report.page import render_latex
 
+        if not self:
+            return super().to_latex()
         if not self.keys:
             return render_latex(self.summaries)
         table = tables.length_table(self.rows, self.columns)
@@ -149,6 +179,8 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the report as a page of a single file that needs no network."""
         from posir_report.page import render_report
 
+        if not self:
+            return super().to_html()
         return render_report(self.summaries, self.figures())
 
     def tabulate(self, rows: Sequence[ReportRow], table: Table, columns: Iterable[ScoreInfo], **other: Any) -> TableResult:
@@ -177,6 +209,8 @@ class Results(Presentable, Sequence[SubsetResult]):
             for model, summary in named
             for value in LimitedValue.of_scores(summary.decisions[0], model, summary.task, ALL)
         ]
+        for summary in self.judged_summaries:
+            values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.task)
         gaps = {
             (model, summary.task): f"it has no results of {', '.join(summary.missing)}"
             for model, summary in named
@@ -231,7 +265,7 @@ class Results(Presentable, Sequence[SubsetResult]):
 def read_results(
     path: str | Path, *, columns: Collection[str] = (), full: bool = False, margins: Collection[str] = ()
 ) -> Results:
-    """Read the results of `mteb run`, `mteb.evaluate` or `posir.evaluate` that have a position profile.
+    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have positions or judgments.
 
     Args:
         path: The folder of results; folders below it are searched.
@@ -255,7 +289,15 @@ def read_results(
         ('mteb/baseline-bm25s', 'all', 120)
     """
     tables.choose_columns(tuple(columns))
-    return Results(tuple(result_files.read_results(Path(path))), tuple(columns), full, Margins.parse(margins))
+    given = Margins.parse(margins)
+    results = result_files.read_all_results(Path(path))
+    return Results(
+        tuple(result for result in results if isinstance(result, SubsetResult)),
+        tuple(columns),
+        full,
+        given,
+        tuple(result for result in results if isinstance(result, JudgedResult)),
+    )
 
 
 @public(charts=True, flags=("markdown", "csv", "latex"), undecided_by=("fail_if", "strict", "junit"))

@@ -13,16 +13,19 @@ import numpy as np
 
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
+from posir_significance.intervals import MeanEstimate, estimate_judged
 from posir_significance.sentences import describe_decision, describe_start_to_end
-from posir_tasks.display.numbers import draw_sparkline
+from posir_tasks.display.numbers import draw_sparkline, format_count, format_estimate, format_percent
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
+from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain, pool
 from posir_tasks.result_schema import SubsetData, share_data
-from posir_tasks.results import SubsetResult
+from posir_tasks.results import JudgedResult, StoredResult, SubsetResult
 from posir_tasks.schemes import Axes
 from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
@@ -255,13 +258,14 @@ def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGIN
     )
 
 
-def _identify_run(result: SubsetResult) -> tuple[str, str, str]:
+def _identify_run(result: StoredResult) -> tuple[str, str, str]:
     """Return model, revision and task; a run with other settings is another model."""
     settings = f" ({result.experiment})" if result.experiment else ""
     return result.model + settings, result.revision, result.task
 
 
-def _summarize_task(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
+def _list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tuple[str, ...]:
+    """Return the subsets that results are of; raise PosirError if one would count twice."""
     subsets = tuple(result.subset for result in results)
     duplicates = [subset for subset, times in Counter(subsets).items() if times > 1]
     if duplicates:
@@ -270,6 +274,11 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
             f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would count twice: "
             f"{', '.join(files)}. Report one of the folders at a time, or remove one of the results."
         )
+    return subsets
+
+
+def _summarize_task(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
+    subsets = _list_subsets(model, task, results)
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
     values = pool(result.values for result in results)
     return TaskSummary(
@@ -412,3 +421,50 @@ def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
 def order_value(row: ReportRow) -> float:
     """Return nDCG@10, or 0 if it is undefined."""
     return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
+
+
+@dataclass(frozen=True)
+class JudgedSummary:
+    """A model on all judged queries of a task, whether or not their evidence has positions, with its subsets pooled."""
+
+    model: str
+    revision: str
+    task: str
+    subsets: tuple[str, ...]
+    scores: JudgedScores
+
+    @cached_property
+    def estimates(self) -> dict[str, MeanEstimate | None]:
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters."""
+        return {metric: estimate_judged(self.scores, metric) for metric in METRICS}
+
+    def columns(self) -> dict[str, Any]:
+        """Return the row as the columns of CSV and JSON, those of a report as far as there is one."""
+        identity = {"model": self.model, "revision": self.revision, "task": self.task, "length": ALL}
+        counts = {"queries": self.scores.queries, "clusters": len(self.scores.sizes), "clusters_by": self.scores.clusters}
+        return {**identity, **counts, **self.estimates, "subsets": len(self.subsets)}
+
+
+def summarize_judged(results: Iterable[JudgedResult]) -> list[JudgedSummary]:
+    """Pool the subsets of each model and task, ordered as by `summarize`; raise PosirError if a subset would count twice."""
+    groups = groupby(sorted(results, key=_identify_run), key=_identify_run)
+    return [
+        JudgedSummary(*run, _list_subsets(run[0], run[2], listed), pool(result.values for result in listed))
+        for run, listed in ((run, list(group)) for run, group in groups)
+    ]
+
+
+def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
+    """Return a table with a line for each model and task."""
+    headings = ("Model", "Task", "Judged queries", "Clusters", *METRICS.values())
+    rows = (
+        (
+            label,
+            summary.task,
+            format_count(summary.scores.queries),
+            f"{len(summary.scores.sizes):,} by {summary.scores.clusters}",
+            *(format_estimate(estimate, format_percent) for estimate in summary.estimates.values()),
+        )
+        for label, summary in zip(full_labels(summaries), summaries, strict=True)
+    )
+    return Table(build_columns(headings, headings[2:]), tuple(rows), keys=2)

@@ -24,7 +24,7 @@ from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import ReadPart, parse_window
-from posir_tasks.results import SubsetResult, read_results
+from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.sources.opening import Dataset, open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
@@ -61,9 +61,15 @@ class ScoredRuns(Presentable):
         scored = [run for run in self.runs if run.counts.with_position]
         return tuple(result for run in scored for result in read_results(run.folder) if result.task == run.task)
 
+    @cached_property
+    def judged(self) -> tuple[JudgedResult, ...]:
+        """The results on all judged queries; none of data in which each query has one position."""
+        read = (result for run in self.runs for result in read_all_results(run.folder) if result.task == run.task)
+        return tuple(result for result in read if isinstance(result, JudgedResult))
+
     def sections(self) -> Sequence[DisplaySection]:
         """Return the findings of a report, the scores of all judged queries and what did not fit, and the report's tables."""
-        report = self._report.sections() if self.results else []
+        report = self._report.sections() if self.results or self.judged else []
         findings = [section for section in report if not section.tables]
         tables = [section for section in report if section.tables]
         rows = tuple(
@@ -87,7 +93,7 @@ class ScoredRuns(Presentable):
     def _report(self) -> Results:
         from posir_report.api import Results
 
-        return Results(self.results)
+        return Results(self.results, judged=self.judged)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each run; scores in [0, 1]."""
@@ -130,6 +136,7 @@ def score(
     window: str | int | None = None,
     protocol: PaperName | None = None,
     embedder: str | None = None,
+    clusters: Annotated[str | None, Option(metavar="document|topic|COLUMN")] = None,
     k: Annotated[int | None, Option(min=1)] = None,
     concurrency: Annotated[int, Option(min=1)] = 8,
     retries: Annotated[int, Option(min=0)] = 3,
@@ -176,6 +183,8 @@ def score(
         protocol: Paper whose authors' settings `model` is run with, whole or not at all.
         embedder: The model that embeds documents or chunks in the system, also an endpoint, in place of `window`: what it reads
             is known or measured, and counted by its tokenizer.
+        clusters: What queries without known positions share that makes their scores alike: their best-judged `document`, by
+            default; nothing, if each is a `topic` as in TREC; or a column of the queries, such as the article or the user.
         k: Documents or chunks to ask for: by default 100 of a retriever, 5 of the chunks of a model.
         concurrency: Queries that a retriever searches at the same time.
         retries: Further attempts if a retriever raises or takes too long.
@@ -206,6 +215,8 @@ def score(
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
     opened = partial(open_data, data, split=split, language=language, repair=repair)
+    if clusters is not None and chunker is not None:
+        raise PosirError("--clusters is of runs. Omit it with --chunker.")
     if chunker is not None:
         splitters = name_splitters(chunker)
         if not splitters:
@@ -222,7 +233,7 @@ def score(
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
-    return _score_runs(given, names, opened, revision or "unversioned", reads, rules, settings, overwrite=overwrite)
+    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, overwrite=overwrite)
 
 
 def _score_chunkers(
@@ -257,6 +268,7 @@ def _score_runs(
     open_scored: Callable[[], Dataset],
     revision: str,
     reads: ReadPart | str,
+    clusters: str | None,
     rules: AlignmentRules,
     settings: CollectionSettings,
     *,
@@ -269,7 +281,7 @@ def _score_runs(
             f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
             "letter or digit, such as v2 or 2026-11-23."
         )
-    opened = open_scored_data(open_scored())
+    opened = open_scored_data(open_scored(), clusters)
     read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []

@@ -26,12 +26,13 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
 from posir_tasks.gate import read_json
 from posir_tasks.host.retrieval_task import SplitData
+from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.models.window import find_read_part
-from posir_tasks.ranks import score_rankings
+from posir_tasks.ranks import score_each_query, score_rankings
 from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
-from posir_tasks.result_schema import READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
+from posir_tasks.result_schema import DIGEST_KEY, JUDGMENTS_KEY, READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.opening import Dataset, Subset
 from posir_tasks.tasks.base import LayoutTask, PositionTask
@@ -110,6 +111,8 @@ class JudgedTask(LayoutTask):
     """A task that scores a run on all judged queries, and its positions on those whose evidence has known ones."""
 
     subsets: ClassVar[Mapping[str, Subset]]
+    clusters: ClassVar[str] = DOCUMENT
+    """The key of the clusters of queries; see `cluster_queries`."""
 
     def read_subset(self, subset: str) -> PositionData:
         """Read the queries whose evidence has known positions, and all documents; raise DataError if they are invalid."""
@@ -120,12 +123,15 @@ class JudgedTask(LayoutTask):
         if not isinstance(model, RunSearch):
             raise PosirError(f"{self.metadata.name}: some queries have no known position. Score a run with `posir score`.")
         judgments = self.subsets[hf_subset].judgments
-        scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"]}}
+        stated = {"corpus": digest_texts(data["corpus"]), "queries": judgments.digest()}
+        scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"], DIGEST_KEY: stated}}
         if len(data["evidence"]) or len(data["places"].evidence):
             scores = dict(super().evaluate_subset(model, data, hf_subset=hf_subset, **settings))
         scores[RUN_KEY][SEARCH_KEY] = model.describe_search(hf_subset)
-        usual = score_rankings(model.run.rankings[hf_subset], judgments.grades, self.k_values)
-        return {name: value for name, value in scores.items() if not name.startswith(CONFIDENCE)} | usual
+        by_query = score_each_query(model.run.rankings[hf_subset], judgments.grades, self.k_values)
+        scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
+        scores[JUDGMENTS_KEY] = JudgedScores.from_queries(by_query, judgments, self.clusters).to_json()
+        return {name: value for name, value in scores.items() if not name.startswith(CONFIDENCE)}
 
 
 @dataclass(frozen=True)
@@ -143,8 +149,21 @@ class ScoredData:
         return ExcerptData.from_positions(self.task.metadata.name, self.parts)
 
 
-def open_scored_data(opened: Dataset) -> ScoredData:
-    """Return data as runs are compared with it; positions of evidence are optional."""
+def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData:
+    """Return data as runs are compared with it; positions of evidence are optional.
+
+    `clusters` is what queries are clustered by; raise PosirError if that is not the document and the evidence has positions.
+    """
+    data = _open_scored_data(opened, clusters or DOCUMENT)
+    if clusters not in (None, DOCUMENT) and not isinstance(data.task, JudgedTask):
+        raise PosirError(
+            f"--clusters {clusters}: the evidence of each query of {opened.location} has one position, and queries about one "
+            "document are one cluster. Omit it."
+        )
+    return data
+
+
+def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     if opened.kind == "a task":
         import mteb
 
@@ -158,7 +177,10 @@ def open_scored_data(opened: Dataset) -> ScoredData:
         opened = opened.with_questions("posir score", several_places=True)
     judged = open_data_task(opened, JudgedTask)
     assert isinstance(judged, JudgedTask)
-    type(judged).subsets = dict(zip(judged.readers, opened.subsets, strict=True))
+    type(judged).subsets, type(judged).clusters = dict(zip(judged.readers, opened.subsets, strict=True)), clusters
+    for subset in opened.subsets:
+        # A mistake in the name of a column is reported before anything is scored.
+        cluster_queries(subset.judgments, clusters)
     subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
@@ -168,8 +190,7 @@ def open_scored_data(opened: Dataset) -> ScoredData:
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
-    stated = json.dumps([judgments.queries, judgments.grades], sort_keys=True)
-    key = digest(digest_texts(data.corpus), stated).hex()
+    key = digest(digest_texts(data.corpus), judgments.digest()).hex()
     placed = {data.places[query].query if query in data.places else query for query in data.evidence.query_ids}
     return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(placed), key)
 
@@ -246,7 +267,10 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     entries = [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
     stored = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
     if stored == {model.digest} and not overwrite:
-        return all(entry.get(READ_KEY, model.read_part.to_json()) == model.read_part.to_json() for entry in entries)
+        read, by = model.read_part.to_json(), getattr(data.task, "clusters", DOCUMENT)
+        return all(
+            entry.get(READ_KEY, read) == read and entry.get(JUDGMENTS_KEY, {}).get("clusters", by) == by for entry in entries
+        )
     if not overwrite:
         name, revision = model.mteb_model_meta.name, model.mteb_model_meta.revision
         raise PosirError(

@@ -17,12 +17,19 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from posir_psi.scores import compute_psi
-from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, State
+from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, JUDGED_LEVEL, State
 from posir_significance.intervals import LEVEL, TAILS, Z
 from posir_significance.observations import Floats, Integers
-from posir_significance.position_effect import SHARED_QUERIES, PositionEffect, Stratum, fewest_documents, pseudoinverse
+from posir_significance.position_effect import (
+    FEWEST_DOCUMENTS,
+    SHARED_QUERIES,
+    PositionEffect,
+    Stratum,
+    fewest_documents,
+    pseudoinverse,
+)
 from posir_significance.sentences import format_margin, name_state
-from posir_tasks.display.numbers import format_count, format_points, format_psi
+from posir_tasks.display.numbers import MISSING, format_count, format_points, format_psi
 from posir_tasks.display.presentation import Presentable, to_paragraphs, to_values
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
@@ -96,6 +103,8 @@ class SampleSize:
     """PSI of the linear decline; None for two models."""
     questions: int | None
     documents: int | None
+    ndcg_at_10: float | None = None
+    """Difference of two models in mean nDCG@10, of which alone the row is then; no positions are needed."""
 
 
 def _find_trend(bins: int, filled: Integers, weights: Floats) -> tuple[Floats, float] | None:
@@ -204,14 +213,40 @@ def required_sample(
     return SampleSize(models, state, *truth, ceil(questions), ceil(questions / per_document))
 
 
+def required_mean_sample(
+    design: Design, difference: float, power: float = POWER, margin: float = DEFAULT_MARGINS.ndcg_at_10
+) -> SampleSize:
+    """Return how many questions and documents lead to a state of the change in mean nDCG@10 between two models.
+
+    Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The variance of a mean grows with the
+    questions of a document by 1 + ICC (k - 1) (Kish 1965, Survey Sampling).
+    """
+    per_document = design.questions_per_document
+    size = DISPERSION * design.ndcg_at_10 * (1 - design.ndcg_at_10) * (1 + design.icc * (per_document - 1))
+    size /= (difference or margin) ** 2
+    state = "better or worse" if difference else f"equivalent within {format_margin(margin)}"
+    if 0 < difference < margin:
+        return SampleSize(2, state, 0.0, None, None, None, difference)
+    documents, share = max(size / per_document, FEWEST_DOCUMENTS), power if difference else (1 + power) / 2
+    for _ in range(3):
+        quantile = float(stdtrit(max(documents - 1, 1), (1 + JUDGED_LEVEL) / 2))
+        documents = max((quantile + float(ndtri(share))) ** 2 * size / per_document, FEWEST_DOCUMENTS)
+    return SampleSize(2, state, 0.0, None, ceil(documents * per_document), ceil(documents), difference)
+
+
 def describe_sample(size: SampleSize, power: float, margin: float) -> str:
     """Return how many questions and documents lead to a state, in a sentence."""
+    if size.ndcg_at_10 is not None and size.questions is None:
+        return f"A difference of {format_points(size.ndcg_at_10)} is below the margin: the state is equivalence."
     if size.questions is None or size.documents is None:
         return (
             f"Start to end of {format_points(size.start_to_end)} is below the margin of {format_margin(margin)}: with many "
             f"documents the state is '{name_state(State.NO_BIAS, margin)}'."
         )
-    if size.models > 1:
+    if size.ndcg_at_10 is not None:
+        apart = f"{format_points(size.ndcg_at_10)} apart" if size.ndcg_at_10 else "the same"
+        truth = f"Of two models whose nDCG@10 is {apart}"
+    elif size.models > 1:
         truth = f"Of two models {'that differ by' if size.start_to_end else 'with the same'} start to end"
         truth += f" {format_points(size.start_to_end)}" if size.start_to_end else ""
     else:
@@ -241,18 +276,20 @@ class PowerAnalysis(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return a sentence for the first and the last effect and for none, of one model, then the table."""
-        *effects, none = (row for row in self.rows if row.models == 1)
-        shown = dict.fromkeys([effects[0], effects[-1], none])
+        of_one = [row for row in self.rows if row.models == 1]
+        means = [row for row in self.rows if row.ndcg_at_10 is not None]
+        shown = dict.fromkeys([*of_one[:1], *of_one[-2:], *means])
         findings = (describe_sample(row, self.power, self.margin) for row in shown)
         design = self.design
         fixed = "the document" if design.holds_documents_fixed else "its length"
-        headings = ("Models", "State", "Start to end", "PSI", "Questions", "Documents")
+        headings = ("Models", "State", "Start to end", "PSI", *(["nDCG@10"] if means else []), "Questions", "Documents")
         rows = (
             (
                 format_count(row.models),
                 row.state,
-                format_points(row.start_to_end),
+                format_points(row.start_to_end) if row.ndcg_at_10 is None else MISSING,
                 format_psi(row.psi),
+                *([MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)] if means else []),
                 format_count(row.questions),
                 format_count(row.documents),
             )
@@ -285,7 +322,8 @@ def power(
     *,
     difference: Annotated[float | Iterable[float] | None, Option(min=0.01, max=100)] = None,
     psi: Annotated[float | Iterable[float] | None, Option(min=0.001, max=1)] = None,
-    margin: Annotated[float, Option(min=0.01, max=99)] = 100 * DEFAULT_MARGINS.start_to_end,
+    ndcg_difference: Annotated[float | Iterable[float] | None, Option(min=0.01, max=100)] = None,
+    margin: Annotated[float | None, Option(min=0.01, max=99)] = None,
     ndcg: Annotated[float, Option(min=1, max=99)] = 70.0,
     bins: Annotated[int, Option(min=2, max=100)] = 20,
     questions_per_document: Annotated[float, Option(min=1)] = 1.0,
@@ -300,7 +338,8 @@ def power(
     Args:
         difference: Difference in nDCG@10 between the first and the last third of the documents, in points.
         psi: True PSI.
-        margin: Smallest start to end that matters, in points.
+        ndcg_difference: Difference of two models in mean nDCG@10 over the same questions, in points; no positions are needed.
+        margin: Smallest difference that matters, in points: by default 5 of start to end, 2 of mean nDCG@10.
         ndcg: Expected mean nDCG@10, in points.
         bins: Number of position bins.
         questions_per_document: Mean number of questions about a document.
@@ -310,7 +349,7 @@ def power(
 
     Returns:
         A row for each effect, and one for none, of one model and of the change between two, with the columns `models`, `state`,
-        `start_to_end`, `psi`, `questions` and `documents`.
+        `start_to_end`, `psi`, `questions` and `documents`; `ndcg_at_10` is set in the rows of mean differences alone.
 
     Raises:
         PosirError: No effect is given, a value is out of range, or no linear decline with this mean has the effect.
@@ -322,11 +361,16 @@ def power(
         [1314, 701, 4239]
     """
     points, sizes = to_values(difference), to_values(psi)
-    if not (points or sizes):
-        raise PosirError("Which effect should the dataset show? Pass difference (points) or psi.")
+    means = to_values(ndcg_difference)
+    if not (points or sizes or means):
+        raise PosirError("Which effect should the dataset show? Pass difference or ndcg_difference (points), or psi.")
     design = Design(ndcg / 100, bins, float(questions_per_document), icc, bin_icc)
     declines = [find_effect(design, start_to_end=value / 100) for value in points]
-    effects = [*declines, *(find_effect(design, psi=value) for value in sizes), None]
-    least = margin / 100
-    rows = (required_sample(design, effect, power, least, models) for models in (1, 2) for effect in effects)
+    effects = [*declines, *(find_effect(design, psi=value) for value in sizes)]
+    least, of_means = (
+        margin / 100 if margin else default for default in (DEFAULT_MARGINS.start_to_end, DEFAULT_MARGINS.ndcg_at_10)
+    )
+    by_models = ((models, effect) for models in (1, 2) for effect in ([*effects, None] if effects else []))
+    rows = [required_sample(design, effect, power, least, models) for models, effect in by_models]
+    rows += [required_mean_sample(design, value / 100, power, of_means) for value in ([*means, 0.0] if means else [])]
     return PowerAnalysis(design, power, least, tuple(rows))

@@ -6,7 +6,7 @@ difference is assigned to a cause. docs/statistics.md has the rule and its measu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, partial
@@ -14,6 +14,7 @@ from math import ceil
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from posir_significance.analysis import Analysis, GroupAnalysis, analyze
 from posir_significance.intervals import LEVEL, add_errors, estimate_difference, student_difference, subtract_means
@@ -21,6 +22,7 @@ from posir_significance.observations import Floats, Integers, subtract_observati
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
 from posir_significance.regression import Contrast, PositionContrasts
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.read_part import ReadKind, ReadPart
 from posir_tasks.scores import Difference, Estimate, Interval, ResultValues
 
@@ -30,6 +32,10 @@ CHANGE_ERRORS = 2.39
 ERRORS_IN_MARGIN, ERRORS_IN_CHANGE = 1.96 + 1.28, CHANGE_ERRORS + 1.28
 #: Level of each interval of a change: of three metrics together 95 %.
 CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
+#: The same of the metrics of judged queries.
+JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
+#: Quantile of the normal distribution for a power of 0.8.
+POWER_ERRORS = 0.8416
 #: Quantiles by which a posterior distribution of PSI enters a difference.
 QUANTILES: Floats = (np.arange(250) + 0.5) / 250
 
@@ -76,6 +82,10 @@ class Margins:
     start_to_end: float = 0.05
     """Also of the bias within what is read."""
     psi: float = 0.10
+    mrr_at_10: float = 0.02
+    recall_at_10: float = 0.02
+    recall_at_100: float = 0.02
+    map_at_100: float = 0.02
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Margins:
@@ -206,6 +216,13 @@ class MetricChange:
     documents_needed: int | None = None
     """See `Decision`."""
 
+    def detectable(self, level: float) -> float | None:
+        """Return the difference that such data show with a probability of 0.8, given the level; None of PSI or if undefined."""
+        if self.difference is None or self.difference.interval is None or self.difference.p_value is None:
+            return None
+        low, high = self.difference.interval
+        return (high - low) / 2 * (1 + POWER_ERRORS / float(ndtri((1 + level) / 2)))
+
 
 @dataclass(frozen=True)
 class Change:
@@ -220,6 +237,15 @@ class Change:
     """Better is lower."""
     level: float = CHANGE_LEVEL
     """Level of each interval."""
+    judged: Mapping[str, MetricChange] = field(default_factory=dict)
+    """The metrics of queries without positions, by key, in place of the three."""
+
+    def find(self, key: str) -> MetricChange:
+        """Return the change of a metric by its key."""
+        if key in self.judged:
+            return self.judged[key]
+        change: MetricChange = getattr(self, key)
+        return change
 
 
 def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, level: float = LEVEL) -> Decision:
@@ -358,6 +384,21 @@ def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DE
         start_to_end=decide_change(None, margins.start_to_end, documents, 0),
         psi=decide_change(None, margins.psi, documents, 0),
     )
+
+
+def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Change:
+    """Return the change from system A to system B over the same judged queries in the same clusters.
+
+    The intervals of all metrics hold at the same time.
+    """
+    level, documents = JUDGED_LEVEL, len(a.sizes)
+    changes = dict[str, MetricChange]()
+    for metric in METRICS:
+        (first, clusters), (second, _) = a.expand(metric), b.expand(metric)
+        difference = estimate_difference(second - first, clusters)
+        changes[metric] = decide_change(difference, getattr(margins, metric), documents, 1, level)
+    none = decide_change(None, margins.start_to_end, documents, 0), decide_change(None, margins.psi, documents, 0)
+    return Change(documents, changes["ndcg_at_10"], *none, level, changes)
 
 
 def decide_change(

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri, stdtr, stdtrit
 
 from posir_significance.observations import Floats, Integers
+from posir_tasks.judgments import JudgedScores
 from posir_tasks.scores import Difference, Estimate, Interval
 
 #: Quantiles that bound a central 95 % interval.
@@ -40,7 +41,11 @@ class MeanEstimate(Estimate):
 
 
 def estimate_mean(
-    gains: Floats, clusters: Integers, weights: Floats | None = None, strata: Integers | None = None
+    gains: Floats,
+    clusters: Integers,
+    weights: Floats | None = None,
+    strata: Integers | None = None,
+    max_trials: float = MAX_TRIALS,
 ) -> MeanEstimate | None:
     """Estimate a mean over queries of which those of one cluster are not independent; None without queries.
 
@@ -53,6 +58,7 @@ def estimate_mean(
         clusters: Article or document of each query, from 0, shape (n,).
         weights: Of each query, shape (n,), summing to 1; by default 1 / n.
         strata: Group of each query, from 0, shape (n,), if the mean is one of group means with fixed weights.
+        max_trials: Bernoulli trials that a query counts for at most.
     """
     if not len(gains):
         return None
@@ -61,9 +67,14 @@ def estimate_mean(
     mean = min(max(mean, 0.0), 1.0)
     if not degrees:
         return MeanEstimate(mean, None, single**0.5)
-    trials = min(bound / variance, MAX_TRIALS / float(shares @ shares))
+    trials = min(bound / variance, max_trials / float(shares @ shares))
     estimate = MeanEstimate(mean, None, variance**0.5, variance / single, degrees, trials)
     return replace(estimate, interval=estimate.interval_at(LEVEL))
+
+
+def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:
+    """Estimate the mean of a metric over judged queries; with several relevant documents it varies far less than a trial."""
+    return estimate_mean(*scores.expand(metric), max_trials=np.inf)
 
 
 def estimate_difference(differences: Floats, clusters: Integers) -> Difference | None:

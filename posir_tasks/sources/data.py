@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,13 @@ class Judgments:
     """Query id to text; a judged query may lack its text."""
     grades: Mapping[str, Mapping[str, int]]
     """Query id to document id to grade; a grade above 0 is relevant, and a document without a grade is not judged."""
+    columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further fields of the queries: name of the field to query id to value."""
+
+    def digest(self) -> str:
+        """Return a digest of the texts and grades, equal in any order."""
+        stated = json.dumps([self.queries, self.grades], sort_keys=True).encode()
+        return hashlib.blake2b(stated, digest_size=CONTENT_BYTES).hexdigest()
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:

@@ -194,7 +194,15 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
     grades: dict[str, dict[str, int]] = defaultdict(dict)
     for query, document, score in _read_qrels(_find_qrels(folder, options)).select(*COLUMNS).iter_rows():
         grades[query][document] = int(score)
-    return Judgments({name: queries[name].text for name in grades if name in queries}, dict(grades))
+    known = {name: queries[name] for name in grades if name in queries}
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
+    for name, query in known.items():
+        fields = query.model_extra or {}
+        metadata = fields.get("metadata")
+        for key, value in {**fields, **(metadata if isinstance(metadata, dict) else {})}.items():
+            if isinstance(value, str | int):
+                columns[key][name] = str(value)
+    return Judgments({name: query.text for name, query in known.items()}, dict(grades), dict(columns))
 
 
 def _read_qrels(file: Path) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
 from posir_significance.scores import SCORES
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS
 from posir_tasks.scores import Difference
 from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_run
 from tests.support.results import describe_run
@@ -82,7 +83,7 @@ def test_limits_are_in_the_units_that_changes_are_printed_in():
 
 
 def test_metrics_are_the_declared_scores():
-    titles = {score.key: score.title.casefold() for score in SCORES}
+    titles = {key: title.casefold() for key, title in METRICS.items()} | {score.key: score.title.casefold() for score in SCORES}
     assert all(titles[metric.key] == metric.casefold() for metric in Metric)
 
 
@@ -194,7 +195,7 @@ def test_an_undefined_change_cannot_be_said(comparison):
     ("arguments", "message"),
     [
         (["--fail-if", "ndcg_at_10 = 5"], "'ndcg_at_10 = 5' is no limit."),
-        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, start_to_end, psi."),
+        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, start_to_end, psi, mrr_at_10,"),
         (["--fail-if", "psi > 0.1", "--junit", "FOLDER"], "cannot be written"),
         (["--strict"], "give --fail-if, too"),
     ],

