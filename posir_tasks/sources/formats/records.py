@@ -127,7 +127,8 @@ def has_fields(file: Path, *groups: frozenset[str]) -> bool:
             first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
             row = parse_json(first, file)
             names = row.keys() if isinstance(row, dict) else {}.keys()
-    except DataError:
+    except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
+        # It is told where its rows are read.
         return False
     return any(group <= names for group in groups)
 

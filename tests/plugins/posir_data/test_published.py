@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import posir
+from posir_score.excerpts import read_excerpts
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.questions import collect_questions
@@ -102,6 +103,18 @@ def test_tydi_qa(tmp_path):
     }
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
+    excerpts = read_excerpts(open_data(file, language="tel-Telu"))
+    texts = [*excerpts.documents.values()]
+    located = [[row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions]
+    assert located == [["1869"], ["నక్షత్రం", passage], ["నక్షత్రం"], ["1869"]]
+
+
+def test_a_damaged_file_beside_others_is_counted(tmp_path):
+    write(tmp_path / "a.jsonl", [{"text": "The mill burned down."}])
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"{" * 10_000)[:20])
+    data = open_data(tmp_path)
+    assert [row["text"] for row in data.rows] == ["The mill burned down."]
+    assert len(data.skipped) == 1
 
 
 def test_tydi_qa_of_the_hub(tmp_path):
