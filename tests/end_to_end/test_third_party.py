@@ -139,11 +139,11 @@ def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
     assert [line["mrr_at_10_first_position"] for line in lines if line["task"] == "HarbourLetters"] == ["1.0"]
     files = shell("cd board && for file in data/board.js data/views/*.js; do echo $file; cat $file; done").stdout
     data = contents(dict(zip(files.splitlines()[::2], files.encode().splitlines(keepends=True)[1::2], strict=True)))
-    (column,) = [column for column in data["board"]["columns"] if column["key"] == "mrr_at_10_first_position"]
+    (column,) = [column for column in data["board"]["columns"] if column["key"] == "scores.mrr_at_10_first_position"]
     assert (column["title"], column["description"]) == ("MRR@10, first", "MRR@10 of the first position bin.")
     (group,) = [group for group in data["board"]["groups"] if any(view["name"] == "HarbourLetters" for view in group["views"])]
     (view,) = group["views"]
-    assert data[f"views/{view['file']}"]["columns"]["mrr_at_10_first_position"] == [1.0]
+    assert data[f"views/{view['file']}"]["columns"]["scores.mrr_at_10_first_position"] == [1.0]
 
 
 @pytest.mark.slow
