@@ -55,109 +55,6 @@ JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
 
 
 @dataclass(frozen=True)
-class LimitedValue:
-    """A value that is limited: the change of a metric, model minus baseline, or the score of a model. None where undefined."""
-
-    metric: Metric
-    task: str
-    length: str
-    """`all`, or the length bucket."""
-    model: str
-    queries: int
-    value: Estimate | None
-    interval_at: Callable[[float], Interval] | None
-    """Returns the interval of a level; None where there is none."""
-    few: str = ""
-    """There are too few documents for an interval, in words; empty if there are enough."""
-    baseline: str = ""
-    """Empty if it is a score."""
-    a: Estimate | None = None
-    b: Estimate | None = None
-    state: ChangeState | None = None
-    compared: str = ""
-    answer: str = ""
-
-    @classmethod
-    def of_change(cls, row: ComparisonRow) -> LimitedValue:
-        """Return the change of a metric from the baseline."""
-        change, difference = row.metric_change, row.difference
-        return cls(
-            row.metric,
-            row.task,
-            row.length,
-            row.model,
-            row.queries,
-            difference,
-            difference.interval_at if difference and difference.interval else None,
-            describe_few(change.documents_needed, row.change.documents) if change.reason is Reason.FEW_DOCUMENTS else "",
-            row.baseline,
-            row.a,
-            row.b,
-            change.state,
-            format_change(change, row.change),
-            row.describe(),
-        )
-
-    @classmethod
-    def of_means(
-        cls, scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
-    ) -> Iterator[LimitedValue]:
-        """Yield each metric of a model over all judged queries of a task."""
-        clusters = len(scores.sizes)
-        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters)
-        for metric in JUDGED_METRICS:
-            mean = estimates[metric.key]
-            find = mean.interval_at if mean and mean.interval else None
-            yield cls(metric, task, ALL, model, scores.queries, mean, find, few)
-
-    @classmethod
-    def of_scores(cls, decision: Decision, model: str, task: str, length: str) -> Iterator[LimitedValue]:
-        """Yield each metric of a model over a group of questions."""
-        group, thirds = decision.find_group(), decision.start_to_end
-        needed = FEWEST_DOCUMENTS if group.documents < FEWEST_DOCUMENTS else None
-        few = describe_few(needed, group.documents)
-        few_in_thirds = few or (describe_few(require_documents(thirds, group.documents), group.documents) if thirds else "")
-
-        def find_psi(level: float) -> Interval:
-            psi = group.psi_at(level)
-            return psi.interval if psi and psi.interval else (0.0, 1.0)
-
-        ndcg = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
-        yield cls(Metric.NDCG, task, length, model, group.queries, group.ndcg, ndcg, few)
-        find = thirds.interval_at if thirds else None
-        yield cls(Metric.START_TO_END, task, length, model, group.queries, thirds, find, few_in_thirds)
-        yield cls(Metric.PSI, task, length, model, group.queries, group.psi, find_psi if group.psi else None, few_in_thirds)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A limit on the change of a metric, model minus baseline, or on the score of a model."""
-
-    text: str
-    metric: Metric
-    above: bool
-    """Whether values above it are too large; else those below are too small."""
-    value: float
-    """The number in the unit of result files, where scores are in [0, 1]."""
-
-    def judge(self, limited: LimitedValue, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
-        """Return the verdict on a value with its interval, and the reason."""
-        if limited.few:
-            return GateVerdict.UNDECIDED, limited.few
-        if interval is None:
-            subject = f"the change of {self.metric}" if limited.baseline else str(self.metric)
-            return GateVerdict.UNDECIDED, f"{subject} is undefined on these questions"
-        low, high = interval
-        if low > self.value if self.above else high < self.value:
-            return GateVerdict.FAILS, "the whole interval is beyond the limit"
-        if high <= self.value if self.above else low >= self.value:
-            return GateVerdict.PASSES, "the whole interval is within the limit"
-        if strict:
-            return GateVerdict.FAILS, "the interval is not wholly within the limit"
-        return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
-
-
-@dataclass(frozen=True)
 class TestedLimit:
     """The verdict on a limit for one model, task and length. None where undefined."""
 
@@ -181,6 +78,98 @@ class TestedLimit:
     """The state in words, with that interval."""
     answer: str = ""
     """That state as a sentence."""
+
+
+@dataclass(frozen=True)
+class LimitedValue:
+    """A value that is limited: the change of a metric, model minus baseline, or the score of a model."""
+
+    subject: TestedLimit
+    """What it is of, without a limit."""
+    value: Estimate | None
+    """None where undefined."""
+    interval_at: Callable[[float], Interval] | None
+    """Returns the interval of a level; None where there is none."""
+    few: str = ""
+    """There are too few documents for an interval, in words; empty if there are enough."""
+
+    @classmethod
+    def of_change(cls, row: ComparisonRow) -> LimitedValue:
+        """Return the change of a metric from the baseline."""
+        change, difference = row.metric_change, row.difference
+        subject = TestedLimit(
+            *(GateVerdict.UNDECIDED, "", row.metric, row.task, row.length, row.baseline, row.model, row.queries, row.a, row.b),
+            state=change.state,
+            compared=format_change(change, row.change),
+            answer=row.describe(),
+        )
+        few = describe_few(change.documents_needed, row.change.documents) if change.reason is Reason.FEW_DOCUMENTS else ""
+        return cls(subject, difference, difference.interval_at if difference and difference.interval else None, few)
+
+    @classmethod
+    def of_means(
+        cls, scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
+    ) -> Iterator[LimitedValue]:
+        """Yield each metric of a model over all judged queries of a task."""
+        clusters = len(scores.sizes)
+        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters)
+        for metric in JUDGED_METRICS:
+            mean = estimates[metric.key]
+            subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries)
+            yield cls(subject, mean, mean.interval_at if mean and mean.interval else None, few)
+
+    @classmethod
+    def of_scores(cls, decision: Decision, model: str, task: str, length: str) -> Iterator[LimitedValue]:
+        """Yield each metric of a model over a group of questions."""
+        group, thirds = decision.find_group(), decision.start_to_end
+        needed = FEWEST_DOCUMENTS if group.documents < FEWEST_DOCUMENTS else None
+        few = describe_few(needed, group.documents)
+        few_in_thirds = few or (describe_few(require_documents(thirds, group.documents), group.documents) if thirds else "")
+
+        def find_psi(level: float) -> Interval:
+            psi = group.psi_at(level)
+            return psi.interval if psi and psi.interval else (0.0, 1.0)
+
+        for metric, value, find, lacking in (
+            (Metric.NDCG, group.ndcg, group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None, few),
+            (Metric.START_TO_END, thirds, thirds.interval_at if thirds else None, few_in_thirds),
+            (Metric.PSI, group.psi, find_psi if group.psi else None, few_in_thirds),
+        ):
+            subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, length, "", model, group.queries)
+            yield cls(subject, value, find, lacking)
+
+    @property
+    def system(self) -> tuple[str, str]:
+        """Model and task."""
+        return self.subject.model, self.subject.task
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit on the change of a metric, model minus baseline, or on the score of a model."""
+
+    text: str
+    metric: Metric
+    above: bool
+    """Whether values above it are too large; else those below are too small."""
+    value: float
+    """The number in the unit of result files, where scores are in [0, 1]."""
+
+    def judge(self, limited: LimitedValue, interval: Interval | None, *, strict: bool) -> tuple[GateVerdict, str]:
+        """Return the verdict on a value with its interval, and the reason."""
+        if limited.few:
+            return GateVerdict.UNDECIDED, limited.few
+        if interval is None:
+            subject = f"the change of {self.metric}" if limited.subject.baseline else str(self.metric)
+            return GateVerdict.UNDECIDED, f"{subject} is undefined on these questions"
+        low, high = interval
+        if low > self.value if self.above else high < self.value:
+            return GateVerdict.FAILS, "the whole interval is beyond the limit"
+        if high <= self.value if self.above else low >= self.value:
+            return GateVerdict.PASSES, "the whole interval is within the limit"
+        if strict:
+            return GateVerdict.FAILS, "the interval is not wholly within the limit"
+        return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,18 +278,22 @@ def check_limits(
     if not parsed:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
     values, names, gaps = list(values), {length.casefold() for length in lengths}, gaps or {}
-    chosen = [value for value in values if value.length.casefold() in names]
+    chosen = [value for value in values if value.subject.length.casefold() in names]
     level = max(LEVEL, 1 - 2 * ALPHA / max(1, len(set(_name_sides(chosen, parsed)))))
-    tested = [_test(limit, value, level, strict=strict) for limit in parsed for value in chosen if value.metric is limit.metric]
+    tested = [
+        _test(limit, value, level, strict=strict)
+        for limit, value in product(parsed, chosen)
+        if value.subject.metric is limit.metric
+    ]
     # Where a model lacks results, no limit passes.
     for place, limit in enumerate(tested):
         reason = gaps.get((limit.model, limit.task))
         if reason and limit.verdict is GateVerdict.PASSES:
             tested[place] = replace(limit, verdict=GateVerdict.UNDECIDED, reason=reason)
     known = {(limit.metric, limit.model, limit.task, limit.length.casefold()) for limit in tested}
-    of_lengths = {(value.model, value.task, value.length.casefold()) for value in chosen}
-    models = dict.fromkeys([*((value.model, value.task) for value in values), *gaps])
-    baseline = next((value.baseline for value in values), "")
+    of_lengths = {(*value.system, value.subject.length.casefold()) for value in chosen}
+    models = dict.fromkeys([*(value.system for value in values), *gaps])
+    baseline = next((value.subject.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
         for limited in (limit for limit in parsed if (limit.metric, model, task, length) not in known):
             is_measured = (model, task, length) in of_lengths
@@ -320,35 +313,22 @@ def _refuse(limit: Limit, reason: str, task: str = "", length: str = "", baselin
 
 def _name_sides(values: Iterable[LimitedValue], limits: Iterable[Limit]) -> Iterator[tuple[str | bool, ...]]:
     """Yield the sides of values that are limited; two limits on one side share it."""
-    totals = {(value.model, value.task): value.queries for value in values if value.length == ALL}
+    values = list(values)
+    totals = {value.system: value.subject.queries for value in values if value.subject.length == ALL}
     for limit, value in product(limits, values):
-        if value.metric is limit.metric and value.interval_at:
+        subject = value.subject
+        if subject.metric is limit.metric and value.interval_at:
             # A bucket that has all queries is tested as `all`.
-            length = ALL if value.queries == totals.get((value.model, value.task)) else value.length
-            yield value.model, value.task, value.metric, length, limit.above
+            length = ALL if subject.queries == totals.get(value.system) else subject.length
+            yield *value.system, subject.metric, length, limit.above
 
 
 def _test(limit: Limit, limited: LimitedValue, level: float, *, strict: bool) -> TestedLimit:
     interval = limited.interval_at(level) if limited.interval_at else None
     verdict, reason = limit.judge(limited, interval, strict=strict)
     tested = Estimate(limited.value.value, interval) if limited.value else None
-    return TestedLimit(
-        verdict,
-        limit.text,
-        limit.metric,
-        limited.task,
-        limited.length,
-        limited.baseline,
-        limited.model,
-        queries=limited.queries,
-        a=limited.a,
-        b=limited.b if limited.baseline else tested,
-        change=tested if limited.baseline else None,
-        reason=reason,
-        state=limited.state,
-        compared=limited.compared,
-        answer=limited.answer,
-    )
+    value: dict[str, Any] = {"change" if limited.subject.baseline else "b": tested}
+    return replace(limited.subject, verdict=verdict, limit=limit.text, reason=reason, **value)
 
 
 def gate_table(gate: Gate) -> Table:

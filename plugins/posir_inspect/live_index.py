@@ -21,7 +21,9 @@ from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
 from posir_inspect.sections import WORDINGS
 from posir_score.alignment import AlignmentRules
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
-from posir_score.hits import Hit, sort_hits
+from posir_score.excerpts import THIRDS, merge, subtract
+from posir_score.hits import sort_hits
+from posir_score.retrieved_chunks import ChunkKey
 from posir_significance.decision import DEFAULT_MARGINS, State, decide_state
 from posir_significance.intervals import estimate_mean
 from posir_significance.position_effect import Stratum
@@ -37,7 +39,7 @@ from posir_tasks.evidence import TWELFTHS
 from posir_tasks.models.references import legible_name
 from posir_tasks.read_part import ReadKind, ReadPart
 from posir_tasks.scores import Estimate
-from posir_tasks.text.locating import TextLocator
+from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
 
 #: First characters of a document, about 40 words, by which it is asked for.
@@ -46,7 +48,6 @@ HEAD, HEAD_CHARACTERS = "head", 250
 MARGIN = DEFAULT_MARGINS.start_to_end
 #: Documents that a sentence names.
 NAMED = 10
-THIRDS = ("first third", "second third", "last third")
 READ, NOT_READ = "part that is read", "part that is not read"
 INDEXED, TAIL = "Which documents are in the index", "Tail recall where the head is found"
 BEYOND, PROBLEMS = "What the embedder does not read", "What did not fit"
@@ -155,12 +156,17 @@ def judge_answers(
         outside = [hit.document for hit in hits if hit.document not in texts.ids]
         unknown += [(name, "the question itself" if other == question.query.text else other) for other in outside]
         own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
-        places = [(hit, _locate(locator, hit)) for hit in own if hit.text or hit.start is not None]
-        unlocated += [(name, hit.text or "") for hit, span in places if span is None]
+        # The text of the index may be longer, as with a blank at its end.
+        ends = [hit.end and min(hit.end, len(text)) for hit in own]
+        keys = [ChunkKey(0, hit.text, hit.start, end, "") for hit, end in zip(own, ends, strict=True)]
+        places = [(key, key.locate(locator, START)) for key in keys if key.text or key.start is not None]
+        unlocated += [(name, key.text or "") for key, span in places if span is None]
         has_places |= bool(places)
         has_chunks |= has_places or any(hit.document != given.document for hit, given in zip(hits, ranked, strict=True))
         success.append(bool(own))
-        in_chunks.append(_covers(text, [span for _, span in places if span], question.sentence))
+        lacking = subtract(question.sentence, merge(span for _, span in places if span))
+        # Between chunks may be what a splitter drops.
+        in_chunks.append(not any(character.isalnum() for part in lacking for character in text[slice(*part)]))
     gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
     problems = (
         *_describe_cases(f"hits are no document of {texts.name}", unknown),
@@ -173,20 +179,6 @@ def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str
     """Yield a sentence with the number of cases and the first, which is a question and what is wrong with its answer."""
     if rows := [*cases]:
         yield f"{len(rows):,} {what}, first for question {sanitized(rows[0][0])}: {sanitized(rows[0][1])}."
-
-
-def _locate(locator: TextLocator, hit: Hit) -> Span | None:
-    return locator.locate(hit.text, hit.start) if hit.text else Span(hit.start or 0, hit.end or 0)
-
-
-def _covers(text: str, spans: Sequence[Span], sentence: Span) -> bool:
-    """Return whether spans together have every letter and digit of a sentence."""
-    place = sentence.start
-    for span in [*sorted(spans), Span(sentence.end, sentence.end)]:
-        if any(map(str.isalnum, text[place : min(span.start, sentence.end)])):
-            return False
-        place = max(place, span.end)
-    return True
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_trie
     deployed: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.change:
-            deployed.setdefault(parse_reference(outcome.method).describe_deployment(), []).append(outcome.method)
+            deployed.setdefault(parse_reference(outcome.method).deployment, []).append(outcome.method)
     deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
     return Mitigations(
         title=f"Mitigations of {model}",

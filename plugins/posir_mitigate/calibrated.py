@@ -203,6 +203,9 @@ class Calibrated(Mitigation):
     """Calibrate the attention of the pooled token, as released for arXiv 2606.02737; of every token if the mean is pooled."""
 
     NAME: ClassVar[str] = "calibrated"
+    DEPLOYMENT: ClassVar[str] = (
+        "changes attention inside the model, so only in Python (posir.open_model); it cannot be exported to a server"
+    )
     POOLING: ClassVar[tuple[str, ...]] = ("cls", "lasttoken", "mean")
 
     strength: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -214,10 +217,6 @@ class Calibrated(Mitigation):
 
     def _describe_cost(self) -> str:
         return "one vector; computes one row of attention per head and calibrated layer twice; all rows if the mean is pooled"
-
-    def describe_deployment(self) -> str:
-        """Return that attention is changed."""
-        return "changes attention inside the model, so only in Python (posir.open_model); it cannot be exported to a server"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that calibrates documents; raise PosirError if its attention, or its pooling, cannot be."""

@@ -118,8 +118,9 @@ class Chunks(DividingMethod):
         vectors = f"a vector for every {step} {self.unit}" if self.combination is Combination.MAX else "one vector"
         return f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the model's window"
 
-    def describe_deployment(self) -> str:
-        """Return that chunks are indexed, or their mean, behind any server of the plain model."""
+    @property
+    def deployment(self) -> str:
+        """That chunks are indexed, or their mean, behind any server of the plain model."""
         if self.combination is Combination.MAX:
             return "index each chunk with the id of its document (posir inspect --snippet), behind any server of the model"
         return "index the mean of the vectors of a document's chunks, behind any server of the model"
@@ -142,6 +143,9 @@ class ContextChunks(DividingMethod):
     """Let a server encode the chunks of each document together, each with the rest of its document as context."""
 
     NAME: ClassVar[str] = "context_chunks"
+    DEPLOYMENT: ClassVar[str] = (
+        "index each vector that the server returns for the chunks of a document in one request, with the document's id"
+    )
     UNLIMITED: ClassVar[bool] = True
     DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
 
@@ -159,10 +163,6 @@ class ContextChunks(DividingMethod):
     def _describe_cost(self) -> str:
         return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
 
-    def describe_deployment(self) -> str:
-        """Return that the server is asked for the chunks of a document together."""
-        return "index each vector that the server returns for the chunks of a document in one request, with the document's id"
-
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks in context; raise PosirError if its server does not do so."""
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
@@ -177,6 +177,9 @@ class BothOrders(Mitigation):
     """Average the embeddings of each document in forward and in reverse order."""
 
     NAME: ClassVar[str] = "both_orders"
+    DEPLOYMENT: ClassVar[str] = (
+        "index the mean of the vectors of a document and of its sentences in reverse, behind any server of the model"
+    )
     #: Of a document beyond the window, the model reads both ends.
     UNLIMITED: ClassVar[bool] = True
 
@@ -185,10 +188,6 @@ class BothOrders(Mitigation):
 
     def _describe_cost(self) -> str:
         return "one vector; encodes every document twice"
-
-    def describe_deployment(self) -> str:
-        """Return that two vectors are averaged, behind any server of the plain model."""
-        return "index the mean of the vectors of a document and of its sentences in reverse, behind any server of the model"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that averages both orders; raise PosirError if the model is no encoder."""
@@ -212,6 +211,9 @@ class LateChunks(DividingMethod):
     """Pool the token states of each document chunk by chunk."""
 
     NAME: ClassVar[str] = "late_chunks"
+    DEPLOYMENT: ClassVar[str] = (
+        "needs token states, so only in Python (posir.open_model) or by a server that has late chunking itself"
+    )
     DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {ChunkUnit.TOKENS: 64, ChunkUnit.SENTENCES: 4}
 
     size: Annotated[int, Field(ge=0)] = 0
@@ -220,10 +222,6 @@ class LateChunks(DividingMethod):
 
     def _describe_cost(self) -> str:
         return f"a vector for every {self.chunking.step} {self.unit} within the window; encodes every document once"
-
-    def describe_deployment(self) -> str:
-        """Return that token states are needed."""
-        return "needs token states, so only in Python (posir.open_model) or by a server that has late chunking itself"
 
     def apply(self, base: MTEBModels) -> MTEBModels:
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer, or a window."""

@@ -35,6 +35,7 @@ class Mitigation(ABC):
     """A method, whose fields are its arguments. `str` returns its canonical name, such as `chunks(128,64,max,tokens)`."""
 
     NAME: ClassVar[str]
+    DEPLOYMENT: ClassVar[str]
     UNLIMITED: ClassVar[bool] = False
     """Whether the mitigated model reads texts of any length; else the window is the plain model's."""
 
@@ -54,9 +55,10 @@ class Mitigation(ABC):
     @abstractmethod
     def _describe_cost(self) -> str: ...
 
-    @abstractmethod
-    def describe_deployment(self) -> str:
-        """Return how the method is deployed, or that it cannot be, after its name and a colon."""
+    @property
+    def deployment(self) -> str:
+        """How the method is deployed, or that it cannot be, after its name and a colon."""
+        return self.DEPLOYMENT
 
     @abstractmethod
     def apply(self, base: MTEBModels) -> MTEBModels:

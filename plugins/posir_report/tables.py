@@ -36,7 +36,7 @@ from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.profile import RANKS, mean_gain
+from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
 from posir_tasks.read_part import CountedWith, ReadKind
 from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Estimate, Score, ScoreInfo, Unit, scores_to_json
 
@@ -190,16 +190,13 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     rows = [np.flatnonzero(columns.thirds == third) for third in range(3)]
     by_third = [np.average(columns.gains[third], weights=weights[third]) if len(third) else None for third in rows]
     contrast = contrast_means(columns.gains, columns.clusters, weights, (rows[0], rows[2])) if shares else None
-    recall = {
-        f"place_recall_at_{depth}": places.mean((np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64))
-        for depth in (10, 100)
-    }
+    recall = {f"place_recall_at_{depth}": (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64) for depth in (10, 100)}
+    gains = {"ndcg_at_10": NDCG_AT_10, **recall}
     return {
         "queries": places.queries,
         "places": len(weights),
         "left_out": places.left_out,
-        "ndcg_at_10": places.mean() if len(weights) else None,
-        **({key: value if len(weights) else None for key, value in recall.items()}),
+        **{key: places.mean(gain) if len(weights) else None for key, gain in gains.items()},
         "shares": shares or None,
         "ndcg_at_10_by_third": by_third if shares else None,
         "start_to_end": contrast and contrast.value,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -48,10 +48,6 @@ MAX_ENTRY = 1e6
 STATED = re.compile(r"(?:maximum context length is|less than|batch size:|Max is) (\d+)")
 
 
-def _read_context(answer: Any) -> Any:
-    return next(value for key, value in answer["model_info"].items() if key.endswith(".context_length"))
-
-
 @dataclass(frozen=True)
 class EndpointKind:
     """A kind of server: how it is asked for embeddings, and where its answer has them."""
@@ -73,8 +69,8 @@ class EndpointKind:
     """Services that are of this kind."""
     limit_route: str = ""
     """The path at which the server says how many tokens it reads of a text; empty if there is none."""
-    posts_limit: bool = False
-    read_limit: Callable[[Any], Any] = lambda answer: answer
+    limit: str = ""
+    """Keys of its answer to that number, the last of which is the end of a key."""
     in_context: EndpointKind | None = None
     """The kind that embeds the chunks of a document with the rest of it as context; None if the server does not do so."""
     nests: bool = False
@@ -101,23 +97,14 @@ KINDS: Mapping[str, EndpointKind] = {
     kind.name: kind
     for kind in (
         EndpointKind("openai", "/embeddings", fields=FLOAT, tokens="usage.prompt_tokens"),
-        EndpointKind(
-            "tei",
-            "/embed",
-            texts="inputs",
-            names_model=False,
-            vectors="",
-            limit_route="/info",
-            read_limit=lambda answer: answer["max_input_length"],
-        ),
+        EndpointKind("tei", "/embed", "inputs", False, vectors="", limit_route="/info", limit="max_input_length"),
         EndpointKind(
             "ollama",
             "/api/embed",
             vectors="embeddings",
             tokens="prompt_eval_count",
             limit_route="/api/show",
-            posts_limit=True,
-            read_limit=_read_context,
+            limit="model_info.context_length",
         ),
         EndpointKind(
             "cohere",
@@ -301,10 +288,12 @@ class EmbeddingClient(EndpointModel):
         """Return how many tokens of a text the server says that it reads, special ones included; None if it does not say."""
         if not self.kind.limit_route:
             return None
-        body = {"model": self._endpoint.model} if self.kind.posts_limit else None
+        body, keys = {"model": self._endpoint.model} if self.kind.names_model else None, self.kind.limit.split(".")
         try:
-            stated = self.kind.read_limit(self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body))
-        except (RequestError, PosirError, TypeError, ValueError, KeyError, StopIteration):
+            answer, last = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body), keys[-1]
+            fields = _find(answer, ".".join(keys[:-1]))
+            stated = next(value for key, value in fields.items() if key == last or key.endswith(f".{last}"))
+        except (RequestError, PosirError, AttributeError, TypeError, ValueError, KeyError, StopIteration):
             return None
         return stated if isinstance(stated, int) and stated > 0 else None
 

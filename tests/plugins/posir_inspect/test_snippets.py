@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import posir
 from posir_inspect.inspection import Setup, inspect_model
-from posir_inspect.snippets import CODE, Snippet, require_tokenizer, write_snippet
+from posir_inspect.snippets import Snippet, SnippetKind, require_tokenizer, write_snippet
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.search.chunked import Chunker
@@ -58,7 +59,7 @@ def test_the_pasted_function_makes_the_chunks_that_are_measured(folder, size):
     texts, chunks = measure_chunks(folder, size)
     assert max(map(len, chunks)) > 3
     assert [names["split"](text) for text in texts] == chunks
-    assert all(compile(write(kind, folder).code, kind, "exec") for kind in CODE if kind != "elasticsearch")
+    assert all(compile(write(kind, folder).code, kind, "exec") for kind in get_args(SnippetKind) if kind != "elasticsearch")
 
 
 def test_elasticsearch_has_the_size_in_words_of_the_texts(folder):
