@@ -120,7 +120,7 @@ class Chunks(DividingMethod):
 
     @property
     def deployment(self) -> str:
-        """That chunks are indexed, or their mean, behind any server of the plain model."""
+        """The index of chunks, or of their mean, behind any server of the plain model."""
         if self.combination is Combination.MAX:
             return "index each chunk with the id of its document (posir inspect --snippet), behind any server of the model"
         return "index the mean of the vectors of a document's chunks, behind any server of the model"

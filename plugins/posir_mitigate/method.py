@@ -57,7 +57,7 @@ class Mitigation(ABC):
 
     @property
     def deployment(self) -> str:
-        """How the method is deployed, or that it cannot be, after its name and a colon."""
+        """The deployment, or why there is none, after the name of the method and a colon."""
         return self.DEPLOYMENT
 
     @abstractmethod
