@@ -85,7 +85,7 @@ class LimitedValue:
     """A value that is limited: the change of a metric, model minus baseline, or the score of a model."""
 
     subject: TestedLimit
-    """What it is of, without a limit."""
+    """Metric, system and questions that it is of, without a limit."""
     value: Estimate | None
     """None where undefined."""
     interval_at: Callable[[float], Interval] | None
