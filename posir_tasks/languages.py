@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from posir_tasks.errors import PosirError
@@ -279,7 +280,10 @@ def _score_languages(text: str, count: int) -> dict[str, float]:
 def detect_code(texts: Iterable[str]) -> str:
     """Return the most frequent language of texts, such as `deu-Latn`, `UNKNOWN` without texts."""
     counts = Counter(detect_language(text)[0] for text in texts)
-    return next((code for language, _ in counts.most_common(1) for code in suggest_codes(language)), UNKNOWN)
+    language = next((language for language, _ in counts.most_common(1)), None)
+    # Those of the paper are known without mteb's table.
+    published = (code for code in _PUBLISHED if two_letter_code(code) == language)
+    return next(chain(published, suggest_codes(language) if language else ()), UNKNOWN)
 
 
 def detect_other_language(text: str, code: str) -> str | None:

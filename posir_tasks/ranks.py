@@ -4,7 +4,6 @@ With one relevant document per query, every retrieval metric is a function of it
 document, which would take most of the time and memory of a large retrieval task.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,14 +13,13 @@ import numpy as np
 import pytrec_eval
 from numpy.typing import NDArray
 
-from posir_tasks.errors import PosirError, ScoreError
+from posir_tasks.errors import ScoreError
 from posir_tasks.evidence import Integers
-from posir_tasks.host.private_names import NAUC
-
-logger = logging.getLogger(__name__)
 
 #: mteb's name of a score by trec_eval's measure.
 MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
+ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
 Results = Mapping[str, Mapping[str, float]]
 
@@ -238,18 +236,38 @@ def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
 
 
 def _naucs(ranked: RankedQueries, gains: Mapping[int, Mapping[str, NDArray[np.float64]]]) -> dict[tuple[str, int, str], float]:
-    """Return mteb's nAUC by metric, k and confidence measure; empty if the installed version of mteb has none."""
-    try:
-        nauc = NAUC.resolve()
-    except PosirError as error:
-        logger.warning("%s", error)
-        return {}
+    """Return mteb's nAUC by metric, k and confidence measure."""
     return {
-        (metric, k, measure): float(nauc(confidence, gains[k][metric]))
+        (metric, k, measure): compute_nauc(confidence, gains[k][metric])
         for metric in ("ndcg", "recall", "mrr")
         for k in gains
         for measure, confidence in ranked.confidence.items()
     }
+
+
+def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
+    """Return the normalized area under the abstention curve (arXiv 2402.12997) of queries, as mteb does; NaN for equal scores.
+
+    1 is the area if confidence orders the queries as their scores do, 0 if leaving out queries changes nothing.
+    """
+    raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
+    flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
+    best = _area(oracle)
+    return float("nan") if best == flat else float((_area(raw) - flat) / (best - flat))
+
+
+def _abstention_curve(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean score of the queries that are left at each rate; queries of the same confidence have their mean score."""
+    order = np.argsort(confidence, kind="stable")
+    ordered, sizes = confidence[order], np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
+    means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
+    kept = np.repeat(means, sizes)
+    return np.array([kept[min(round(rate * len(ordered)), len(ordered) - 1) :].mean() for rate in ABSTENTION_RATES])
+
+
+def _area(curve: NDArray[np.float64]) -> float:
+    """Return the area under an abstention curve by the trapezoidal rule."""
+    return float((np.diff(ABSTENTION_RATES) * (curve[1:] + curve[:-1]) / 2).sum())
 
 
 def _gains(ranks: Integers, k: int) -> dict[str, NDArray[np.float64]]:

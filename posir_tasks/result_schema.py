@@ -10,6 +10,8 @@ from posir_tasks.digests import digest
 
 #: Version of a subset's scores, and of the profile in them. A reader refuses a newer one.
 SCHEMA = 1
+#: The only split of posir's tasks.
+SPLIT = "test"
 #: Keys of a subset's scores: the profile, and the data and settings of the run.
 PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
 #: Keys of the ranks by document, of the places of the evidence in what the model reads, and of the documents' digests.

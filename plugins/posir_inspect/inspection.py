@@ -33,9 +33,9 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
 from posir_tasks.read_part import ReadPart
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
-from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer, find_tokenizer
 

@@ -35,6 +35,7 @@ from posir_tasks.languages import PIVOT, suggest_codes
 from posir_tasks.models.references import legible_name
 from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.read_part import ReadPart
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
@@ -42,7 +43,7 @@ from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import Target, read_domain, write_domain
 from posir_tasks.sources.repository import LOCAL, LocalRepository
 from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.tasks.metadata import build_metadata
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer

@@ -35,12 +35,12 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.mini import read_documents
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
-from posir_tasks.tasks.metadata import SPLIT
 from posir_tasks.tasks.posir import PosirTask
 
 if TYPE_CHECKING:

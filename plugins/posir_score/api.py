@@ -288,7 +288,7 @@ def _score_runs(
     for place, given in enumerate(runs):
         stated, journal = names[place] if names else "", None
         if isinstance(given, str | Path):
-            read = read_run(Path(given).expanduser(), opened.task.metadata.name, settings.order)
+            read = read_run(Path(given).expanduser(), opened.name, settings.order)
         elif is_table(given) or isinstance(given, Mapping):
             rankings, duplicates = read_rankings(stated or "run", given, settings.order)
             read = Run(stated or "run", {ANY_SUBSET: rankings}, duplicates)

@@ -1,4 +1,4 @@
-"""Evaluation of runs: searched as a model, scored by judgments, saved as `mteb run` saves results.
+"""Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves results, all without mteb.
 
 Data may have several relevant documents for a query, grades, or no position of its evidence. Scores by judgments are those of
 trec_eval: the gain of a document is its grade and the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.excerpts import ExcerptData
@@ -21,39 +24,70 @@ from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedCh
 from posir_score.run_files import Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import track
-from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
 from posir_tasks.errors import PosirError
-from posir_tasks.files import check_writable
+from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.files import atomic_write, check_writable, explain_disk_full, folder_lock
 from posir_tasks.gate import read_json
-from posir_tasks.host.retrieval_task import SplitData
+from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
+from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
-from posir_tasks.models.prompts import find_document_prompt
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.models.window import find_read_part
-from posir_tasks.ranks import score_each_query, score_rankings
+from posir_tasks.ranks import rank_results, score_each_query, score_rankings
 from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
-from posir_tasks.result_schema import DIGEST_KEY, JUDGMENTS_KEY, READ_KEY, REVISION_KEY, RUN_KEY, SCHEMA, SEARCH_KEY
+from posir_tasks.result_schema import (
+    DIGEST_KEY,
+    JUDGMENTS_KEY,
+    READ_KEY,
+    REVISION_KEY,
+    RUN_KEY,
+    SCHEMA,
+    SEARCH_KEY,
+    SPLIT,
+    DataVersion,
+)
+from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
+from posir_tasks.sources import mini
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
-from posir_tasks.sources.opening import Dataset, Subset
-from posir_tasks.tasks.base import LayoutTask, PositionTask
-from posir_tasks.tasks.opened import open_data_task
+from posir_tasks.sources.opening import TASK, Dataset
+from posir_tasks.sources.repository import name_version
+from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 
 if TYPE_CHECKING:
     import datasets
-    from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
+logger = logging.getLogger(__name__)
+
+#: The main score of posir's tasks.
+MAIN_SCORE = "ndcg_at_10"
 #: mteb's names of the scores that are shown.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's scores that need the confidence of a model in each query; a run states none for queries of other systems.
-CONFIDENCE = "nauc_"
+#: mteb's metadata of a model, of which a run has only a name and a revision.
+UNSTATED = (
+    "release_date languages n_parameters n_active_parameters_override n_embedding_parameters memory_usage_mb max_tokens "
+    "embed_dim license open_weights public_training_code public_training_data",
+    "reference similarity_fn_name use_instructions training_datasets adapted_from superseded_by",
+    "citation contacts experiment_kwargs output_dtypes extra_requirements_groups loader",
+)
+MODEL_META: Mapping[str, Any] = {
+    "loader_kwargs": {},
+    "name": None,
+    "revision": None,
+    **dict.fromkeys(UNSTATED[0].split()),
+    "framework": [],
+    **dict.fromkeys(UNSTATED[1].split()),
+    "modalities": ["text"],
+    "model_type": ["dense"],
+    **dict.fromkeys(UNSTATED[2].split()),
+    "is_cross_encoder": False,
+}
 #: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a result.
 DIGEST_BYTES, DIGEST = 8, "digest"
 
 
 class RunSearch:
-    """A finished run as one of mteb's search models, so that it is evaluated exactly as a model is; nothing is searched."""
+    """A finished run of a system, as a model's search of the data: its rankings, and what is known to be read."""
 
     def __init__(
         self,
@@ -63,12 +97,11 @@ class RunSearch:
         read_by: ReadPart | MTEBModels = UNKNOWN,
         chunks: RetrievedChunks | None = None,
     ) -> None:
-        from mteb.models import ModelMeta
-
+        self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
         self.run, self.chunks = run, chunks
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
-        read = read_by if isinstance(read_by, ReadPart) else find_read_part(read_by)
-        self.read_chunks = chunks and ReadChunks.measure(chunks, read, *_find_counter(self.embedder))
+        read = read_by if isinstance(read_by, ReadPart) else _find_read_part(read_by)
+        self.read_chunks = ReadChunks.measure(chunks, read, *_find_counter(self.embedder)) if chunks else None
         self.lacks_lengths = chunks is None and read.kind is ReadKind.PART and run.has_chunks
         """Whether what is read is unknown because the lengths of chunks are."""
         self.read_part = self.read_chunks.read if self.read_chunks else UNKNOWN if self.lacks_lengths else read
@@ -78,28 +111,41 @@ class RunSearch:
                 content.update(json.dumps([subset, query, rankings[query]]).encode())
         self.digest = content.hexdigest()
         """16 hexadecimal digits that identify the rankings, in whatever order the files had them."""
-        self.mteb_model_meta: ModelMeta = ModelMeta.create_empty(
-            {"name": f"{RUN}/{legible_name(name)}", "revision": revision, "loader": None}
-        )
-        self.search_record: Mapping[str, int | str] = {}
-        """Counts of what fits between the run and the subset that was last searched, and the digest of the run."""
 
-    def index(self, corpus: datasets.Dataset, **_: Any) -> None:
-        """Do nothing: the run was searched already."""
+    def find_read(
+        self, subset: str, languages: Sequence[str], queries: datasets.Dataset, evidence: Evidence, documents: Rows
+    ) -> ReadEvidence:
+        """Find evidence in what the system reads of documents, or of chunks of them."""
+        complete = evidence.complete(select_texts(documents))
+        if self.read_chunks is not None:
+            return self.read_chunks.place(complete, subset, languages)
+        counted = None
+        if self.embedder is not None:
+            from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
+            from posir_tasks.search.input_window import count_read_evidence
 
-    def search(self, queries: datasets.Dataset, *, hf_subset: str, top_k: int, **_: Any) -> dict[str, dict[str, float]]:
-        """Return the scores of the documents of each query, none if the run lacks it; at most `top_k`."""
-        rankings = self.run.rankings[hf_subset]
-        self.search_record = self.describe_search(hf_subset)
-        return {query: dict(list(rankings.get(query, {}).items())[:top_k]) for query in queries["id"]}
+            task = DEFAULT_CONTEXT.task_metadata
+            counted = count_read_evidence(self.embedder, self.read_part, queries, task, evidence, documents)
+        return counted or ReadEvidence.estimate(self.read_part, complete, languages)
 
     def describe_search(self, subset: str) -> dict[str, int | str]:
         """Return the counts of a subset, and the digest of the run."""
         return {**asdict(self.run.counts[subset]), DIGEST: self.digest}
 
 
+def _find_read_part(embedder: MTEBModels) -> ReadPart:
+    from posir_tasks.models.window import find_read_part
+
+    return find_read_part(embedder)
+
+
 def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, int]:
     """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read with every document."""
+    if embedder is None:
+        return None, 0
+    from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
+    from posir_tasks.models.prompts import find_document_prompt
+
     tokenizer = find_tokenizer(embedder)
     if tokenizer is None or not tokenizer.locates_tokens:
         return None, 0
@@ -107,46 +153,29 @@ def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, i
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
-class JudgedTask(LayoutTask):
-    """A task that scores a run on all judged queries, and its positions on those whose evidence has known ones."""
-
-    subsets: ClassVar[Mapping[str, Subset]]
-    clusters: ClassVar[str] = DOCUMENT
-    """The key of the clusters of queries; see `cluster_queries`."""
-
-    def read_subset(self, subset: str) -> PositionData:
-        """Read the queries whose evidence has known positions, and all documents; raise DataError if they are invalid."""
-        return super().read_subset(subset).drop_unsuited()
-
-    def evaluate_subset(self, model: MTEBModels, data: SplitData, *, hf_subset: str, **settings: Any) -> dict[str, Any]:
-        """Score all judged queries, and the positions of those that have one; raise PosirError if the model is no run."""
-        if not isinstance(model, RunSearch):
-            raise PosirError(f"{self.metadata.name}: some queries have no known position. Score a run with `posir score`.")
-        judgments = self.subsets[hf_subset].judgments
-        stated = {"corpus": digest_texts(data["corpus"]), "queries": judgments.digest()}
-        scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: data["revision"], DIGEST_KEY: stated}}
-        if len(data["evidence"]) or len(data["places"].evidence):
-            scores = dict(super().evaluate_subset(model, data, hf_subset=hf_subset, **settings))
-        scores[RUN_KEY][SEARCH_KEY] = model.describe_search(hf_subset)
-        by_query = score_each_query(model.run.rankings[hf_subset], judgments.grades, self.k_values)
-        scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
-        scores[JUDGMENTS_KEY] = JudgedScores.from_queries(by_query, judgments, self.clusters).to_json()
-        return {name: value for name, value in scores.items() if not name.startswith(CONFIDENCE)}
-
-
 @dataclass(frozen=True)
 class ScoredData:
-    """A task, and the queries and documents of its subsets as runs are compared with them."""
+    """Data as runs are scored on it."""
 
-    task: PositionTask
+    name: str
+    """The task that results are filed under."""
+    revision: str
+    scorer: SubsetScorer
+    main_score: str
+    languages: Mapping[str, Sequence[str]]
+    """Codes of the languages of each subset."""
     subsets: tuple[SubsetQueries, ...]
     parts: Mapping[str, PositionData]
     """Documents, queries and evidence of each subset, also those of queries with several places of evidence."""
+    clusters: str = DOCUMENT
+    """The key of the clusters of queries; see `cluster_queries`."""
+    is_plain: bool = True
+    """Whether the usual scores of results are those of the evidence: each judged query has one, or they are of a task."""
 
     @cached_property
     def excerpts(self) -> ExcerptData:
         """The evidence of the queries as excerpts."""
-        return ExcerptData.from_positions(self.task.metadata.name, self.parts)
+        return ExcerptData.from_positions(self.name, self.parts)
 
 
 def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData:
@@ -155,7 +184,7 @@ def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData
     `clusters` is what queries are clustered by; raise PosirError if that is not the document and the evidence has positions.
     """
     data = _open_scored_data(opened, clusters or DOCUMENT)
-    if clusters not in (None, DOCUMENT) and not isinstance(data.task, JudgedTask):
+    if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
             f"--clusters {clusters}: the evidence of each query of {opened.location} has one position, and queries about one "
             "document are one cluster. Omit it."
@@ -164,29 +193,49 @@ def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData
 
 
 def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
-    if opened.kind == "a task":
-        import mteb
-
-        task = mteb.get_task(opened.name)
-        assert isinstance(task, PositionTask)
-        task.load_data()
-        parts = {name: task.read_subset(name) for name in task.hf_subsets}
-        judged_parts = tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items())
-        return ScoredData(task, judged_parts, parts)
-    if all(subset.read_stated_judgments is None for subset in opened.subsets):
-        opened = opened.with_questions("posir score", several_places=True)
-    judged = open_data_task(opened, JudgedTask)
-    assert isinstance(judged, JudgedTask)
-    type(judged).subsets, type(judged).clusters = dict(zip(judged.readers, opened.subsets, strict=True)), clusters
+    if opened.kind == TASK and opened.name != mini.NAME:
+        return _open_task(opened.name)
+    with_places = opened.with_questions("posir score", several_places=True)
+    is_stated = any(subset.read_stated_judgments for subset in opened.subsets)
+    opened, revision = opened if is_stated else with_places, opened.find_revision()
+    # The data of a task has one version, and its languages once each.
+    languages = (
+        {name: [*dict.fromkeys(codes)] for name, codes in opened.find_languages().items()}
+        if opened.kind == TASK
+        else {name_version(name, revision): codes for name, codes in opened.find_languages().items()}
+    )
+    named = dict(zip(languages, opened.subsets, strict=True))
     for subset in opened.subsets:
         # A mistake in the name of a column is reported before anything is scored.
         cluster_queries(subset.judgments, clusters)
-    subsets = tuple(_as_judged(name, judged.read_subset(name), subset.judgments) for name, subset in judged.subsets.items())
+    parts = {name: replace(subset.read(), revision=revision) for name, subset in named.items()}
+    subsets = tuple(_as_judged(name, parts[name].drop_unsuited(), subset.judgments) for name, subset in named.items())
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
-    task = open_data_task(opened.with_questions("posir score", several_places=True)) if is_plain else judged
+    if is_stated and is_plain:
+        # Warns of what is left out.
+        for subset in with_places.subsets:
+            subset.read()
+    for warning in (warning for data in parts.values() for warning in data.warnings):
+        logger.warning("%s, %s", opened.name, warning)
+    return ScoredData(
+        opened.name, revision, SubsetScorer(opened.scheme), MAIN_SCORE, languages, subsets, parts, clusters, is_plain
+    )
+
+
+def _open_task(name: str) -> ScoredData:
+    import mteb
+
+    from posir_tasks.tasks.base import PositionTask
+
+    task = mteb.get_task(name)
+    assert isinstance(task, PositionTask)
     task.load_data()
-    return ScoredData(task, subsets, {name: subset.read() for name, subset in judged.subsets.items()})
+    parts = {name: task.read_subset(name) for name in task.hf_subsets}
+    subsets = tuple(_as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items())
+    meta = task.metadata
+    languages = meta.hf_subsets_to_langscripts
+    return ScoredData(meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts)
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
@@ -244,67 +293,123 @@ def prepare_run(
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
-        name = other.mteb_model_meta.name
         # On some file systems, names that differ in their case alone are one folder.
-        if str(model.mteb_model_meta.name).casefold() == str(name).casefold():
+        if model.name.casefold() == other.name.casefold():
             raise PosirError(
-                f"several runs have the name {name}. Give each a name of its own with --name, in the order of the runs."
+                f"several runs have the name {other.name}. Give each a name of its own with --name, in the order of the runs."
             )
         if model.digest == other.digest:
-            raise PosirError(f"{model.mteb_model_meta.name} and {name} have the same rankings. Leave one of them out.")
+            raise PosirError(f"{model.name} and {other.name} have the same rankings. Leave one of them out.")
     return model
+
+
+def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
+    """Return the file of a result, as mteb names it."""
+    return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
+
+
+def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return the revision of the data of a saved result, and its entries for subsets."""
+    content = read_json(file, nan_prefix=NAN_PREFIX)
+    parts = content.get("scores", {}) if isinstance(content, dict) else {}
+    entries = [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
+    return content["dataset_revision"] if entries else "", entries
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
     """Return whether a result of this ranking is saved, with what is said of the part that the system reads."""
-    from mteb.cache import ResultCache
-
-    file = ResultCache(output).get_task_result_path(data.task.metadata.name, model.mteb_model_meta)
+    file = find_result(model, data, output)
     if not file.is_file():
         return False
-    content = read_json(file, nan_prefix=CONFIDENCE)
-    parts = content.get("scores", {}) if isinstance(content, dict) else {}
-    entries = [entry for split in parts.values() for entry in split] if isinstance(parts, dict) else []
+    revision, entries = _read_entries(file)
     stored = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
     if stored == {model.digest} and not overwrite:
-        read, by = model.read_part.to_json(), getattr(data.task, "clusters", DOCUMENT)
-        return all(
-            entry.get(READ_KEY, read) == read and entry.get(JUDGMENTS_KEY, {}).get("clusters", by) == by for entry in entries
+        read = model.read_part.to_json()
+        return revision == data.revision and all(
+            entry.get(READ_KEY, read) == read and entry.get(JUDGMENTS_KEY, {}).get("clusters", data.clusters) == data.clusters
+            for entry in entries
         )
     if not overwrite:
-        name, revision = model.mteb_model_meta.name, model.mteb_model_meta.revision
         raise PosirError(
-            f"{file}: {name}, revision {revision}, has a result of another ranking on {data.task.metadata.name}. Give "
+            f"{file}: {model.name}, revision {model.revision}, has a result of another ranking on {data.name}. Give "
             "--overwrite to replace it, or another --revision or --name to keep both."
         )
     return False
 
 
+def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
+    """Score all judged queries, and the positions of those that have one."""
+    split = divide_split(data.parts[subset.name].drop_unsuited())
+    rankings, evidence, judgments = model.run.rankings[subset.name], split["evidence"], subset.judgments
+    stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
+    scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}}
+    if len(evidence) or len(split["places"].evidence):
+        first = {name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k)) for name in split["queries"]["id"]}
+        find_read = partial(model.find_read, subset.name, data.languages[subset.name])
+        ranked = rank_results(first, evidence.positives())
+        scores = data.scorer.score(SearchedSubset(subset.name, split, first, ranked, find_read))
+    scores[RUN_KEY][SEARCH_KEY] = model.describe_search(subset.name)
+    if data.is_plain:
+        return scores
+    by_query = score_each_query(rankings, judgments.grades, data.scorer.k_values)
+    scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
+    scores[JUDGMENTS_KEY] = JudgedScores.from_queries(by_query, judgments, data.clusters).to_json()
+    return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
+
+
+def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
+    """Score a run, and save the result and the metadata of a model that mteb has beside it, in mteb's form."""
+    started, known = time.time(), installed_mteb(NEWEST_TESTED)
+    entries = [
+        {**scores, "main_score": scores[data.main_score], "hf_subset": subset.name}
+        | {"languages": [*data.languages[subset.name]], "mteb_version": known}
+        for subset in data.subsets
+        for scores in [_score_subset(model, data, subset)]
+    ]
+    result = {
+        "dataset_revision": data.revision,
+        "task_name": data.name,
+        "mteb_version": known,
+        "scores": {SPLIT: entries},
+        "evaluation_time": time.time() - started,
+        "kg_co2_emissions": None,
+        "date": time.time(),
+        "evaluation_phases": None,
+    }
+    meta = {**MODEL_META, "name": model.name, "revision": model.revision}
+    with folder_lock(file.parent), explain_disk_full(file):
+        if file.exists():
+            new = {entry["hf_subset"]: DataVersion.from_run(entry[RUN_KEY]) for entry in entries}
+            known_entries = {str(entry.get("hf_subset")): entry.get(RUN_KEY, {}) for entry in _read_entries(file)[1]}
+            old = {name: DataVersion.from_run(run) for name, run in known_entries.items()}
+            if other := [name for name in old if name not in new or new[name].differing_parts(old[name])]:
+                set_aside(file, data.name, other)
+        for path, content, indent in ((file.parent / META_FILE, meta, 4), (file, rounded(result), 2)):
+            with atomic_write(path) as part:
+                part.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+
+
 def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: bool) -> RunScores:
     """Score a run and save its result; a known one is not scored again."""
-    import mteb
-    from mteb.cache import ResultCache
-
     check_writable(output)
-    strategy = "only-missing" if is_known else "always"
-    with track(f"Scoring {model.mteb_model_meta.name}"):
-        cache = ResultCache(output)
-        mteb.evaluate(model, data.task, cache=cache, overwrite_strategy=strategy, show_progress_bar=False, co2_tracker=False)
+    file = find_result(model, data, output)
+    with track(f"Scoring {model.name}"):
+        if not is_known:
+            _save_result(model, data, file)
     run, queries = model.run, model.run.total.queries
     scored = [
-        (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.task.k_values), len(subset.judgments.grades))
+        (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values), len(subset.judgments.grades))
         for subset in data.subsets
         if subset.judgments.grades
     ]
-    name = str(model.mteb_model_meta.name)
     return RunScores(
-        model=name,
-        revision=str(model.mteb_model_meta.revision),
+        model=model.name,
+        revision=model.revision,
         digest=model.digest,
-        task=data.task.metadata.name,
+        task=data.name,
         counts=run.total,
-        folder=cache.get_task_result_path(data.task.metadata.name, model.mteb_model_meta).parent,
-        evidence=score_chunks(name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
+        folder=file.parent,
+        evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
         lacks_lengths=model.lacks_lengths,
         **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
     )

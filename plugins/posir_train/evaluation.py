@@ -34,15 +34,16 @@ from posir_tasks.embeddings.encoding import unit_vectors
 from posir_tasks.errors import PosirError, ScoreError
 from posir_tasks.models.references import legible_name
 from posir_tasks.profile import pool
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_and_rank
-from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
+from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.opening import Dataset, Subset, open_data
 from posir_tasks.sources.repository import LOCAL
-from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.tasks.scoring import K_VALUES, select_relevant, select_texts
 from posir_train.settings import Position
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 #: Documents whose cosines with each other are measured.
 COSINE_SAMPLE = 100
 #: Documents that `mteb run` retrieves for each query.
-TOP_K = max(PositionTask.k_values)
+TOP_K = max(K_VALUES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
         data = subset.read()
         request = build_request(dataset, subset, data, batch_size)
         ranked = _rank_documents(wrapped, request)
-        documents = select_relevant(request)
+        documents = select_relevant(data.corpus, data.evidence.document_ids)
         placed = find_read_evidence(wrapped, request, data.evidence, documents)
         name = f"{subset.language}-{subset.domain}"
         ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, placed, name, select_texts(documents))

@@ -21,7 +21,7 @@ from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.tasks.metadata import SPLIT
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.tasks.posir import PosIRMini
 
 #: Embeddings, shape (n, dimensions).

@@ -89,11 +89,6 @@ CREATE_DATALOADER = PrivateName(
     "Yields the batches of texts that mteb gives to a model's `encode`.",
     "dense models",
 )
-NAUC = PrivateName(
-    "mteb._evaluators.retrieval_metrics:nauc",
-    "The normalized area under the abstention curve, from one confidence and one score per query.",
-    "the nAUC scores in results",
-)
 BM25_TOKENIZER = PrivateName(
     "mteb.models.model_implementations.bm25:BM25Search()._tokenizer",
     "After `index`, its `transform` tokenizes texts as `search` does.",
@@ -134,12 +129,12 @@ def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwis
         return otherwise
 
 
-def installed_mteb() -> str:
-    """Return the version of the installed mteb."""
+def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
+    """Return the version of the installed mteb; `otherwise` without one."""
     try:
         return version("mteb")
     except PackageNotFoundError:
-        return "(of an unknown version)"
+        return otherwise
 
 
 def describe_untested() -> str | None:

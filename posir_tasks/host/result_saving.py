@@ -257,10 +257,10 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {refused.name}.")
     kept = _select_subsets(saved, states, keep, result.dataset_revision)
     if not kept.is_mergeable(result):
-        _set_aside(file, saved, states)
+        set_aside(file, saved.task_name, states)
         return result
     if replaced := [name for name, state in states.items() if state is DataState.CHANGED]:
-        _set_aside(file, saved, replaced)
+        set_aside(file, saved.task_name, replaced)
     return kept.merge(result)
 
 
@@ -299,14 +299,14 @@ def _select_subsets(saved: TaskResult, states: States, keep: Collection[DataStat
     )
 
 
-def _set_aside(file: Path, saved: TaskResult, subsets: Iterable[str]) -> None:
+def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     """Keep a copy of a file before the results for some of its subsets are replaced, and say so."""
     replaced = _free_name(file, "replaced")
     with atomic_write(replaced) as part:
         shutil.copyfile(file, part)
     logger.warning(
         "%s: results for %s are replaced, which were computed on other data; the file before is kept as %s",
-        saved.task_name,
+        task_name,
         ", ".join(sorted(subsets)),
         replaced,
     )

@@ -1,4 +1,4 @@
-"""mteb's retrieval task, its dataset and its scores by query, in the forms that posir's tasks give them and mteb reads.
+"""mteb's retrieval task and its dataset, in the forms that posir's tasks give them and mteb reads.
 
 What is private in mteb has a public name here.
 """
@@ -7,23 +7,17 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
-from posir_tasks.plugin_api import score_result
-from posir_tasks.ranks import query_scores
-from posir_tasks.result_schema import NO_SCORES
-from posir_tasks.scores import ResultValues
-from posir_tasks.sources.data import Judgments, PositionData, digest_data
-from posir_tasks.tasks.metadata import SPLIT
+from posir_tasks.result_schema import SPLIT
+from posir_tasks.sources.data import PositionData
+from posir_tasks.tasks.scoring import SplitData, divide_split
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -76,10 +70,6 @@ class RetrievalTask(AbsTaskRetrieval):
         return self.evaluate_subset(*args, **settings)
 
 
-#: mteb's `RetrievalSplitData`; beside it the queries and the evidence of those that have one place, and the places of others.
-SplitData = dict[str, Any]
-
-
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
     """Data by subset and split; a subset is read on access, and only the last one stays in memory.
 
@@ -109,47 +99,6 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
                 # Out of memory before the next one is read.
                 del splits
                 self._current = None
-            data = self._read(subset)
-            judgments, (single, several) = Judgments.from_positions(data), data.divide_places()
-            texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
-            split = {
-                "corpus": data.corpus,
-                "queries": Dataset.from_dict(texts) if data.places else data.queries,
-                "relevant_docs": judgments.grades,
-                "top_ranked": self._top_ranked.get(subset),
-                "evidence": single.evidence,
-                "single": single.queries,
-                "places": several,
-                "digest": partial(digest_data, data.corpus, data.queries, data.evidence, data.places),
-                "revision": data.revision,
-                "tolerated": dict(data.tolerated),
-            }
+            split = divide_split(self._read(subset), self._top_ranked.get(subset))
             self._current = subset, {SPLIT: split}
         return self._current[1]
-
-
-@dataclass(frozen=True, eq=False)
-class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on access."""
-
-    ranks: Mapping[str, int]
-    """Rank of the relevant document by query id; 0 where it is not among the results."""
-    k_values: Sequence[int]
-    usual: Mapping[str, Any]
-    """mteb's own scores of the subset."""
-    additive: ResultValues
-    """Additive values that posir's scores are computed from."""
-
-    def __getitem__(self, query: str) -> Mapping[str, float]:
-        return query_scores(self.ranks[query], self.k_values)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.ranks)
-
-    def __len__(self) -> int:
-        return len(self.ranks)
-
-    def compute_declared(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, as a result has them beside mteb's own."""
-        computed = score_result(self.additive)
-        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})

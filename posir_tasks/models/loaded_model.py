@@ -21,7 +21,8 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.result_schema import SPLIT
+from posir_tasks.tasks.metadata import build_metadata
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

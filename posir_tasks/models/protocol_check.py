@@ -17,7 +17,7 @@ from posir_tasks.models.loaded_model import DOCUMENT, QUERY, read_loaded_model
 from posir_tasks.models.protocols import SETTINGS, STATED, UNKNOWN, Protocol, quote_value
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.models.tiny_model import OWN, with_tiny_weights
-from posir_tasks.tasks.metadata import SPLIT
+from posir_tasks.result_schema import SPLIT
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.posq import SQuADPosQ
 

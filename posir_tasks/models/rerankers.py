@@ -17,7 +17,8 @@ from posir_tasks.embeddings.encoding import DistinctEmbeddings
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.result_schema import SPLIT
+from posir_tasks.tasks.metadata import build_metadata
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,8 +19,10 @@ from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.search.dispatch import SearchRequest
+from posir_tasks.tasks.scoring import Rows, select_texts
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.models_protocols import MTEBModels
     from tokenizers import Encoding
@@ -36,37 +38,36 @@ Offsets: TypeAlias = NDArray[np.int32]
 ModelInput: TypeAlias = tuple[str, ...]
 
 
-def find_read_evidence(
-    model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
-) -> ReadEvidence:
+def find_read_evidence(model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Rows) -> ReadEvidence:
     """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer or else estimated."""
     read, context = find_read_part(model), request.context
+    counted = count_read_evidence(model, read, request.queries, context.task_metadata, evidence, documents)
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
-    # The run of a system that has divided documents into chunks.
-    if (chunks := getattr(model, "read_chunks", None)) is not None:
-        placed: ReadEvidence = chunks.place(evidence.complete(select_texts(documents)), context.hf_subset, languages)
-        return placed
-    # The run of a system whose documents a loaded model has embedded.
-    model = getattr(model, "embedder", None) or model
-    if read.kind is ReadKind.PART:
-        try:
-            twelfths = _count_twelfths(model, read, request, evidence, documents)
-        except Exception as error:
-            # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
-            logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
-            twelfths = None
-        if twelfths is not None:
-            return ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
-    return ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
+    return counted or ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
+
+
+def count_read_evidence(
+    model: MTEBModels, read: ReadPart, queries: Dataset, task: TaskMetadata, evidence: Evidence, documents: Rows
+) -> ReadEvidence | None:
+    """Find evidence in what a model reads by its tokenizer; None if the places cannot be counted, or need not be."""
+    if read.kind is not ReadKind.PART:
+        return None
+    try:
+        twelfths = _count_twelfths(model, read, queries, task, evidence, documents)
+    except Exception as error:
+        # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
+        logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
+        return None
+    return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
 
 
 def _count_twelfths(
-    model: MTEBModels, read: ReadPart, request: SearchRequest, evidence: Evidence, documents: Mapping[str, Mapping[str, Any]]
+    model: MTEBModels, read: ReadPart, queries: Dataset, task: TaskMetadata, evidence: Evidence, documents: Rows
 ) -> Integers | None:
     """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence is, is unknown."""
     if read.part not in (Part.FIRST, Part.LAST) or not (len(evidence.starts) and len(evidence.ends)):
         return None
-    reader = _InputReader.of_model(model, read.tokens or 0, request.context.task_metadata)
+    reader = _InputReader.of_model(model, read.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
@@ -75,10 +76,7 @@ def _count_twelfths(
         return None
     # mteb gives models title and text joined, without white space around them.
     received = {name: f"{row.get('title') or ''} {row['text']}".strip() for name, row in documents.items()}
-    inputs = [
-        reader.join(query, received[name])
-        for query, name in zip(request.queries["text"][:], evidence.document_ids, strict=True)
-    ]
+    inputs = [reader.join(query, received[name]) for query, name in zip(queries["text"][:], evidence.document_ids, strict=True)]
     distinct = list(dict.fromkeys(inputs))
     # What the model itself makes of an input must be the same tokens.
     longest = max(distinct, key=lambda parts: len(parts[-1]))
@@ -110,18 +108,6 @@ def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
         return Unread.CUT
     tokens = np.array([[np.searchsorted(ends, start, side="right")], [np.searchsorted(begins, end)]], np.float64)
     return int(place_in_parts(tokens[0], tokens[1], len(begins), len(begins), len(begins))[0])
-
-
-def select_relevant(request: SearchRequest) -> dict[str, dict[str, Any]]:
-    """Return the rows of the queries' relevant documents by id."""
-    needed = set(request.positives.values())
-    rows = [row for row, name in enumerate(request.corpus["id"][:]) if name in needed]
-    return {row["id"]: row for row in request.corpus.select(rows)}
-
-
-def select_texts(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the texts of rows of documents by id."""
-    return {name: str(row["text"]) for name, row in documents.items()}
 
 
 @dataclass(frozen=True)

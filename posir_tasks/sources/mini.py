@@ -14,7 +14,9 @@ from posir_tasks.text.spans import Span
 
 HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
-REVISION = "1"
+NAME, REVISION = "PosIR-Mini", "1"
+#: Name of the data in results.
+REPO_ID = f"posir/{NAME}"
 
 
 @dataclass(frozen=True)

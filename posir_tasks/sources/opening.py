@@ -22,10 +22,11 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Place
 from posir_tasks.files import split_suffix
-from posir_tasks.languages import detect_code
+from posir_tasks.languages import PIVOT, UNKNOWN, detect_code
 from posir_tasks.models.references import legible_name
 from posir_tasks.public import DataReference
 from posir_tasks.schemes import PositionScheme, RelativePositions
+from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.files import KINDS, find_file_format, read_file, read_hub
@@ -73,6 +74,8 @@ logger = logging.getLogger(__name__)
 
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
+#: Kind of the data of a task.
+TASK = "a task"
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
 
@@ -195,6 +198,16 @@ class Dataset(Presentable):
     def records(self) -> list[dict[str, Any]]:
         """Return the rows."""
         return self.rows
+
+    def find_languages(self) -> dict[str, list[str]]:
+        """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
+        is_single = len({subset.language for subset in self.subsets}) == 1
+        if any(subset.query_language == UNKNOWN for subset in self.subsets):
+            raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
+        return {
+            subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
+            for subset in self.subsets
+        }
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
         """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
@@ -448,6 +461,10 @@ def _open_items(
 
 def _open_task_data(name: str) -> Dataset:
     """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
+    if name == mini.NAME:
+        # Its data is part of the package, and mteb is not needed to read it.
+        subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
+        return Dataset(name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION)
     from posir_tasks.tasks.posir import PosirTask
 
     task = _find_task_class(name)
@@ -462,17 +479,17 @@ def _open_task_data(name: str) -> Dataset:
         instance = task()
         location = instance.metadata.dataset["path"]
         known = instance.metadata.hf_subsets_to_langscripts.items()
-        subsets = tuple(_task_subset(instance, subset, (spoken[0], spoken[-1])) for subset, spoken in known)
+        subsets = tuple(
+            _task_subset(partial(instance.read_subset, subset), subset, (spoken[0], spoken[-1])) for subset, spoken in known
+        )
 
     def find_revision() -> str:
         return combine_revisions(subset.read().revision for subset in subsets)
 
-    return Dataset(name, "a task", location, task.scheme, subsets, find_revision)
+    return Dataset(name, TASK, location, task.scheme, subsets, find_revision)
 
 
-def _task_subset(task: PositionTask, name: str, languages: tuple[str, str]) -> Subset:
-    read = partial(task.read_subset, name)
-
+def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
     def read_texts() -> Iterator[Item]:
         return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
 

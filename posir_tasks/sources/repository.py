@@ -25,6 +25,8 @@ PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 #: Prefix of the revisions of local data.
 LOCAL = "local"
+#: How many hexadecimal digits of the revision a subset's name carries.
+REVISION_DIGITS = 8
 REPOSITORY_NAME, COMMIT = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII), re.compile("[0-9a-f]{40}")
 
 
@@ -172,6 +174,11 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
         return Path(cached).name, tuple(LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES))
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
+
+
+def name_version(subset: str, revision: str) -> str:
+    """Return the name of a subset of one revision of data."""
+    return f"{subset}@{revision.removeprefix(f'{LOCAL}-')[:REVISION_DIGITS]}"
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:

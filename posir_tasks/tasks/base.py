@@ -11,37 +11,29 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import polars as pl
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.timing import TimingStack
 
-from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.errors import DataError, PosirError, hide_tracebacks
-from posir_tasks.evidence import Evidence, TokensRead
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
-from posir_tasks.host.retrieval_task import LazySubsets, QueryScores, RetrievalTask, SplitData
+from posir_tasks.host.retrieval_task import LazySubsets, RetrievalTask
 from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.place_ranks import PlaceRanks
-from posir_tasks.ranks import RankedQueries, Results, rank_results, retrieval_scores, score_rankings
-from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
+from posir_tasks.ranks import RankedQueries, Results, rank_results
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     INDEX_KEY,
     PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
-    SCHEMA,
-    SCORE_NAMES_KEY,
     SEARCH_KEY,
-    TOLERATED_KEY,
+    SPLIT,
 )
-from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme, RelativePositions
-from posir_tasks.scores import ResultValues
 from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import (
     SearchRequest,
@@ -50,7 +42,7 @@ from posir_tasks.search.dispatch import (
     search_results,
 )
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.input_window import find_read_evidence, select_relevant, select_texts
+from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
@@ -61,9 +53,11 @@ from posir_tasks.sources.repository import (
     LocalRepository,
     Repository,
     check_repository_name,
+    name_version,
     open_repository,
 )
-from posir_tasks.tasks.metadata import SPLIT, build_metadata
+from posir_tasks.tasks.metadata import build_metadata
+from posir_tasks.tasks.scoring import K_VALUES, QueryScores, Rows, SearchedSubset, SplitData, SubsetScorer, select_relevant
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -74,8 +68,6 @@ logger = logging.getLogger(__name__)
 
 #: 20 positions by four lengths, as in the PosIR paper.
 POSIR_SCHEME = RelativePositions()
-#: How many hexadecimal digits of the revision a subset's name carries.
-REVISION_DIGITS = 8
 
 
 @dataclass(eq=False)
@@ -108,8 +100,7 @@ class PositionTask(RetrievalTask):
     """
 
     scheme: ClassVar[PositionScheme]
-    # The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and change no score.
-    k_values = (1, 3, 5, 10, 20, 30, 50, 100)
+    k_values = K_VALUES
     dataset: Mapping[str, Any]  # type: ignore[assignment]
     #: The benchmark that the instance belongs to; without data it is then skipped, not an error.
     benchmark: BenchmarkTasks | None = None
@@ -282,33 +273,13 @@ class PositionTask(RetrievalTask):
         protocol = _describe_protocol(model, request)
         fitted = fit_to_script(with_cache(model), request.context.corpus_language)
         results, ranked = self._search(fitted, request, prediction_folder)
-        with timer("Scoring", split=hf_split, subset=hf_subset):
-            # mteb's scores of queries with several relevant documents need the grades of all.
-            is_single = not len(data["places"].evidence)
-            qrels = data["relevant_docs"]
-            scores: dict[str, Any] = (
-                retrieval_scores(ranked, self.k_values) if is_single else {**score_rankings(results, qrels, self.k_values)}
-            )
-            if first_stage_model:
-                scores["previous_results_model_meta"] = first_stage_model
-        with timer("Counting tokens", split=hf_split, subset=hf_subset):
-            single = request if is_single else replace(request, queries=data["single"])
-            documents = select_relevant(single)
-            placed = find_read_evidence(model, single, data["evidence"], documents)
-        with timer("Scoring positions", split=hf_split, subset=hf_subset):
-            ranks = DocumentRanks.from_ranks(
-                self.scheme, data["evidence"], ranked.ranks, placed, hf_subset, select_texts(documents)
-            )
-            by_query = dict(zip(data["evidence"].positives(), ranked.ranks.tolist(), strict=True))
-            places = None if is_single else self._rank_places(model, request, data["places"], results)
-            query_scores = QueryScores(
-                by_query, self.k_values, scores, ResultValues(ranks, placed.read, self._count_tokens(data, placed.read), places)
-            )
-            specific = rounded(
-                self.task_specific_scores(query_scores, data["relevant_docs"], results, hf_split=hf_split, hf_subset=hf_subset)
-            )
-            run = self._describe_run(data, sorted(specific))
-            scores |= query_scores.additive.to_json() | {RUN_KEY: run} | specific
+        further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
+
+        def find_read(queries: Dataset, evidence: Evidence, documents: Rows) -> ReadEvidence:
+            return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
+
+        scores = self.build_scorer().score(SearchedSubset(hf_subset, data, results, ranked, find_read, further), timer)
+        run = scores[RUN_KEY]
         if protocol is not None:
             run[PROTOCOL_KEY] = protocol
         if isinstance(fitted, BM25Search) and fitted is not model:
@@ -355,31 +326,14 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
         return results, rank_results(results, request.positives)
 
-    def _rank_places(self, model: MTEBModels, request: SearchRequest, places: PositionData, results: Results) -> PlaceRanks:
-        """Rank the document of each place of queries with several, and find the places in what the model reads."""
-        evidence, queries = places.evidence, [places.places[name].query for name in places.evidence.query_ids]
-        own = replace(request, queries=places.queries, positives=evidence.positives())
-        of_places = {name: results.get(query, {}) for name, query in zip(evidence.query_ids, queries, strict=True)}
-        documents, ranks = select_relevant(own), rank_results(of_places, own.positives).ranks
-        placed, texts = find_read_evidence(model, own, evidence, documents), select_texts(documents)
-        return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, request.context.hf_subset, texts)
+    def build_scorer(self) -> SubsetScorer:
+        """Return what scores search results on subsets of the task."""
 
-    def _describe_run(self, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            REVISION_KEY: data["revision"],
-            DIGEST_KEY: data["digest"](),
-            TOLERATED_KEY: data["tolerated"],
-            "missing_subsets": self.missing_subsets(),
-            "top_k": self.top_k,
-            SCORE_NAMES_KEY: score_names,
-        }
+        def compute_specific(scores: QueryScores, searched: SearchedSubset) -> dict[str, Any]:
+            judged = searched.data["relevant_docs"], searched.results
+            return self.task_specific_scores(scores, *judged, hf_split=SPLIT, hf_subset=searched.name)
 
-    def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
-        frame = data["corpus"].to_polars()
-        tokens = -(-frame["text"].str.len_bytes().fill_null(0).cast(pl.Int64).to_numpy() // BYTES_PER_TOKEN)
-        lengths = self.scheme.length_buckets(Evidence(frame["id"].to_list(), [], tokens=tokens))
-        return TokensRead.estimate(read, tokens, lengths, len(self.scheme.axes.lengths))
+        return SubsetScorer(self.scheme, self.k_values, self.top_k, self.missing_subsets(), compute_specific)
 
 
 class LayoutTask(PositionTask):
@@ -421,15 +375,13 @@ def build_task(
     languages: Mapping[str, Sequence[str]],
     readers: Sequence[Callable[[], PositionData]],
     scheme: PositionScheme = POSIR_SCHEME,
-    base: type[LayoutTask] = LayoutTask,
     **fields: Any,
 ) -> type[LayoutTask]:
     """Create the class of a task on one set of data, from the language codes and the reader of each subset."""
-    suffix = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
-    codes = {f"{subset}@{suffix}": spoken for subset, spoken in languages.items()}
+    codes = {name_version(subset, revision): spoken for subset, spoken in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
     attributes = {"metadata": metadata, "scheme": scheme, "readers": dict(zip(codes, readers, strict=True))}
-    return type(name, (base,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
+    return type(name, (LayoutTask,), {"__doc__": metadata.description, "__module__": __name__, **attributes})
 
 
 def _build_layout_task(repository: Repository, *, name: str, language: str, **fields: Any) -> type[LayoutTask]:
@@ -478,7 +430,7 @@ def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, A
         return None
     from posir_tasks.models.loaded_model import read_example
 
-    documents = select_relevant(request)
+    documents = select_relevant(request.corpus, request.positives.values())
     query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
     asked = request.queries.select([request.queries["id"][:].index(query)])
     example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)

@@ -162,8 +162,9 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks,
 def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
     from mteb.abstasks.task_metadata import TaskMetadata
 
+    from posir_tasks.result_schema import SPLIT
     from posir_tasks.tasks.base import PositionTask
-    from posir_tasks.tasks.metadata import SPLIT, check_name_and_languages
+    from posir_tasks.tasks.metadata import check_name_and_languages
 
     if not (isinstance(task, type) and issubclass(task, PositionTask)):
         return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"

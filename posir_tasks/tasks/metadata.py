@@ -14,12 +14,11 @@ from pydantic import ValidationError
 from posir_tasks.errors import PosirError
 from posir_tasks.files import cache_folder
 from posir_tasks.languages import check_code
+from posir_tasks.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: The only split.
-SPLIT = "test"
 #: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own prompt format.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 

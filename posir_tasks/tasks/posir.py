@@ -163,8 +163,8 @@ class PosIRMini(PositionTask):
 
     scheme = RelativePositions()
     metadata = build_metadata(
-        "PosIR-Mini",
-        dataset="posir/PosIR-Mini",
+        mini.NAME,
+        dataset=mini.REPO_ID,
         revision=mini.REVISION,
         languages=["eng-Latn"],
         description=(

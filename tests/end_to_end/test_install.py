@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import posir_autoload
+from posir_tasks.sources.mini import read_documents
 from tests.support.commands import CLEAN, run_process
 from tests.support.comparison import write_run
 from tests.support.embedding_server import serve_embeddings
@@ -180,7 +181,7 @@ main()
 
 
 @pytest.mark.slow
-def test_the_light_distribution_compares_reports_and_measures_windows_with_its_own_libraries(tmp_path: Path):
+def test_the_light_distribution_scores_compares_reports_and_measures_windows_with_its_own_libraries(tmp_path: Path):
     run_process(
         sys.executable, "-c", f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})", cwd=ROOT / "gate"
     )
@@ -188,6 +189,9 @@ def test_the_light_distribution_compares_reports_and_measures_windows_with_its_o
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     for name, seed in (("a", 1), ("b", 5)):
         write_run(tmp_path / name, f"org/{name}", seed)
+
+    document = next(read_documents())
+    (tmp_path / "a.trec").write_text(f"{document.id}/1 Q0 {document.id} 1 1.0 a\n")
 
     def run_there(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-c", WITHOUT_OTHERS, *arguments)
@@ -198,7 +202,8 @@ def test_the_light_distribution_compares_reports_and_measures_windows_with_its_o
             run_there("window", server.reference, "--require", 512),
             run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
             run_there("report", "a"),
+            run_there("score", "a.trec", "--data", "PosIR-Mini", "--missing", "zero"),
             run_there("inspect", "all-MiniLM-L6-v2", "texts"),
         ]
-    assert [run.returncode for run in done] == [0, 0, 0, 1], "".join(run.stderr for run in done)
+    assert [run.returncode for run in done] == [0, 0, 0, 0, 1], "".join(run.stderr for run in done)
     assert "which posir-gate does not have" in done[-1].stderr

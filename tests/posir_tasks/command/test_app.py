@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mteb.models import ModelMeta
+from mteb.results import TaskResult
 from typer.testing import CliRunner
 
 from posir_tasks.command import lazy
@@ -16,6 +18,7 @@ from posir_tasks.command.app import build_app
 from posir_tasks.command.undecided import report_errors
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import PANELS, Command
+from posir_tasks.sources.mini import read_mini
 from tests.support.cli import leaf_commands
 from tests.support.commands import python, run
 from tests.support.results import write_result
@@ -87,6 +90,21 @@ def test_commands_that_read_results_import_neither_mteb_nor_what_they_do_not_use
         results = (str(tmp_path),)
     used = {"numpy", "scipy", "pydantic", *(["scipy.stats"] if command == "rescore" else [])}
     assert imported_after(command, *results) & (HEAVY - used) == set()
+
+
+def test_a_run_is_scored_without_mteb(tmp_path):
+    data = read_mini()
+    relevant = zip(data.evidence.query_ids, data.evidence.document_ids, strict=True)
+    (tmp_path / "a.trec").write_text("".join(f"{query} Q0 {document} 1 1.0 a\n" for query, document in relevant))
+    modules = imported_after("score", str(tmp_path / "a.trec"), "--data", "PosIR-Mini", "--output", str(tmp_path))
+    assert modules & {"mteb", "torch", "transformers"} == set()
+    (file,) = tmp_path.rglob("PosIR-Mini.json")
+    (entry,) = json.loads(file.read_text())["scores"]["test"]
+    assert (entry["main_score"], entry["hf_subset"], entry["position_run"]["search"]["queries"]) == (1, "default", 720)
+    # mteb reads the file, and would write the same beside it.
+    assert TaskResult.from_disk(file).get_score() == 1
+    described = ModelMeta.create_empty({"name": "run/a", "revision": "unversioned", "loader": None}).to_dict()
+    assert (file.parent / "model_meta.json").read_text() == json.dumps(described, default=str, indent=4)
 
 
 def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monkeypatch, caplog):

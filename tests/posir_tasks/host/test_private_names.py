@@ -1,7 +1,6 @@
 """What posir relies on at each name of mteb that mteb does not promise to keep: one contract each."""
 
 import mteb
-import numpy as np
 import pytest
 from datasets import Dataset
 from mteb.cache import ResultCache
@@ -122,13 +121,6 @@ def test_the_data_loader_yields_batches_of_texts():
     load = private_names.CREATE_DATALOADER.resolve()
     loader = load(CORPUS, task_metadata=PosIRMini.metadata, prompt_type=PromptType.document, num_proc=None, batch_size=2)
     assert [batch["text"] for batch in loader] == [CORPUS["text"][:2], CORPUS["text"][2:]]
-
-
-@contract(private_names.NAUC)
-def test_nauc_is_1_if_confidence_orders_the_scores_and_nan_if_they_are_equal():
-    nauc, scores = private_names.NAUC.resolve(), np.linspace(0, 1, 11)
-    assert nauc(scores, scores) == pytest.approx(1)
-    assert np.isnan(nauc(scores, np.ones(11)))
 
 
 @contract(private_names.BM25_TOKENIZER)

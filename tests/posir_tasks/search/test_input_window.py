@@ -21,12 +21,13 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.search.dispatch import SearchRequest
-from posir_tasks.search.input_window import find_read_evidence, select_relevant
+from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.sources.texts import build_position_data
+from posir_tasks.tasks.scoring import select_relevant
 from tests.support.datasets import imported
 from tests.support.encode import TASK
 from tests.support.models import TINY_KINDS, write_tiny_model
@@ -122,7 +123,7 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
 
 
 def place_evidence(model, request, evidence):
-    return find_read_evidence(model, request, evidence, select_relevant(request))
+    return find_read_evidence(model, request, evidence, select_relevant(request.corpus, request.positives.values()))
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
