@@ -90,8 +90,8 @@ def inspect(
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`). With a retriever, the texts.
-        texts: A file or folder of plain text, Markdown, JSON Lines or Parquet; any data with questions; a task; a dataset
-            on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
+        texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any data with questions; a
+            task; a dataset on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
         retriever: A function that is called with a query and `k`, synchronous or not, and returns what a system returns: ids,
             best first, or chunks with their text or place. Its answers are kept, in `output` or posir's cache folder, until all
             questions have one.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
 from posir_inspect.sections import WORDINGS
-from posir_score.alignment import AlignmentRules
+from posir_score.alignment import CURES, AlignmentRules
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
 from posir_score.excerpts import THIRDS, merge, subtract
 from posir_score.hits import sort_hits
@@ -160,7 +160,7 @@ def judge_answers(
         ends = [hit.end and min(hit.end, len(text)) for hit in own]
         keys = [ChunkKey(0, hit.text, hit.start, end, "") for hit, end in zip(own, ends, strict=True)]
         places = [(key, key.locate(locator, START)) for key in keys if key.text or key.start is not None]
-        unlocated += [(name, key.text or "") for key, span in places if span is None]
+        unlocated += [(name, key.text or f"{key.start} to {key.end}") for key, span in places if span is None]
         has_places |= bool(places)
         has_chunks |= has_places or any(hit.document != given.document for hit, given in zip(hits, ranked, strict=True))
         success.append(bool(own))
@@ -168,7 +168,11 @@ def judge_answers(
         # Between chunks may be what a splitter drops.
         in_chunks.append(not any(character.isalnum() for part in lacking for character in text[slice(*part)]))
     gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
+    fewest, *more = sorted({len(journal.answers[item.query.subset, item.query.id].hits) for item in asked} or {0})
+    has_own_number = not more and 1 < fewest < min(settings.k, len(texts.ids))
+    returned = f"The retriever returned {pluralize(fewest, 'hit')} for every question, {settings.k:,} were asked for"
     problems = (
+        *([f"{returned}: it has a number of its own. Pass `k` on: {CURES}."] if has_own_number else ()),
         *_describe_cases(f"hits are no document of {texts.name}", unknown),
         *_describe_cases("retrieved chunks are not in their document", unlocated),
     )
@@ -178,7 +182,8 @@ def judge_answers(
 def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a sentence with the number of cases and the first, which is a question and what is wrong with its answer."""
     if rows := [*cases]:
-        yield f"{len(rows):,} {what}, first for question {sanitized(rows[0][0])}: {sanitized(rows[0][1])}."
+        name, reason = rows[0]
+        yield f"{len(rows):,} {what}, first for question {sanitized(name)}: {sanitized(reason, 200).removesuffix('.')}."
 
 
 @dataclass(frozen=True)
@@ -331,7 +336,7 @@ class IndexInspection(Presentable):
     def _describe_work(self) -> Iterator[str]:
         asked = f"{self.answered:,} of {pluralize(self.planned, 'question')} about {pluralize(self.documents, 'document')}"
         more = f"; there are {self.possible:,} (--max-requests)" if self.possible > self.planned else ""
-        yield f"{self.retriever}: {asked} of {self.source} are answered, with {self.k} hits each{more}."
+        yield f"{self.retriever}: {asked} of {self.source} are answered, by their first {pluralize(self.k, 'hit')}{more}."
         if self.unfinished:
             yield f"The same command goes on from there: {self.unfinished}."
 
@@ -434,7 +439,8 @@ def inspect_index(
 
 
 def _format_share(share: Estimate | None) -> str:
-    return format_estimate(share, format_percent).replace(" ", " % ", 1)
+    value, *interval = format_estimate(share, format_percent).split(" ", 1)
+    return " ".join([value, *(["%"] if share else []), *interval])
 
 
 def _list(names: Sequence[str]) -> str:

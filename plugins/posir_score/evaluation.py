@@ -262,10 +262,12 @@ class RunScores:
     evidence: EvidenceScores | None = None
     """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
     lacks_lengths: bool = False
+    lacks_places: bool = False
+    """Whether the run states places of chunks, and none is in a document with evidence."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
-        others = ("counts", "folder", "evidence", "lacks_lengths")
+        others = ("counts", "folder", "evidence", "lacks_lengths", "lacks_places")
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
         return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
 
@@ -276,6 +278,11 @@ class RunScores:
             yield (
                 "What is read of chunks is unknown without their texts or places: return these, too, or give --window none if "
                 "every chunk is read as a whole."
+            )
+        if self.lacks_places:
+            yield (
+                "Evidence is not counted by chunk: no hit has a text, or a `start` and an `end` (code points, half-open), in a "
+                "document with evidence."
             )
         yield from self.evidence.describe_chunks() if self.evidence else ()
 
@@ -411,5 +418,6 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         folder=file.parent,
         evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
         lacks_lengths=model.lacks_lengths,
+        lacks_places=model.chunks is None and run.states_chunks and bool(data.excerpts.ids),
         **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
     )

@@ -29,7 +29,7 @@ Order: TypeAlias = Literal["score", "distance", "rank"]
 #: Names of fields by what they have, in order of preference. Of a document: those of ranx, BEIR, TREC and PyTerrier, whose
 #: `docno` is the id and `docid` a number of its index, then those of LlamaIndex, Haystack and LangChain.
 DOCUMENTS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
-PARENTS = (*DOCUMENTS, "ref_doc_id", "source_id", "parent_id", "source_uri", "source", "doc")
+PARENTS = (*DOCUMENTS, "ref_doc_id", "source_id", "parent_id", "source_uri", "sourceUri", "source", "doc")
 #: What else identifies a hit: the id of a document that is indexed whole, or of a chunk, from which its document follows.
 IDS = ("id", "_id", "uuid")
 SCORES = ("_relevance_score", "score", "_score", "relevance", "@search.score", "sim", "similarity")

@@ -100,7 +100,11 @@ class RankingBuilder:
     def add_row(self, place: str, record: object) -> None:
         """Add a row with a document, or with all hits of a query in lists."""
         values = record if isinstance(record, Mapping) else {}
-        if LISTS & values.keys():
+        lists = LISTS & values.keys()
+        if written := sorted(name for name in lists if isinstance(values[name], str)):
+            rule = "must be a list, which a table of text does not have; save the run as JSON Lines or Parquet"
+            self._refuse(place, written[0], values[written[0]], rule)
+        elif lists:
             self.add_answer(place, _find_field(values, "query"), values)
         else:
             self.add(place, *(_find_field(values, kind) for kind in FIELDS))

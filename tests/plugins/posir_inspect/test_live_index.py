@@ -138,9 +138,13 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     ids = judge(texts, lambda name, _: [Hit(name)])
     assert ("chunk" in ids.success, ids.has_chunks) == (False, False)
     assert judge(texts, lambda name, _: [Hit(f"{name}#2")]).has_chunks
-    other = judge(texts, lambda name, _: [Hit(name, text="What stands in no document."), Hit("elsewhere")])
+    other = judge(texts, lambda name, _: [Hit(name, text="What stands in no document."), *map(Hit, ("elsewhere", "d0"))])
     assert not other.success["chunk"].any()
     assert [re.findall(r"^\d+", problem.replace(",", "")) for problem in other.problems] == [[str(len(other.asked))]] * 2
+    wrong = judge(texts, lambda name, _: [Hit(name, start=9, end=3), Hit(name, start=10_000, end=10_001)])
+    assert not wrong.success["chunk"].any()
+    # Two hits for every question, though three were asked for, are no choice of the question.
+    assert [problem.split()[:4:3] for problem in wrong.problems] == [["The", "2"], [str(2 * len(wrong.asked)), "are"]]
 
 
 def test_what_is_read_is_compared_with_what_is_not():

@@ -78,6 +78,7 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ({"value": [{"@search.score": 0.5, "parent_id": "d1", "chunk": TEXT}]}, SCORED),
         ({"retrievalResults": [{"content": {"text": TEXT}, "score": 0.5, "location": {"s3Location": {"uri": "d1"}}}]}, SCORED),
         (Obj(contexts=Obj(contexts=[Obj(source_uri="d1", text=TEXT, score=0.5)])), SCORED),
+        ({"contexts": {"contexts": [{"sourceUri": "d1", "text": TEXT, "score": 0.5}]}}, SCORED),
         ({"results": [{"corpus_id": "d1", "score": 0.5}]}, BARE),
         ({"hits": [{"hit": ES_HIT, "rating": 1}]}, SCORED),
         ([("d1", 0.5, TEXT)], SCORED),

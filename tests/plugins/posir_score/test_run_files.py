@@ -199,6 +199,7 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
         ("a.trec", f"q Q0 d 1 1{'0' * 400} t", "field 'score' must be finite"),
         ("a.json", '{"q": {"d": 1, "d": 2}}', "the key 'd' occurs twice"),
         ("a.json", '{"q": [["d", "high"]]}', "hits cannot be read: 1 row, first query q: hit 1, d, has the score high"),
+        ("a.csv", "qid,retrieved_ids\nq,\"['d1', 'd2']\"\n", "field 'retrieved_ids' must be a list"),
         ("a.csv", "query_id,doc_id,score\nq,,1\n", "field 'document id' must be a text"),
         ("a.csv", "query_id,text,score\nq,d,1\n", "no column of the document; the file has query_id, text, score"),
         ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a text"),

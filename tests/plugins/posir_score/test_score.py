@@ -389,6 +389,9 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
     (run,) = score(lambda query, k: [(name, score) for name, score, _ in search(query, k)], embedder=encoder, name="ids").runs
     assert (read_entry(run)["read"], run.lacks_lengths) == ({"kind": "unknown"}, True)
     assert "--window none" in " ".join(run.describe())
+    (run,) = score(lambda _query, k: [{"id": "d0", "score": 1.0, "start": 9, "end": 3}][:k], name="places").runs
+    assert (run.evidence, run.lacks_places) == (None, True)
+    assert "`start`" in " ".join(run.describe())
 
 
 @pytest.mark.slow
