@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -77,6 +77,16 @@ def share_data(left: SubsetData, right: SubsetData) -> bool:
     """Return whether two results have subsets in common, and the same data in all of these."""
     common = left.keys() & right.keys()
     return bool(common) and not any(left[subset].differing_parts(right[subset]) for subset in common)
+
+
+def average_vectors(runs: Iterable[Mapping[str, Any]]) -> float | None:
+    """Return how many vectors a document has in the index, on average; None if the runs do not say, or not in valid counts."""
+    sizes = [
+        [size.get(name) for name in ("documents", "vectors")] for run in runs if isinstance(size := run.get(INDEX_KEY), dict)
+    ]
+    counts = [pair for pair in sizes if all(isinstance(count, int) and 0 < count < 2**53 for count in pair)]
+    documents, vectors = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+    return vectors / documents if documents else None
 
 
 def identify_data(data: SubsetData) -> str:

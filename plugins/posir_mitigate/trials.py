@@ -21,7 +21,7 @@ from posir_tasks.gate import read_json
 from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.result_schema import INDEX_KEY
+from posir_tasks.result_schema import average_vectors
 from posir_tasks.results import NAN_PREFIX
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.opening import open_data
@@ -131,9 +131,7 @@ def compare_trials(
             add("plain", a, None, 1.0, seconds, 1.0, "one vector")
         taken = measure_seconds(run, task)
         # One vector per document, unless the results say otherwise.
-        sizes = [size for result in run.by_subset(task).values() if (size := result.run.get(INDEX_KEY))]
-        documents = sum(size["documents"] for size in sizes)
-        vectors = sum(size["vectors"] for size in sizes) / documents if documents else 1.0
+        vectors = average_vectors(result.run for result in run.by_subset(task).values()) or 1.0
         change = compare_groups(a, b, paired=common.are_paired)
         add(str(method), b, change, vectors, taken, taken / seconds if seconds else None, method.cost)
     return outcomes

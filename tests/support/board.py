@@ -62,7 +62,7 @@ def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
         scores={
             "queries": queries,
             "ndcg_at_10": Estimate(score, (score - error, score + error)),
-            "ndcg_at_10_as_published": Estimate(score, (score - error, score + error)),
+            "ndcg_at_10_as_published": Estimate(score - 0.005, (score - 0.005 - error, score - 0.005 + error)),
             "psi_as_published": psi,
             "start_to_end": Estimate(difference, (difference - 2 * error, difference + 2 * error)),
             "psi": Estimate(psi, (0.0 if psi < floor else psi - floor, psi)),

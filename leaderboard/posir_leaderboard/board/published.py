@@ -119,13 +119,6 @@ def _build_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[
     return dict(rounded(detail))
 
 
-def average_published(name: str, model: str, lengths: Sequence[str]) -> dict[str, Any]:
-    """Return the published curves of a model on a benchmark: means over the tasks whose curves are known; empty without any."""
-    bins = _bins_by_length(name, model)
-    described = _describe_bins(bins, lengths)
-    return dict(rounded({**described, "curves": [None] * len(lengths)})) if bins else {}
-
-
 def _describe_bins(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str]) -> dict[str, Any]:
     """Return titles and bins of each length as the columns of a curve, with intervals where numbers of queries are known."""
     axes = RelativePositions().axes

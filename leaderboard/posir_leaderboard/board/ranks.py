@@ -29,7 +29,7 @@ class MeanByCluster:
     """Digest of the queries and their documents: equal for the same ones in the same order."""
     mean: float
     deviations: Floats
-    """Sum of w (g - m) over the queries of each cluster, shape (C,)."""
+    """Sum of (g - m) / n over the queries of each cluster, shape (C,)."""
     freedom: float
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
     pseudo: float
@@ -37,35 +37,27 @@ class MeanByCluster:
 
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
-    """Return nDCG@10 over all lengths, the mean over queries, then in each length bucket, the unweighted mean over bins.
+    """Return nDCG@10, the mean over queries, over all lengths, then in each length bucket.
 
     None where there are fewer than two clusters.
     """
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
-    one_group = np.zeros(len(observations.gains), np.int64)
-    means = [_mean_by_cluster(digest, observations.gains, observations.clusters, one_group)]
+    means = [_mean_by_cluster(digest, observations.gains, observations.clusters)]
     for length in range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ():
-        members = observations.lengths[observations.query] == length
-        rows, groups = observations.query[members], observations.position[members]
-        means.append(_mean_by_cluster(digest, observations.gains[rows], observations.clusters[rows], groups))
+        members = observations.lengths == length
+        means.append(_mean_by_cluster(digest, observations.gains[members], observations.clusters[members]))
     return means
 
 
-def _mean_by_cluster(
-    queries: str, gains: Floats, clusters: NDArray[np.int64], groups: NDArray[np.int64]
-) -> MeanByCluster | None:
-    """Return the unweighted mean of the means of groups of queries; the weights are fixed."""
+def _mean_by_cluster(queries: str, gains: Floats, clusters: NDArray[np.int64]) -> MeanByCluster | None:
     _, cluster = np.unique(clusters, return_inverse=True)
     if len(gains) == 0 or cluster.max() == 0:
         return None
-    counts = np.bincount(groups)
-    weights = 1 / ((counts > 0).sum() * counts[groups])
-    means = np.bincount(groups, weights=gains) / np.maximum(counts, 1)
-    deviations: Floats = np.bincount(cluster, weights=weights * (gains - means[groups])).astype(np.float64)
-    shares = np.bincount(cluster, weights=weights)
+    deviations: Floats = np.bincount(cluster, weights=(gains - gains.mean()) / len(gains)).astype(np.float64)
+    shares = np.bincount(cluster) / len(gains)
     freedom = max(1 / float(shares @ shares) - 1, 1.0)
-    return MeanByCluster(queries, float(weights @ gains), deviations, freedom, float(weights.max()) ** 2 / 4)
+    return MeanByCluster(queries, float(gains.mean()), deviations, freedom, 1 / (4 * len(gains) ** 2))
 
 
 @dataclass(frozen=True, eq=False)

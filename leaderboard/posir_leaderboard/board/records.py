@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
 from posir_psi.scores import none_if_nan
+from posir_published.rows import START_TO_END_UNWEIGHTED
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.summary import (
     DECISION_COLUMNS,
@@ -33,10 +34,10 @@ from posir_tasks.display.tables import format_csv
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
-from posir_tasks.result_schema import identify_data
+from posir_tasks.result_schema import average_vectors, identify_data
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.scores import ALL, Estimate, ResultValues, ScoreInfo, flatten, prefix_scores
+from posir_tasks.scores import Estimate, ResultValues, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
 
 #: Columns of the cells of a curve.
@@ -46,7 +47,7 @@ CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low"
 LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "best_psi", "curve_tasks", "states", "state_label", "parts")
+DRAWN = ("score", "score_low", "score_high", "best_psi", "states", "state_label", "parts")
 #: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
 NAMED = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance")
 #: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the submitter's run alone.
@@ -124,6 +125,11 @@ class BoardModel:
         return None if self.published else model_origin(self.name)
 
     @property
+    def short_name(self) -> str:
+        """The name without its organization or folder."""
+        return self.name.split("/")[-1] or self.name
+
+    @property
     def id(self) -> str:
         """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot choose it.
 
@@ -163,13 +169,16 @@ class BoardRow(ReportRow):
     """The columns of the decision; empty if there is none."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """The answer: a sentence for each of its five parts, by title; empty without a decision."""
-    curve_tasks: int | None = None
-    """Number of the tasks of an average whose curves are known, if those of some are not; None otherwise."""
 
     @property
     def score(self) -> Estimate | None:
-        """nDCG@10, in a length bucket averaged as in the papers, so that own and published results compare."""
-        return self.ndcg_at_10 if self.length == ALL else self.ndcg_at_10_as_published
+        """nDCG@10, the mean over queries; of a published row in a length bucket that over positions, the only one it has."""
+        return self.ndcg_at_10 or self.ndcg_at_10_as_published
+
+    @property
+    def effect(self) -> Estimate | None:
+        """Start to end; of a published row that of unweighted thirds, if it has no other."""
+        return self.start_to_end or self.estimate(START_TO_END_UNWEIGHTED.key)
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
@@ -276,6 +285,7 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
+        "vectors": average_vectors(subset.run for subset in entry.subsets),
         "notes": [
             *not_read_notes([summary.model], [summary]),
             *list_differences([(entry.task, entry.model)] if entry.paper is None else []),
@@ -337,7 +347,7 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
-    drawn = {name: getattr(row, name) for name in ("best_psi", "curve_tasks", "state_label", "parts")}
+    drawn = {name: getattr(row, name) for name in ("best_psi", "state_label", "parts")}
     scores = {
         name: cell for column in board_columns() for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
     }

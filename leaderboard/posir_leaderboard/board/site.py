@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,21 @@ from posir_leaderboard.board.records import (
     row_columns,
     scores_csv,
 )
-from posir_leaderboard.board.views import CHANGES, Group, View, add_other_tasks, build_views, score_overall
+from posir_leaderboard.board.views import (
+    CHANGES,
+    Group,
+    View,
+    add_other_tasks,
+    build_views,
+    format_signed,
+    score_overall,
+)
 from posir_report.summary import shorten_middle
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.charts import COLORS, FAINT, INK, PERCENT, SCORE, SHAPES, build_chart, cycle_scale
 from posir_tasks.display.figures import bundle_chart_library
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
@@ -46,6 +56,10 @@ SCRIPTS = (
     "drawings", "models", "matrix", "downloads", "controls", "main",
 )  # fmt: skip
 PREVIEW = "preview.png"
+#: Rows that the page has without scripts, as many as a page of its table.
+PAGE = 20
+#: The view of a board without any.
+EMPTY: dict[str, Any] = {"partial": [], "other_data": [], "columns": {"score": [], "headline": ["No results yet."]}}
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
 #: Fields of a model that the page shows.
@@ -80,7 +94,10 @@ def render_site(
     # In execution order, with the view that the page opens with.
     groups_shown = [group for group in data["board"]["groups"] if group["name"] == data["board"]["opening"]]
     opened = [view for group in groups_shown for view in group["views"] if view["name"] == group["opening"]]
-    opening = [f"data/views/{view['file']}.js" for view in opened[:1]]
+    view = data[f"views/{opened[0]['file']}"] if opened else EMPTY
+    opening = [f"data/views/{shown['file']}.js" for shown in opened]
+    unranked, scores = (list(map(bool, map(max, view["partial"], view["other_data"]))), view["columns"]["score"])
+    order = sorted(range(len(scores)), key=lambda place: (unranked[place], -(scores[place] or 0)))
     environment = Environment(
         loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
     )
@@ -91,8 +108,14 @@ def render_site(
         repository=repository or "ORG/RESULTS",
         preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
         citations=(POSIR, POSQ),
+        models=data["board"]["models"],
+        view=view,
+        order=order[:PAGE],
+        percent=format_percent,
+        points=format_signed,
     )
-    return site | {"index.html": page.encode(), "README.md": _static("space.md")}
+    # A name may be no valid Unicode.
+    return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
 
 
 def _static(name: str) -> bytes:
@@ -142,14 +165,10 @@ def _page_of(record: BoardRecord) -> dict[str, Any]:
 def _build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]) -> dict[str, Any]:
     """Return what the page needs first: the declared columns, the models and the choices."""
     posir = RelativePositions().axes
-    # With the first result that is not published, or else the first.
-    openings = {
-        name: next((view for view in of_group if view.own), next(iter(of_group), None)) for name, of_group in views.items()
-    }
-    filled = {name: view for name, view in openings.items() if view}
+    openings = {name: min(of_group, key=attrgetter("opening_order")) for name, of_group in views.items() if of_group}
     times = Counter(model.name for model in models if not model.published)
     return {
-        "opening": next((name for name, view in filled.items() if view.own), next(iter(filled), None)),
+        "opening": min(openings, key=lambda name: openings[name].opening_order, default=None),
         "columns": [{name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)} for column in board_columns()],
         "states": {state.value: name_state(state, DEFAULT_MARGINS.start_to_end) for state in State},
         "changes": {state[:1]: label for state, label in CHANGES.items() if label},
@@ -167,7 +186,7 @@ def _build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: M
             {
                 "name": group.name,
                 "dimension": group.dimension,
-                "opening": opening.name if (opening := openings[group.name]) else None,
+                "opening": openings[group.name].name if group.name in openings else None,
                 "description": group.description,
                 "views": [
                     {

@@ -9,15 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_leaderboard.board.published import average_published
 from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
-from posir_leaderboard.board.records import CELL, NOT_PUBLISHED, BoardRecord, BoardRow, Columns, board_columns, row_columns
+from posir_leaderboard.board.records import (
+    CELL,
+    KINDS,
+    NOT_PUBLISHED,
+    BoardRecord,
+    BoardRow,
+    Columns,
+    board_columns,
+    row_columns,
+)
 from posir_psi.scores import none_if_nan
-from posir_published.rows import START_TO_END_UNWEIGHTED, find_curve, find_query_count
-from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange
+from posir_published.rows import find_query_count
+from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
 from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.results import rounded
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
+SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 SPARKLINE = ("curve", "null_band", "window_end")
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
@@ -108,13 +119,23 @@ class View:
 
     @property
     def opening_length(self) -> str:
-        """Name of the length that is shown first: the longest documents."""
-        return self.lengths[-1]
+        """Name of the length that is shown first: the first with a verdict, of own results all; else the longest documents."""
+        return next(filter(self.has_verdict, self.lengths), self.lengths[0 if self.own else -1])
 
     @property
     def own(self) -> bool:
         """Whether a result that is not published has scores."""
         return any(record.rows and not record.model.published for record in self.rows)
+
+    @property
+    def opening_order(self) -> tuple[bool, bool, bool]:
+        """Sort key of what opens first: a view with a verdict, with own results, of one task."""
+        return not any(map(self.has_verdict, self.lengths)), not self.own, self.average
+
+    def has_verdict(self, length: str) -> bool:
+        """Return whether it can be said of any result how it is biased at a length."""
+        states = {state for record in self.rows if (row := record.rows_by_length.get(length)) for state in row.states}
+        return bool(states - {State.CANNOT_BE_SAID.value, NOT_PUBLISHED})
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
         """Return the view as columns, one entry per model, given each model id's index in the list of all models.
@@ -134,6 +155,7 @@ class View:
             "other_data": [record.mark for record in self.rows],
             "standing": [record.standing for record in self.rows],
             "approximate": [approximate and record.model.published for record in self.rows],
+            "name": self.name,
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length),
@@ -142,6 +164,7 @@ class View:
             },
             # The papers name none.
             "revisions": {revision: number for revision, number in sorted(revisions.items()) if revision},
+            "about": [describe_result(record) for record in self.rows],
             "newest": newest and {"model": indices[newest.model.id], "task": newest.task, "date": newest.detail["date"]},
         }
 
@@ -168,7 +191,36 @@ class View:
             "rank": list(rank_ranges(values, ends, differences=differences)),
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
             "paired": (differences.paired & [interval is not None for interval in ends]).sum(axis=1).tolist(),
+            "where": self.describe_documents(length),
+            "headline": self.write_headline(length, differences),
         }
+
+    def describe_documents(self, length: str) -> str:
+        """Return which documents a length has, in words."""
+        if len(self.lengths) == 1:
+            return f"on {self.name}"
+        ends = {ALL: "documents of all lengths", self.lengths[1]: "short documents", self.lengths[-1]: "long documents"}
+        titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
+        return f"in {ends.get(length) or 'documents of ' + titles.get(length, length).split(': ')[-1]}"
+
+    def write_headline(self, length: str, differences: PairedDifferences) -> list[str]:
+        """Return the finding in parts, every second of them the name of a model: the best, its lead, its start to end."""
+        rows = [record.rows_by_length.get(length) if record.comparable else None for record in self.rows]
+        scores = {place: row.score.value for place, row in enumerate(rows) if row and row.score}
+        if not scores:
+            return ["No result here is ranked: all are partial, or on other data."]
+        first, *others = sorted(scores, key=lambda place: -scores[place])
+        best, where = rows[first], self.describe_documents(length)
+        parts = ["", self.rows[first].model.short_name, f": nDCG@10 {format_percent(scores[first])} {where}."]
+        if others:
+            lead = f" finds most {where} ({format_percent(scores[first])}), {format_percent(scores[first] - scores[others[0]])}"
+            parts[2:] = [f"{lead} points ahead of ", self.rows[others[0]].model.short_name]
+            parts.append(f" {_format_lead(differences, first, others[0])}.")
+        effect, state = (best.effect, best.state_label) if best else (None, NOT_PUBLISHED)
+        bounds = " (interval not published)" if effect and not effect.interval else ""
+        parts[-1] += f" Its start to end: {format_estimate(effect, format_signed)}{bounds}." if effect else ""
+        parts[-1] += f" Bias within what it reads: {state}." if state != NOT_PUBLISHED else ""
+        return parts
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -202,6 +254,37 @@ class View:
         """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
         own = None if self.average else domain_matrix(self.name, records, indices) or _length_matrix(self, indices)
         return own or task_matrix(group.dimension, group.labels, records, indices)
+
+
+def format_signed(value: float | None) -> str:
+    """Format a difference x 100 with the minus sign of the page."""
+    return format_points(value).replace("-", "−")
+
+
+def _format_lead(differences: PairedDifferences, best: int, second: int) -> str:
+    if not differences.paired[best, second]:
+        return "(interval not published)"
+    value, half = differences.values[best, second], differences.half_widths()[best, second]
+    state = str(differences.states()[best, second])
+    said = {ChangeState.BETTER: "", ChangeState.CANNOT_BE_SAID: " (whether it is better cannot be said)"}
+    ends = (format_signed(min(max(end, -1), 1)) for end in (value - half, value + half))
+    return f"[{', '.join(ends)}]{said.get(ChangeState(state), f' ({CHANGES[state]})')}"
+
+
+def describe_result(record: BoardRecord) -> str:
+    """Return in a line what is known of a model and its result: kind, size, window, license, vectors of a document, date."""
+    model, kind = record.model, record.model.kind
+    vectors = record.detail.get("vectors") or (1 if kind == KINDS["dense"] else 0)
+    size = next((size for size in ("B", "M", "K") if (model.parameters or 0) >= SIZES[size]), "")
+    known = (
+        kind,
+        size and f"{float(f'{(model.parameters or 0) / SIZES[size]:.2g}'):g}{size}",
+        model.window and f"reads {format_count(model.window)} tokens",
+        "own license" if (model.license or "").startswith("http") else model.license,
+        vectors and f"{vectors:.3g} vector{'s' if vectors > 1 else ''} a document",
+        record.detail.get("date"),
+    )
+    return " · ".join(str(part) for part in known if part)
 
 
 def score_overall(record: BoardRecord) -> float:
@@ -280,12 +363,8 @@ def _average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecor
     if (queries := find_query_count(group.name)) and ALL in rows:
         # The papers give the exact sum, but only the average for most languages.
         rows[ALL] = rows[ALL].with_scores(queries=queries.number)
-    for length, row in rows.items():
-        if curve := find_curve(group.name, row.model, length):
-            changed = row.with_scores(**{START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted})
-            rows[length] = replace(changed, curve_tasks=curve.tasks if curve.tasks < tasks else None)
-    detail = average_published(group.name, records[0].rows[0].model, list(rows))
-    return replace(average, rows=tuple(rows.values()), detail=detail)
+    # Curves could be read of other languages for each model, so they have no average.
+    return replace(average, rows=tuple(rows.values()))
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
@@ -336,8 +415,9 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     """
     queries = [row.queries for row in rows if row.queries is not None]
     states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
-    # States of opposite sign are never summed, and those of the tasks' own tables never contradicted.
     counted = ", ".join(f"{label} in {times}" for label, times in labels.most_common()) + f" of {len(rows)}"
+    if {State.BIASED_TO_START.value, State.BIASED_TO_END.value} <= states.keys():
+        counted = "differs between its tasks"
     # The design effect is of how one task was sampled.
     keys = [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key != "design_effect"]
     return BoardRow(

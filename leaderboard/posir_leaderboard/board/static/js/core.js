@@ -134,8 +134,8 @@ const board = {};
     return known(low) && known(high) ? `${format(low)} to ${format(high)}` : "";
   };
 
-  /** Return the key of the score that models are ranked by: in a length bucket that of the papers, since published rows have no other. */
-  board.scoreKey = (length) => (length === "all" ? "ndcg_at_10" : "ndcg_at_10_as_published");
+  /** Return the key of the score that a model is ranked by: in a length bucket published rows have that of the papers alone. */
+  board.scoreKey = (length, published) => (length === "all" || !published ? "ndcg_at_10" : "ndcg_at_10_as_published");
 
   board.range = (ends) => (!ends ? DASH : ends[0] === ends[1] ? String(ends[0]) : `${ends[0]}–${ends[1]}`);
 }

@@ -7,15 +7,6 @@
   const points = (value) => Math.abs(value * 100).toFixed(1);
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-  /** Return the documents of a length in words. */
-  function documents(length, lengths, choice) {
-    const buckets = lengths.filter((name) => name !== "all");
-    if (!buckets.length) return `on ${choice.average ? `the ${choice.label.toLowerCase()}` : choice.name}`;
-    if (length === "all") return "in documents of all lengths";
-    if (length === buckets.at(-1)) return "in long documents";
-    return length === buckets[0] ? "in short documents" : `in documents of ${tokens(length)}`;
-  }
-
   const tokens = (length) => (board.lengths[length] ?? length).split(": ").at(-1);
 
   /** Return the rows that are not worse than the best, then the others; by descending score. */
@@ -33,33 +24,23 @@
     return parts.flatMap((part, at) => (at === 0 ? [part] : [at === parts.length - 1 ? " and " : ", ", part]));
   };
 
-  /** Return the finding as text and elements. */
-  function finding(rows, state, { choice, length }, lengths) {
+  /** Return the finding of the rows that pass filters, as text and elements. */
+  function finding(rows, state, where) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.standing(passing);
-    if (!best) return [!rows.length ? "No results yet." : board.isFiltered(state) ? "No model passes these filters." : "No result here is ranked: all are partial, or on other data."];
-    const where = documents(length, lengths, choice);
-    const score = board.percent(best.score);
-    const bias = board.isDecided(best) ? [" Bias within what ", short(best), ` reads: ${best.state_label}.`] : [];
-    if (!ties.length && !behind.length) return [short(best), `: nDCG@10 ${score} ${where}.`, ...bias];
-    const among = board.isFiltered(state) ? `Of ${plural(passing.length, "model")} with these filters, ` : "";
-    const lead = [among, short(best), ` finds most ${where} (${score}).`];
-    const equivalent = (row) => row.changes?.[best.at] === "e";
-    const [same, open] = [ties.filter(equivalent), ties.filter((row) => !equivalent(row))];
-    const tie = [
-      ...(same.length ? [" ", ...board.namesOf(same), same.length === 1 ? " is " : " are ", `${board.changeOf(best, same[0])}.`] : []),
-      ...(open.length ? [" Whether it is better than ", ...board.namesOf(open), ` (${points(open[0].score - best.score)} behind) cannot be said.`] : []),
-    ];
-    const unranked = ties.length && !best.rank ? [" ", ...board.namesOf(ties), ties.length === 1 ? " scores the same." : " score the same."] : tie;
-    const [next, last] = [behind[0], behind.at(-1)];
-    const gap = next ? [" ", short(next), ` is ${points(next.score - best.score)} behind`, ...(last === next ? [] : [", ", short(last), ` ${points(last.score - best.score)}`]), "."] : [];
-    return [...lead, ...unranked, ...gap, ...bias];
+    if (!best) return ["No model passes these filters."];
+    const lead = [`Of ${plural(passing.length, "model")} with these filters, `, short(best), ` finds most ${where} (${board.percent(best.score)}).`];
+    const [open, next] = [ties[0], behind[0]];
+    const tie = open ? [" Whether it is better than ", ...board.namesOf(ties), ` (${points(open.score - best.score)} behind) cannot be said.`] : [];
+    const equal = open && (open.changes?.[best.at] === "e" || !best.rank);
+    const same = equal ? [" ", ...board.namesOf(ties), `: ${board.changeOf(best, open) ?? "the same"}.`] : tie;
+    return [...lead, ...same, ...(next ? [" ", short(next), ` is ${points(next.score - best.score)} behind.`] : [])];
   }
 
   /** Say in the heading what the rows show, and below it what is measured and which intervals are unknown. */
-  board.showFinding = (rows, state, shown, lengths) => {
+  board.showFinding = (rows, state, shown, { where, headline }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
-    byId("finding").replaceChildren(...finding(rows, state, shown, lengths));
+    byId("finding").replaceChildren(...(board.isFiltered(state) ? finding(rows, state, where) : headline.map((part, at) => (at % 2 ? board.name(part) : part))));
     const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.name;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const without = rows.filter((row) => known(row.score) && !known(row.score_low));
@@ -80,7 +61,7 @@
         (some((row) => row.null_band) ? " Gray: the null band, which contains 95 % of bins if position has no effect." : "") +
         (some((row) => known(row.window_end)) ? " Dashes: from here on most evidence is beyond the model’s window." : "")],
       [some((row) => known(row.effect)), "Start to end", "First third of documents minus the last, in points: positive if the beginning is found better." +
-        (some(unweighted) ? " Of published results, read from the authors’ figures, the thirds are not weighted by queries, and there is no interval; an average is over the languages whose figure could be read precisely." : "")],
+        (some(unweighted) ? " Of published results, read from the authors’ figures, the thirds are not weighted by queries, and there is no interval." : "")],
       [some((row) => known(row.best_psi)), "PSI", "1 − worst / best position." + (some((row) => !known(row.psi) && known(row.best_psi)) ? " Observed: as published, which chance increases." : "")],
     ];
     return entries.filter(([shown]) => shown).map(([, term, text]) => el("span", {}, el("b", {}, term), ` ${text} `));

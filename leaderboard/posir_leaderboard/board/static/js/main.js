@@ -74,7 +74,7 @@
     shown = { group, choice, length };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
-    board.showFinding(rows, state, shown, view.lengths);
+    board.showFinding(rows, state, shown, columns);
     board.showAnswers(rows, state, shown, view.lengths);
     await panels[state.tab](state, columns, rowsAt(view, view.opening, view.columns));
   }

@@ -6,7 +6,7 @@
   const ROWS = 50;
   const SCORES = { score: board.percent, start_to_end: board.points };
   /** Return the title of a score at a length. */
-  const titleOf = (name, length) => board.title(name === "score" ? board.scoreKey(length) : name);
+  const titleOf = (name, length) => board.title(name === "score" ? "ndcg_at_10" : name);
   let sortedBy = null;
   let all = false;
 

@@ -201,8 +201,7 @@
       el(
         "p",
         { class: "faint" },
-        `nDCG@10 on ${titleOf(choice)}, in points, with intervals by document or article, which hold together at 95 % for all ${board.count(pairs)} pairs of models on the same queries. The ranks follow from them. ` +
-          "Over all lengths of a task the differences are those of posir compare; in a length they are of the mean over positions, as in the papers, and those of posir compare of the mean over queries.",
+        `nDCG@10 on ${titleOf(choice)}, in points, with intervals by document or article, which hold together at 95 % for all ${board.count(pairs)} pairs of models on the same queries. The ranks follow from them. The differences are those of posir compare.`,
       ),
     );
   };

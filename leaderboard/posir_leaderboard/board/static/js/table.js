@@ -26,6 +26,7 @@
     return {
       name,
       title,
+      ariaTitle: title || board.title({ score: "ndcg_at_10" }[name] ?? name),
       className,
       type: "missing-last",
       // The search does not use the text of cells.
@@ -56,6 +57,7 @@
           first: better === "lower" ? "asc" : "desc",
           className: `declared ${key.replace(".", "-")}`,
         }),
+        ariaTitle: board.title(key),
         declared: key,
       }));
 
@@ -105,11 +107,7 @@
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
       row.standing ? el("span", { class: "mark" }, row.standing) : null,
-      el(
-        "span",
-        { class: "meta" },
-        [row.kind, row.parameters ? board.short(row.parameters) : null].filter(Boolean).join(" · "),
-      ),
+      el("span", { class: "meta" }, row.about),
     ];
     const expand = el(
       "button",
@@ -137,26 +135,25 @@
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval && `(${interval})`].filter(Boolean).join(" ")],
       [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
-      [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row) || (row.published ? "counts not published" : board.DASH)],
+      [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
       [board.title("queries"), queriesText(row)],
-      row.published ? ["Intervals", "widest possible for independent queries"] : null,
-    ].filter(Boolean);
+      row.published && board.known(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
+    ].filter((fact) => fact?.[1] && fact[1] !== board.DASH);
     const sort = el("button", { type: "button", class: "quiet", onclick: () => board.change({ sort: "psi", page: "1" }) }, "Sort by PSI");
     const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
-    const head = [["Length"], [board.title("ndcg_at_10"), means], ["95 % interval"], ["Rank"], [board.title("queries")]].map(([text, title]) =>
-      el("th", { scope: "col", title }, text),
-    );
+    const every = Object.values(lengths);
+    const parted = [
+      ["Length", () => true, (one, name) => (name === "all" ? "All" : name)],
+      [board.title("ndcg_at_10"), (one) => one.score, (one) => board.percent(one.score), row.published ? means : null],
+      ["95 % interval", (one) => one.score_low, (one) => board.scoreInterval(one) || board.DASH],
+      ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
+      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end")].filter(Boolean).join(", ")],
+      [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
+    ].filter(([, value]) => every.some((one) => board.known(value(one))));
+    const head = parted.map(([text, , , title]) => el("th", { scope: "col", title }, text));
     const body = Object.entries(lengths).map(([name, one]) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, name === "all" ? "All" : name),
-        el("td", {}, board.percent(one.score)),
-        el("td", {}, board.scoreInterval(one) || (row.published ? "counts not published" : board.DASH)),
-        el("td", {}, board.range(one.rank)),
-        el("td", {}, board.known(one.queries) ? board.count(one.queries) : row.published ? "not published" : board.DASH),
-      ),
+      el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name)))),
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
@@ -174,7 +171,8 @@
   }
 
   function scoreCell(row) {
-    return scored(board.percent(row.score), board.scoreInterval(row));
+    const mark = shown.mixed && row.score_key !== "ndcg_at_10" && board.known(row.score) ? el("span", { class: "ends" }, "as published") : null;
+    return scored(board.percent(row.score), board.scoreInterval(row), mark);
   }
 
   const dotCell = (row) => (board.known(row.score) ? board.dot(row, shown.ends, shown.best?.score) : "");
@@ -187,7 +185,7 @@
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
-  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
+  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, el("small", {}, "Start to end"), board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
@@ -199,8 +197,7 @@
     if (!board.known(row.effect)) return board.DASH;
     const value = board.points(row.effect);
     if (!board.known(row.start_to_end)) {
-      const tasks = row.curve_tasks && `${row.curve_tasks} of ${shown.tasks} ${shown.dimension}s`;
-      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), tasks ? el("span", { class: "ends" }, tasks) : null, shown.decided ? board.chip(row) : null);
+      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), shown.decided ? board.chip(row) : null);
     }
     const { start_to_end_low: low, start_to_end_high: high } = row;
     return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), unread(row), shown.decided ? board.chip(row) : null);
@@ -219,16 +216,16 @@
   }
 
   function queriesText(row) {
-    if (!board.known(row.queries)) return row.published ? "counts not published" : board.DASH;
+    if (!board.known(row.queries)) return row.published ? "not published" : board.DASH;
     return (row.approximate ? "≈ " : "") + board.count(row.queries);
   }
 
-  const LENGTH_FIELDS = ["score", "score_low", "score_high", "rank", "queries"];
+  const LENGTH_FIELDS = ["score", "score_low", "score_high", "rank", "queries", "start_to_end", "start_to_end_low", "start_to_end_high", "start_to_end_unweighted"];
   const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
   const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
 
   /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
-  board.rowsOf = (index, view, columns, length) => {
+  board.rowsOf = (index, view, { where, headline, ...columns }, length) => {
     const rows = view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[at]]));
       for (const [name, values] of Object.entries(index.models)) row[name] = values[model];
@@ -236,11 +233,12 @@
       return Object.assign(row, {
         at,
         model,
-        score_key: board.scoreKey(length),
+        score_key: board.scoreKey(length, index.models.published[model]),
         partial: view.partial[at],
         other_data: view.other_data[at],
         standing: view.standing[at],
         approximate: view.approximate[at],
+        about: view.about[at],
         change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
         effect: row.start_to_end ?? row.start_to_end_unweighted,
         text: `${row.label} ${row.revision}`.toLowerCase(),
@@ -266,7 +264,7 @@
   };
 
   /** Show rows with the filters, order and page of a state. */
-  board.showTable = (rows, scores, state, { length, group, choice }) => {
+  board.showTable = (rows, scores, state, { length }) => {
     const key = drawKey(state);
     // Drawn only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
@@ -284,8 +282,6 @@
         ends: board.ends(rows, "score", "score_low", "score_high"),
         curveEnds: board.curveEnds(rows),
         limit: board.differenceLimit(scores),
-        tasks: group?.views.filter((view) => view.averaged).length,
-        dimension: group?.dimension.toLowerCase(),
       };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
@@ -395,9 +391,10 @@
   function labelLength() {
     const header = table.column(place("score")).header();
     const { length } = shown;
-    labelHeader(header, board.scoreKey(length));
+    const key = board.scoreKey(length, shown.rows.every((row) => row.published));
+    labelHeader(header, key);
     // What qualifies the score stands below it, so that the narrow column has a heading of two lines.
-    const [, title, qualifier] = board.title(board.scoreKey(length)).match(/^(.*?)(?: \((.*)\))?$/);
+    const [, title, qualifier] = board.title(key).match(/^(.*?)(?: \((.*)\))?$/);
     header.querySelector(".dt-column-title").textContent = title;
     const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
     tokens.textContent = [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", ");
