@@ -13,15 +13,61 @@ from typing import TYPE_CHECKING, Any
 
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
+from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 from posir_tasks.result_schema import SPLIT
-from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion
 from posir_tasks.tasks.scoring import SplitData, divide_split
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import ScoresDict
+
+
+def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
+    """Return a retrieval task of mteb by its name; None if there is none."""
+    import mteb
+
+    try:
+        task = mteb.get_task(name)
+    except KeyError:
+        return None
+    return task if isinstance(task, AbsTaskRetrieval) else None
+
+
+def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
+    """Return what mteb loads of a subset: of a split, by default the first that it evaluates; raise DataError without."""
+    name = split or task.metadata.eval_splits[0]
+    if name not in task.metadata.eval_splits:
+        raise DataError(f"--split {name}: {task.metadata.name} has {', '.join(task.metadata.eval_splits)}.")
+    try:
+        task.load_data()
+    except Exception as error:
+        raise DataError(f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)}).") from error
+    return dict(task.dataset[subset][name])
+
+
+def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
+    """Return the judgments of a subset of a task of mteb; raise DataError if they cannot be loaded."""
+    loaded = _load_split(task, subset, split)
+    texts = dict(zip(loaded["queries"]["id"], loaded["queries"]["text"], strict=True))
+    grades = {query: dict(documents) for query, documents in loaded["relevant_docs"].items()}
+    return Judgments({query: texts[query] for query in grades if query in texts}, grades)
+
+
+def list_judged_passages(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Passage]:
+    """Yield the documents of a subset of a task of mteb with the queries that they are relevant to, without evidence."""
+    judgments, name = read_task_judgments(task, subset, split), task.metadata.name
+    asked: dict[str, list[PassageQuestion]] = {}
+    for query, grades in judgments.grades.items():
+        for place, document in enumerate(document for document, grade in grades.items() if grade > 0):
+            identifier = f"{query}#{place + 1}" if place else query
+            question = PassageQuestion(name, query, judgments.queries.get(query, ""), None, identifier, query)
+            asked.setdefault(document, []).append(question)
+    for row in _load_split(task, subset, split)["corpus"]:
+        yield Passage(name, row["id"], row["text"] or " ", asked.get(row["id"], ()), row["id"])
 
 
 #: Key in a prediction file of the name and revision of the model that made it.

