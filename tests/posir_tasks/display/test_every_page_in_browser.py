@@ -54,7 +54,7 @@ def report_training(results):
 
 BUILDERS = {
     "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
-    "mitigate": lambda _: present_outcomes("org/first", (outcome("plain"), outcome("one", 0.7)), ()).to_html(),
+    "mitigate": lambda _: present_outcomes("org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()).to_html(),
     "probe": lambda _: ProbeMeasurements(
         tuple(measure(probe.name) for probe in builtin_probes() if not probe.is_variant), Path()
     ).to_html(),
