@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Floats, Integers
 from posir_tasks.profile import format_counts, reading_json
 from posir_tasks.result_schema import JUDGMENTS_KEY
-from posir_tasks.sources.data import Judgments
+
+if TYPE_CHECKING:
+    from posir_tasks.sources.data import Judgments
 
 #: Version of the JSON form. A reader refuses a newer one.
 SCHEMA = 1

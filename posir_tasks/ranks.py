@@ -253,7 +253,7 @@ def compute_nauc(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -
     raw, oracle = _abstention_curve(confidence, scores), _abstention_curve(scores, scores)
     flat = oracle[0] * (ABSTENTION_RATES[-1] - ABSTENTION_RATES[0])
     best = _area(oracle)
-    return float("nan") if best == flat else float((_area(raw) - flat) / (best - flat))
+    return np.nan if best == flat else float((_area(raw) - flat) / (best - flat))
 
 
 def _abstention_curve(confidence: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -50,6 +50,8 @@ class LanguageModelServer:
     translate: Callable[[str], str] | None = None
     max_characters: int | None = None
     """Characters of a message from which a request is refused."""
+    times: list[float] = field(default_factory=list)
+    """When requests came that no model answers."""
     status: int | None = None
     """If set, every request gets this status."""
     snapshot: str = ""

@@ -92,7 +92,7 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
 
 
 def test_judgments_alone_are_refused_with_how_spans_are_added(tmp_path):
-    with pytest.raises(DataError, match=r"`start` and `end` of BEIR's qrels\..*`posir score RUN --data DATA`"):
+    with pytest.raises(DataError, match=r"`start` and `end` of BEIR's qrels.*`posir score RUN --data DATA`"):
         imported([passage(TEXT, asked(answer=None))], tmp_path / "out")
 
 
