@@ -167,6 +167,11 @@ def add_context(documents: list[list[str]], vectors: list[list[float]]) -> list[
     return [list(np.array(vector) + 0.5 * np.array(context)) for vector, context in zip(vectors, whole, strict=True)]
 
 
+class Server(ThreadingHTTPServer):
+    # With the default of 5, clients that connect at once wait for seconds.
+    request_queue_size = 256
+
+
 class Handler(BaseHTTPRequestHandler):
     server: Any
 
@@ -253,7 +258,7 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serve(handler: type[BaseHTTPRequestHandler], state: Any = None) -> Iterator[str]:
     """Run a server on a free port of this machine; yield its address, which the state is given as `url`."""
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http = Server(("127.0.0.1", 0), handler)
     http.handle_error = lambda *_: None  # type: ignore[method-assign]
     address = f"http://127.0.0.1:{http.server_port}"
     if state is not None:
