@@ -200,6 +200,7 @@ def run_recipe(commands: list[Call], paper: str, folder: Path, **environment: st
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 
+@pytest.mark.slow
 def test_the_commands_of_an_item_run_scaled_down(paper_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     commands = expand_all(select_item(read_recipe("posq"), "Figure 3"), scaled=True)

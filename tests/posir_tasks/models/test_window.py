@@ -149,13 +149,19 @@ def test_classes_that_cut_by_another_attribute_have_a_row(own, path):
     assert find_read_part(model).tokens == 512
 
 
-def test_posir_window_is_an_experiment_of_the_model_and_posir_run_has_the_option(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_posir_run_sets_a_window(tmp_path, monkeypatch):
     folder, output = write_tiny_model(tmp_path / "tiny"), tmp_path / "results"
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
-    assert posir.window(folder).tokens.high == 64
     posir.run(model=str(folder), task="PosIR-Mini", window=32, output=output)
     (result,) = {(result.model, result.experiment, result.values.read) for result in read_results(output)}
     assert result[1:] == ("window_32", ReadPart.first(32, KnownBy.CLASS))
+
+
+def test_posir_window_is_an_experiment_of_the_model(tmp_path, monkeypatch):
+    folder, output = write_tiny_model(tmp_path / "tiny"), tmp_path / "results"
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
+    assert posir.window(folder).tokens.high == 64
     with pytest.raises(PosirError, match="cannot read more than 64 tokens"):
         posir.probe(folder, window=65, output=output)
     for wrong in ("many", "0", "-1"):
