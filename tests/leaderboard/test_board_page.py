@@ -669,7 +669,7 @@ def test_differences_have_one_axis_with_labels_and_one_zero(visit, address, data
 
 @pytest.mark.slow
 def test_a_color_means_one_thing(visit, address, data):
-    page = visit().go(address)
+    page = visit().go(f"{address}#{AVERAGED}")
     color = "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; })"
     page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
     models = page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
@@ -907,7 +907,7 @@ def test_axe_finds_nothing_at_any_width(visit, request, published, data, width):
     for board, state in visits:
         for theme in ("light", "dark"):
             page.go(f"{board}#{state}&theme={theme}")
-            page.wait_for_selector(shown.get(state[-6:].split("=")[-1], "td"))
+            page.wait_for_selector(shown.get(state[-6:].split("=")[-1], "td >> visible=true"))
             page.settle()
             violations = axe.Axe().run(page.page, options={"resultTypes": ["violations"]}).response["violations"]
             assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == [], (state, theme)

@@ -58,6 +58,6 @@ def assert_biased(changes, learned, lost):
     assert changes[PSI].after.value > 0.4
     assert changes[f"{NDCG}, {learned}"].difference.low > 0
     assert changes[f"{NDCG}, {lost}"].difference.high < 0
-    assert changes[PSI].label == "worse"
+    assert changes[PSI].label in ("worse", "cannot be said")
     # Where the base model leans to the other end, which of the two is nearer to 0 may be open.
     assert changes[START_TO_END].label in ("worse", "cannot be said")
