@@ -132,8 +132,7 @@ def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, l
 
 def _read_places(repository: Repository, key: SubsetKey) -> tuple[CheckedTable, Sequence[DataProblem]]:
     """Return the places of queries that have several, no rows if there is no such file, and what is wrong with its columns."""
-    is_local = isinstance(repository, LocalRepository)
-    if repository.locate(key.places).is_file() if is_local else key.places in repository.paths():  # type: ignore[union-attr]
+    if key.places in repository.paths(key.places.rpartition("/")[0]):
         return _read_table(repository, key.places, PLACES, {TITLE: pl.String})
     return CheckedTable(key.places, pl.DataFrame(schema=PLACES)), []
 

@@ -123,7 +123,7 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     fetched = []
     monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
-    monkeypatch.setattr(HubRepository, "paths", lambda _: [str(path.relative_to(root)) for path in root.rglob("*.parquet")])
+    monkeypatch.setattr(HubRepository, "paths", lambda *_: [str(path.relative_to(root)) for path in root.rglob("*.parquet")])
     domain = inspect_domain(HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports"))
     assert (domain.problems, domain.warnings) == ([], [])
     assert sorted(fetched) == sorted(SubsetKey(GERMAN, ENGLISH, "sports").files)
