@@ -296,7 +296,7 @@ def list_models(structures: Iterable[str]) -> list[WindowedModel]:
 
 
 def measure_decisions(draws: int, data: Path | None) -> Iterator[Rate]:
-    """Yield the rates of `docs/statistics.md`."""
+    """Yield the rates of `docs/measured.md`."""
     biased = State.BIASED_TO_START, State.BIASED_TO_END
     outcomes: list[Outcome] = []
 
