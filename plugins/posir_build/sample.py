@@ -19,8 +19,9 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError
 from posir_tasks.languages import detect_other_language
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, describe_skipped
-from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import is_hub_name
 from posir_tasks.text.words import count_words
 

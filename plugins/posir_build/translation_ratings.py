@@ -35,8 +35,9 @@ from posir_tasks.language_models.settings import Count, LanguageModelSettings
 from posir_tasks.languages import english_name
 from posir_tasks.scores import Estimate
 from posir_tasks.settings_file import Section
+from posir_tasks.sources.dataset import Subset
 from posir_tasks.sources.formats.passages import Passage
-from posir_tasks.sources.opening import Subset, open_data
+from posir_tasks.sources.opening import open_data
 
 Rating = Literal[1, 2, 3, 4, 5]
 

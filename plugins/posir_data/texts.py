@@ -13,8 +13,9 @@ from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import CONFUSED, detect_language
 from posir_tasks.public import DataReference
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
-from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.sources.opening import open_data
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import find_terms
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from posir_inspect.sections import Inspection
     from posir_tasks.language_models.other_words import QuestionWriter
     from posir_tasks.read_part import ReadPart
+    from posir_tasks.sources.dataset import Dataset
     from posir_tasks.sources.formats.passages import Passage, SkippedText
-    from posir_tasks.sources.opening import Dataset
 
 #: Tokens that are encoded at most by default.
 BUDGET = 180_000

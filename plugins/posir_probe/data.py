@@ -14,8 +14,9 @@ from posir_tasks.languages import UNKNOWN
 from posir_tasks.public import DataReference
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.dataset import Subset
 from posir_tasks.sources.formats.passages import Passage, SkippedText
-from posir_tasks.sources.opening import Subset, open_data
+from posir_tasks.sources.opening import open_data
 from posir_tasks.text.sentences import find_at_periods, find_sentences, split_at_periods
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer

@@ -25,7 +25,8 @@ from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, load_function, public
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
-from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.sources.dataset import Dataset
+from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from posir_tasks.result_schema import (
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
-from posir_tasks.sources.opening import TASK, Dataset
+from posir_tasks.sources.dataset import TASK, Dataset
 from posir_tasks.sources.repository import name_version
 from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer

@@ -22,8 +22,8 @@ from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.formats.passages import Passage, SkippedText, Use
-from posir_tasks.sources.opening import Dataset
 from posir_tasks.sources.questions import find_span
 from posir_tasks.text.spans import Span, find_third
 

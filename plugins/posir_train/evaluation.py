@@ -40,7 +40,8 @@ from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_and_rank
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.opening import Dataset, Subset, open_data
+from posir_tasks.sources.dataset import Dataset, Subset
+from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.metadata import build_metadata
 from posir_tasks.tasks.scoring import K_VALUES, select_relevant, select_texts

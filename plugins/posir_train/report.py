@@ -42,7 +42,7 @@ from posir_tasks.files import atomic_write
 from posir_tasks.gate import read_json
 from posir_tasks.plugin_api import score_result
 from posir_tasks.scores import Estimate
-from posir_tasks.sources.opening import Dataset
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.tasks.base import PositionTask
 from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles

@@ -34,7 +34,8 @@ from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writab
 from posir_tasks.gate import read_json
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.settings_file import dump_settings
-from posir_tasks.sources.opening import Dataset, open_data
+from posir_tasks.sources.dataset import Dataset
+from posir_tasks.sources.opening import open_data
 from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
 from posir_train.examples import Examples, write_dataset
 from posir_train.preparation import (

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from functools import cache, cached_property, partial
+from dataclasses import replace
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from posir_tasks.digests import digest, digest_files
-from posir_tasks.display.numbers import format_count
-from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Place
 from posir_tasks.files import split_suffix
-from posir_tasks.languages import PIVOT, UNKNOWN, detect_code
+from posir_tasks.languages import PIVOT, detect_code
 from posir_tasks.models.references import legible_name
 from posir_tasks.public import DataReference
-from posir_tasks.schemes import PositionScheme, RelativePositions
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.dataset import TASK, Dataset, Subset
 from posir_tasks.sources.formats.files import KINDS, find_file_format, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
 from posir_tasks.sources.formats.passages import (
@@ -39,7 +33,6 @@ from posir_tasks.sources.formats.passages import (
     SkippedText,
     StatedAnswer,
     Use,
-    describe_skipped,
     name_documents,
 )
 from posir_tasks.sources.posir import (
@@ -65,195 +58,10 @@ from posir_tasks.sources.repository import (
     is_hub_name,
     open_repository,
 )
-from posir_tasks.tasks.catalog import builtin_tasks, find_task, language_tasks, plugin_tasks
-
-if TYPE_CHECKING:
-    from posir_tasks.tasks.base import PositionTask
-
-logger = logging.getLogger(__name__)
+from posir_tasks.tasks.catalog import mention_task, require_task
 
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
-#: Kind of the data of a task.
-TASK = "a task"
-#: What commands that evaluate or train need.
-EVIDENCE = "questions with the span of their evidence"
-
-
-@dataclass(frozen=True)
-class Subset:
-    """One language and domain of data, read on demand."""
-
-    find_languages: Callable[[], tuple[str, str]]
-    """Returns the codes of queries and corpus, such as `eng-Latn`; `und` if they are not known."""
-    domain: str
-    read: Callable[[], PositionData]
-    """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
-    read_texts: Callable[[], Iterator[Item]]
-    """Yields the documents alone, and what cannot be read."""
-    read_passages: Callable[[], Iterator[Item]]
-    """Yields the documents with their questions as the data states them, unchecked where it is not in the PosIR layout."""
-    read_stated_judgments: Callable[[], Judgments] | None = None
-    """Returns all judgments, if a query may have grades or several relevant documents."""
-
-    @cached_property
-    def judgments(self) -> Judgments:
-        """Every judged query with the grades of its documents; raises DataError if the data is missing or invalid."""
-        return self.read_stated_judgments() if self.read_stated_judgments else Judgments.from_positions(self.read())
-
-    @property
-    def query_language(self) -> str:
-        """Language of the queries."""
-        return self.find_languages()[0]
-
-    @property
-    def corpus_language(self) -> str:
-        """Language of the documents."""
-        return self.find_languages()[1]
-
-    @property
-    def language(self) -> str:
-        """Language of the queries, followed by that of the corpus if it differs."""
-        return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
-
-    @property
-    def name(self) -> str:
-        """Language and domain."""
-        return f"{self.language}/{self.domain}"
-
-
-@dataclass(frozen=True, repr=False)
-class Dataset(Presentable):
-    """Documents, and questions with their evidence if there are any: one or several subsets with one position scheme.
-
-    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence, `read_texts()` the documents
-    alone. As a data frame it has a row for each question, or for each text if there are no questions.
-    """
-
-    name: str
-    """A task, or a name that is derived from that of the file, folder or dataset."""
-    kind: str
-    location: str
-    """Id of a dataset on the Hub, or a file or folder."""
-    scheme: PositionScheme
-    subsets: tuple[Subset, ...]
-    """Ordered by language and domain; at least one."""
-    find_revision: Callable[[], str]
-    """Returns a commit of the Hub, or `local-` and a digest of the content."""
-    has_questions: bool = True
-    in_memory: bool = False
-    """Whether a subset that is read is kept in memory, so that it is read once."""
-    use: Use = Use.CORPUS
-    """Texts of which its questions can be asked."""
-
-    def read_texts(self) -> Iterator[Item]:
-        """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
-        for subset in self.subsets:
-            yield from subset.read_texts()
-
-    def require_corpus(self) -> None:
-        """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
-        if self.use is not Use.CORPUS:
-            raise PosirError(
-                f"{self.location} ({self.kind}): {self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`."
-            )
-
-    @property
-    def title(self) -> str:
-        """Its name and size."""
-        return f"{self.name}: {pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each question with the characters of its evidence, or for each text if there are no questions."""
-        if self.has_questions:
-            return [row for subset in self.subsets for row in _list_rows(subset)]
-        return [
-            {"subset": subset.name, "document_id": item.name, "text": item.text}
-            for subset in self.subsets
-            for item in subset.read_texts()
-            if isinstance(item, Passage)
-        ]
-
-    @cached_property
-    def skipped(self) -> list[SkippedText]:
-        """Texts, rows and questions that cannot be used, each with the reason."""
-        if self.has_questions:
-            return [item for subset in self.subsets for item in subset.read().skipped]
-        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return how many rows each subset has, and what in it cannot be used or was repaired."""
-        headings = ("Subset", "Questions" if self.has_questions else "Texts")
-        counts = Counter(row["subset"] for row in self.rows)
-        warnings = [warning for subset in self.subsets for warning in subset.read().warnings] if self.has_questions else []
-        table = Table(
-            build_columns(headings, headings[1:]),
-            tuple((name, format_count(count)) for name, count in counts.items()),
-            notes=(*warnings, *filter(None, [describe_skipped(self.skipped)])),
-        )
-        return (DisplaySection(tables=(table,)),)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows."""
-        return self.rows
-
-    def find_languages(self) -> dict[str, list[str]]:
-        """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
-        is_single = len({subset.language for subset in self.subsets}) == 1
-        if any(subset.query_language == UNKNOWN for subset in self.subsets):
-            raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
-        return {
-            subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
-            for subset in self.subsets
-        }
-
-    def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
-
-        `several_places`: whether questions with several places of evidence are among them.
-        """
-        self.require_corpus()
-        subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
-        return replace(self, subsets=tuple(subsets))
-
-    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
-        missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-        if not self.has_questions:
-            missing += _mention_task(self.location)
-            raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
-        data = subset.read().drop_unsuited()
-        data = data if several_places else data.drop_places()
-        for warning in data.warnings:
-            _warn_once(warning)
-        left_out = describe_skipped(data.skipped)
-        if not len(data.evidence):
-            raise DataError(f"{missing} {left_out}".strip())
-        if left_out:
-            _warn_once(f"{self.location}: {left_out}")
-        return data
-
-
-def _list_rows(subset: Subset) -> Iterator[dict[str, Any]]:
-    data = subset.read()
-    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
-    for query, text, document, span in data.list_questions():
-        yield {
-            "subset": subset.name,
-            "query_id": query,
-            "query": text,
-            "document_id": document,
-            "characters": lengths[document],
-            "start": span.start if span else None,
-            "end": span.end if span else None,
-            "position": span.middle / lengths[document] if span and lengths[document] else None,
-        }
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
 
 
 def open_data(
@@ -371,7 +179,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         return _open_layout(path.resolve().name, LocalRepository(root), own)
     files, format_ = list_files(path), find_folder_format(path)
     if not files:
-        raise PosirError(f"{path}: has no files.{_mention_task(str(path))} Give {KINDS}.")
+        raise PosirError(f"{path}: has no files.{mention_task(str(path))} Give {KINDS}.")
     return _open_items(
         path.resolve().name,
         format_.title,
@@ -488,7 +296,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
     from posir_tasks.tasks.posir import PosirTask
 
     try:
-        task = _find_task_class(name)
+        task = require_task(name)
     except PosirError:
         if judged := _open_judged_task(name, options):
             return judged
@@ -519,26 +327,3 @@ def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[s
         return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
 
     return Subset(lambda: languages, name, read, read_texts, lambda: _list_passages(read(), name))
-
-
-def _mention_task(name: str) -> str:
-    """Return a sentence if a file or folder hides the task of its name; else nothing."""
-    try:
-        _find_task_class(name)
-    except PosirError:
-        return ""
-    return " It hides the task of this name: rename it, or run in another folder."
-
-
-def _find_task_class(name: str) -> type[PositionTask]:
-    known = builtin_tasks() | language_tasks() | plugin_tasks()
-    task = known.get(name) or find_task(name)
-    if task is None:
-        lowered = {task.lower(): task for task in known}
-        close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]
-        raise PosirError(
-            f"'{name}' is neither a file or folder nor a task with evidence positions. "
-            + (f"Did you mean {', '.join(close)}? " if close else "")
-            + f"`posir tasks` lists the tasks. Data is {KINDS}."
-        )
-    return task

@@ -18,7 +18,7 @@ from posir_tasks.evidence import Integers
 from posir_tasks.profile import CellCounts, pool
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.opening import Subset
+from posir_tasks.sources.dataset import Subset
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import lacks_spaces
 

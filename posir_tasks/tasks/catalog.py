@@ -6,6 +6,7 @@ Importing this module does not import mteb.
 from __future__ import annotations
 
 import logging
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -59,6 +60,32 @@ def find_language_task(name: str) -> type[PosirTask] | None:
 def find_task(name: str) -> type[PositionTask] | None:
     """Return a task of posir by its name, of any language; None if there is none. Tasks of plugins are not found."""
     return builtin_tasks().get(name) or find_language_task(name)
+
+
+def require_task(name: str) -> type[PositionTask]:
+    """Return a task of posir or a plugin by its name; raise PosirError, with the most similar names, if there is none."""
+    from posir_tasks.sources.formats.files import KINDS
+
+    known = builtin_tasks() | language_tasks() | plugin_tasks()
+    task = known.get(name) or find_task(name)
+    if task is None:
+        lowered = {task.lower(): task for task in known}
+        close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]
+        raise PosirError(
+            f"'{name}' is neither a file or folder nor a task with evidence positions. "
+            + (f"Did you mean {', '.join(close)}? " if close else "")
+            + f"`posir tasks` lists the tasks. Data is {KINDS}."
+        )
+    return task
+
+
+def mention_task(name: str) -> str:
+    """Return a sentence if a file or folder hides the task of its name; else nothing."""
+    try:
+        require_task(name)
+    except PosirError:
+        return ""
+    return " It hides the task of this name: rename it, or run in another folder."
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:

@@ -1,6 +1,6 @@
 """Tasks on data in any format that has questions with the span of their evidence."""
 
-from posir_tasks.sources.opening import Dataset
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.tasks.base import LayoutTask, build_task, register_task
 
 

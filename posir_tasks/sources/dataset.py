@@ -1,0 +1,204 @@
+"""A dataset as every command takes it: subsets that are read on demand, and what they can be used for."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any
+
+from posir_tasks.display.numbers import format_count
+from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.wording import pluralize
+from posir_tasks.errors import DataError, PosirError
+from posir_tasks.languages import UNKNOWN
+from posir_tasks.schemes import PositionScheme
+from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, Use, describe_skipped
+from posir_tasks.tasks.catalog import mention_task
+
+logger = logging.getLogger(__name__)
+
+#: Kind of the data of a task.
+TASK = "a task"
+#: What commands that evaluate or train need.
+EVIDENCE = "questions with the span of their evidence"
+
+
+@dataclass(frozen=True)
+class Subset:
+    """One language and domain of data, read on demand."""
+
+    find_languages: Callable[[], tuple[str, str]]
+    """Returns the codes of queries and corpus, such as `eng-Latn`; `und` if they are not known."""
+    domain: str
+    read: Callable[[], PositionData]
+    """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
+    read_texts: Callable[[], Iterator[Item]]
+    """Yields the documents alone, and what cannot be read."""
+    read_passages: Callable[[], Iterator[Item]]
+    """Yields the documents with their questions as the data states them, unchecked where it is not in the PosIR layout."""
+    read_stated_judgments: Callable[[], Judgments] | None = None
+    """Returns all judgments, if a query may have grades or several relevant documents."""
+
+    @cached_property
+    def judgments(self) -> Judgments:
+        """Every judged query with the grades of its documents; raises DataError if the data is missing or invalid."""
+        return self.read_stated_judgments() if self.read_stated_judgments else Judgments.from_positions(self.read())
+
+    @property
+    def query_language(self) -> str:
+        """Language of the queries."""
+        return self.find_languages()[0]
+
+    @property
+    def corpus_language(self) -> str:
+        """Language of the documents."""
+        return self.find_languages()[1]
+
+    @property
+    def language(self) -> str:
+        """Language of the queries, followed by that of the corpus if it differs."""
+        return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
+
+    @property
+    def name(self) -> str:
+        """Language and domain."""
+        return f"{self.language}/{self.domain}"
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset(Presentable):
+    """Documents, and questions with their evidence if there are any: one or several subsets with one position scheme.
+
+    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence, `read_texts()` the documents
+    alone. As a data frame it has a row for each question, or for each text if there are no questions.
+    """
+
+    name: str
+    """A task, or a name that is derived from that of the file, folder or dataset."""
+    kind: str
+    location: str
+    """Id of a dataset on the Hub, or a file or folder."""
+    scheme: PositionScheme
+    subsets: tuple[Subset, ...]
+    """Ordered by language and domain; at least one."""
+    find_revision: Callable[[], str]
+    """Returns a commit of the Hub, or `local-` and a digest of the content."""
+    has_questions: bool = True
+    in_memory: bool = False
+    """Whether a subset that is read is kept in memory, so that it is read once."""
+    use: Use = Use.CORPUS
+    """Texts of which its questions can be asked."""
+
+    def read_texts(self) -> Iterator[Item]:
+        """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
+        for subset in self.subsets:
+            yield from subset.read_texts()
+
+    def require_corpus(self) -> None:
+        """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
+        if self.use is not Use.CORPUS:
+            raise PosirError(
+                f"{self.location} ({self.kind}): {self.use.value}. Score chunks within each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`."
+            )
+
+    @property
+    def title(self) -> str:
+        """Its name and size."""
+        return f"{self.name}: {pluralize(len(self.rows), 'question' if self.has_questions else 'text')}"
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each question with the characters of its evidence, or for each text if there are no questions."""
+        if self.has_questions:
+            return [row for subset in self.subsets for row in _list_rows(subset)]
+        return [
+            {"subset": subset.name, "document_id": item.name, "text": item.text}
+            for subset in self.subsets
+            for item in subset.read_texts()
+            if isinstance(item, Passage)
+        ]
+
+    @cached_property
+    def skipped(self) -> list[SkippedText]:
+        """Texts, rows and questions that cannot be used, each with the reason."""
+        if self.has_questions:
+            return [item for subset in self.subsets for item in subset.read().skipped]
+        return [item for item in self.read_texts() if isinstance(item, SkippedText)]
+
+    def sections(self) -> tuple[DisplaySection, ...]:
+        """Return how many rows each subset has, and what in it cannot be used or was repaired."""
+        headings = ("Subset", "Questions" if self.has_questions else "Texts")
+        counts = Counter(row["subset"] for row in self.rows)
+        warnings = [warning for subset in self.subsets for warning in subset.read().warnings] if self.has_questions else []
+        table = Table(
+            build_columns(headings, headings[1:]),
+            tuple((name, format_count(count)) for name, count in counts.items()),
+            notes=(*warnings, *filter(None, [describe_skipped(self.skipped)])),
+        )
+        return (DisplaySection(tables=(table,)),)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return self.rows
+
+    def find_languages(self) -> dict[str, list[str]]:
+        """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
+        is_single = len({subset.language for subset in self.subsets}) == 1
+        if any(subset.query_language == UNKNOWN for subset in self.subsets):
+            raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
+        return {
+            subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
+            for subset in self.subsets
+        }
+
+    def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
+        """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
+
+        `several_places`: whether questions with several places of evidence are among them.
+        """
+        self.require_corpus()
+        subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
+        return replace(self, subsets=tuple(subsets))
+
+    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
+        missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
+        if not self.has_questions:
+            missing += mention_task(self.location)
+            raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
+        data = subset.read().drop_unsuited()
+        data = data if several_places else data.drop_places()
+        for warning in data.warnings:
+            _warn_once(warning)
+        left_out = describe_skipped(data.skipped)
+        if not len(data.evidence):
+            raise DataError(f"{missing} {left_out}".strip())
+        if left_out:
+            _warn_once(f"{self.location}: {left_out}")
+        return data
+
+
+def _list_rows(subset: Subset) -> Iterator[dict[str, Any]]:
+    data = subset.read()
+    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+    for query, text, document, span in data.list_questions():
+        yield {
+            "subset": subset.name,
+            "query_id": query,
+            "query": text,
+            "document_id": document,
+            "characters": lengths[document],
+            "start": span.start if span else None,
+            "end": span.end if span else None,
+            "position": span.middle / lengths[document] if span and lengths[document] else None,
+        }
+
+
+@cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)
