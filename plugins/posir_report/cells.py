@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -94,8 +94,7 @@ def _build_bucket(length: str, names: Sequence[str], observations: Observations,
     """Return the cells of one length bucket, or of all lengths; a query in two bins of a merged one is counted once."""
     if merged:
         size = EQUAL_BINS // MERGED_BINS
-        pairs = np.unique(np.stack([observations.query, observations.position // size]), axis=1)
-        observations = replace(observations, query=pairs[0], position=pairs[1], bins=MERGED_BINS)
+        observations = observations.merge_bins(size)
         names = [f"{names[first]} to {names[first + size - 1]}" for first in range(0, EQUAL_BINS, size)]
     total, counts = len(names), np.bincount(observations.position, minlength=len(names))
     ends = estimate_chance_band(observations).T.tolist()

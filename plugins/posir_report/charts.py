@@ -11,7 +11,6 @@ import altair as alt
 
 from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
 from posir_report.summary import (
-    MIN_QUERIES,
     TaskSummary,
     build_rows,
     model_labels,
@@ -20,6 +19,7 @@ from posir_report.summary import (
     task_and_scheme,
 )
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
+from posir_significance.analysis import MIN_QUERIES
 from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
+from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
 from posir_significance.intervals import MeanEstimate, estimate_judged
 from posir_significance.sentences import describe_decision, describe_start_to_end
@@ -78,8 +79,6 @@ DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "a
 UNDECLARED = DECISION_COLUMNS[1:]
 
 
-#: Bins of a curve are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
-MIN_QUERIES = 30
 #: Number of equal bins that may be merged, and into how many.
 EQUAL_BINS, MERGED_BINS = 20, 5
 

@@ -26,6 +26,8 @@ CACHED_RESULTS = 256
 SHAPE_ALPHA = 0.01
 #: Ends of the central 90 % of draws under the null.
 CHANCE_QUANTILES = (0.05, 0.95)
+#: Bins of a picture are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
+MIN_QUERIES = 30
 #: Scores are clipped to (0, 1], where PSI is defined.
 SMALLEST_SCORE = 1e-6
 
@@ -267,6 +269,21 @@ def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of each position bin; None where it is empty."""
     queries = (observations.query[observations.position == position] for position in range(observations.bins))
     return [estimate_mean(observations.gains[rows], observations.clusters[rows]) for rows in queries]
+
+
+def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
+    """Return mean nDCG@10 in equal parts of what is read, or of the document if that is unknown; at least three.
+
+    As many parts as leave MIN_QUERIES queries in each: twelve, six, four or three; of position bins likewise.
+    """
+    if len(observations.twelfths):
+        read = observations.select_read()
+        observations = replace(read, query=np.arange(len(read.gains)), position=read.twelfths, bins=TWELFTHS)
+    bins = observations.bins
+    sizes = [size for size in range(1, max(bins // 3, 1) + 1) if bins % size == 0]
+    merged = [observations.merge_bins(size) for size in sizes]
+    fewest = (np.bincount(parts.position, minlength=parts.bins).min() for parts in merged)
+    return estimate_bins(next((parts for parts, few in zip(merged, fewest, strict=True) if few >= MIN_QUERIES), merged[-1]))
 
 
 def estimate_chance_band(observations: Observations) -> Floats:

@@ -91,6 +91,11 @@ class Observations:
         """Return the observations of the queries whose evidence the model reads whole."""
         return self.select(self.twelfths < TWELFTHS)
 
+    def merge_bins(self, size: int) -> Observations:
+        """Return the observations in bins of `size` consecutive ones; a query in two of them is counted once."""
+        query, position = np.unique(np.stack([self.query, self.position // size]), axis=1)
+        return replace(self, query=query, position=position, bins=self.bins // size)
+
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
         """Return the observations of ranks by document, of a model that reads this part of documents."""

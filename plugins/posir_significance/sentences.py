@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from posir_significance.analysis import SHAPE_ALPHA
+from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
 from posir_significance.decision import Change, ChangeState, Decision, MetricChange, Reason, State
-from posir_significance.intervals import LEVEL
+from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.position_effect import fewest_documents
 from posir_significance.regression import Contrast
 from posir_tasks.display import numbers
+from posir_tasks.display.strip import Strip
 from posir_tasks.display.wording import pluralize
+from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import Part, ReadKind
 from posir_tasks.scores import Interval
 
@@ -260,3 +262,29 @@ def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "Not read", unread
     yield "Bias", " ".join(filter(None, (describe_state(decision), describe_shape(decision))))
     yield "What to do", advise(decision)
+
+
+def build_strip(decision: Decision, name: str) -> Strip:
+    """Return the picture of a decision: what is found at each place, what is not read, and the state in words."""
+    observations, read, unread = decision.find_group().observations, decision.read, decision.not_read or 0.0
+    state, within = label_state(decision), " within what it reads" if unread else ""
+    if decision.state is State.CANNOT_BE_SAID:
+        state = f"whether it is biased{within} {state}"
+    elif unread:
+        state += within
+    kinds = {ReadKind.UNKNOWN: "What it reads is not known", ReadKind.ALL: "It reads all of a text"}
+    beyond = observations.select(observations.twelfths >= TWELFTHS) if unread else observations
+    parts = tuple(estimate_parts(observations))
+    heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
+    return Strip(
+        name,
+        (
+            kinds.get(read.kind, f"It reads {read.phrase}"),
+            f"Start to end {format_contrast(decision, decision.start_to_end)}",
+            f"{state[0].upper()}{state[1:]}",
+        ),
+        parts,
+        unread,
+        estimate_mean(beyond.gains, beyond.clusters) if unread else None,
+        round(len(parts) * heads[read.part]) if read.part in heads else None,
+    )

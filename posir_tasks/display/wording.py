@@ -53,7 +53,7 @@ def _escape(match: re.Match[str]) -> str:
 SUBSTITUTES = {
     **dict(zip("–—·✓✗…", "---+x~", strict=True)),
     **dict.fromkeys("▏▎▍▌▋▊▉", ":"),
-    **dict(zip("▁▂▃▄▅▆▇█", "_.-=+*%#", strict=True)),
+    **dict(zip("▁▂▃▄▅▆▇█┊░", "_.-=+*%#|/", strict=True)),
 }
 HANDLER = "posir.substitute"
 

@@ -33,8 +33,9 @@ from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file,
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import build_curve_cells
-from posir_report.summary import DECISION_COLUMNS, MERGED_BINS, MIN_QUERIES, summarize
+from posir_report.summary import DECISION_COLUMNS, MERGED_BINS, summarize
 from posir_report.tables import known_columns
+from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, State, decide_change
 from posir_significance.intervals import estimate_mean, student_difference
 from posir_significance.sentences import name_state

@@ -26,8 +26,9 @@ from posir_report.charts import (
     draw_psi_against_ndcg,
 )
 from posir_report.page import render_latex, render_report
-from posir_report.summary import MIN_QUERIES, build_rows, draw_curve, model_labels, shorten_middle, summarize
+from posir_report.summary import build_rows, draw_curve, model_labels, shorten_middle, summarize
 from posir_report.tables import not_read_notes
+from posir_significance.analysis import MIN_QUERIES
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, write_pictures
 from posir_tasks.errors import PosirError

@@ -1,0 +1,254 @@
+"""One picture of the answer: a document from its start to its end, how well evidence is found there, and what is not read.
+
+Pages, notebooks, cards and the leaderboard show it as SVG that needs no script and no network, terminals as a line of text.
+"""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import nan
+
+import numpy as np
+
+from posir_tasks.display.numbers import draw_sparkline, format_percent
+from posir_tasks.scores import Estimate
+
+#: Widths of a picture, in pixels: of a page, and of a telephone, where the words are above the drawing.
+WIDE, NARROW = 760, 350
+#: Pixels of a card, as previews of links have them.
+CARD = 1200, 630
+#: Heights of the drawing, of the label above and below it, and of a line of words; width of the axis with its labels.
+HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 34
+#: Share of a wide picture that the drawing takes, distance to the words, and pixels of a letter of them.
+DRAWN, GAP, LETTER = 0.58, 20, 7.1
+#: Pixels between the lines of what is hatched.
+HATCH = 7
+#: Characters of a line of text, without the mark where reading ends.
+CHARACTERS = 12
+UNREAD, MARK = "░", "┊"
+#: Attributes of each kind of mark in light, and their colors in dark: Okabe & Ito 2008 (Color Universal Design) and grays.
+KINDS = {
+    "paper": ('fill="#fff"', "fill:#191a1c"),
+    "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
+    "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
+    "grid": ('fill="none" stroke="#d0d0cb"', "stroke:#45464a"),
+    "bars": ('fill="#d6e8f3"', "fill:#1d4259"),
+    "hatch": ('fill="none" stroke="#777" stroke-width="1.2"', "stroke:#9a9a95"),
+    "band": ('fill="#0072b2" fill-opacity=".35"', "fill:#56b4e9"),
+    "mean": ('fill="none" stroke="#005f96" stroke-width="2.5"', "stroke:#7cc6f2"),
+}
+DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
+STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"
+FONT = 'font-family="system-ui,Segoe UI,Roboto,DejaVu Sans,Verdana,sans-serif" font-size="13"'
+CAPTION = (
+    "From the start of documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100). "
+    "Band: 95 % interval."
+)
+CAPTION_UNREAD = " Hatched: evidence that is not read, as wide as its share; its edge is no place in any one document."
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A document from its start to its end, as one system finds evidence in it."""
+
+    name: str
+    words: tuple[str, ...]
+    """Lines on what is read, on start to end, and last on the state."""
+    ndcg_by_part: tuple[Estimate | None, ...]
+    """nDCG@10 in equal parts of what is read, from start to end, or of the document if that is unknown; None if empty."""
+    not_read: float = 0.0
+    """Share of the questions whose evidence is not read, or not all of it; 0 if what is read is unknown."""
+    ndcg_not_read: Estimate | None = None
+    """nDCG@10 of that evidence; None if there is none."""
+    before: int | None = None
+    """Parts of what is read that lie before what is not read; None for all."""
+
+    @property
+    def edges(self) -> list[float]:
+        """Return where parts begin and end, in [0, 1]: one more than there are parts, what is not read included."""
+        width, before = (
+            (1 - self.not_read) / len(self.ndcg_by_part),
+            len(self.ndcg_by_part) if self.before is None else self.before,
+        )
+        read = [place * width for place in range(len(self.ndcg_by_part) + 1)]
+        return [*read[: before + 1], *(edge + self.not_read for edge in read[before:])] if self.not_read else read
+
+    @property
+    def scores(self) -> list[tuple[Estimate | None, bool]]:
+        """Return nDCG@10 of each part between the edges, and whether it is read."""
+        parts: list[tuple[Estimate | None, bool]] = [(part, True) for part in self.ndcg_by_part]
+        if self.not_read:
+            parts.insert(len(parts) if self.before is None else self.before, (self.ndcg_not_read, False))
+        return parts
+
+    @property
+    def share(self) -> str:
+        """Return how much is not read: `not read: 59 %`; empty if nothing."""
+        rounded = format_percent(self.not_read, ".0f")
+        return f"not read: {rounded if rounded != '0' else 'under 1'} %" if self.not_read else ""
+
+    @property
+    def description(self) -> str:
+        """Return the picture in a sentence, for readers who do not see it."""
+        heights = ", ".join(format_percent(part.value if part else None, ".0f") for part in self.ndcg_by_part)
+        lost = format_percent(self.ndcg_not_read.value if self.ndcg_not_read else None, ".0f")
+        unread = f"; {self.share}, nDCG@10 {lost}" if self.not_read else ""
+        return f"{self.name}: nDCG@10 from start to end {heights}{unread}. {'. '.join(self.words)}."
+
+
+def sketch_strip(strip: Strip) -> str:
+    """Return a strip as a line of text: `▆▅▄┊░░`, with a mark where reading ends; `·` where there is no evidence."""
+    unread = min(max(round(CHARACTERS * strip.not_read), 1), CHARACTERS - 1) if strip.not_read else 0
+    parts, columns = len(strip.ndcg_by_part), CHARACTERS - unread
+    ends = np.arange(parts + 1) / parts
+    values = np.array([part.value if part else nan for part in strip.ndcg_by_part])
+    means = []
+    for low, high in pairwise(np.arange(columns + 1) / columns):
+        overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None) * ~np.isnan(values)
+        means.append(float(overlap @ np.nan_to_num(values) / overlap.sum()) if overlap.sum() > 1e-9 else nan)
+    line, before = draw_sparkline(means), columns if strip.before is None else round(columns * strip.before / parts)
+    marks = (MARK if before else "", UNREAD * unread, MARK if before < columns else "")
+    return f"{line[:before]}{''.join(marks) if unread else ''}{line[before:]}"
+
+
+def sketch_strips(strips: Sequence[Strip]) -> list[str]:
+    """Return a line for each strip, with its name, its sketch and the state."""
+    names, sketches = [strip.name for strip in strips], list(map(sketch_strip, strips))
+    width = max(map(len, names), default=0)
+    return [
+        f"{name:{width}}  {sketch:{CHARACTERS + 2}}  {'; '.join(filter(None, (strip.share, *strip.words[-1:])))}"
+        for name, sketch, strip in zip(names, sketches, strips, strict=True)
+    ]
+
+
+def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
+    """Return the drawing alone, for the row of a table."""
+    label = html.escape(strip.description)
+    return (
+        f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img" aria-label="{label}">{"".join(_draw_marks(strip, 0, 2, width, height - 3))}</svg>'
+    )
+
+
+def draw_strips(strips: Sequence[Strip], *, width: int = WIDE, heading: str = "", source: str = "") -> str:
+    """Return strips below each other on one axis as SVG, their words at their side, and below them what the marks are.
+
+    Args:
+        strips: One for each system.
+        width: Of the picture in pixels.
+        heading: A line above them.
+        source: Data and date, below them.
+    """
+    drawn, height = _draw_rows(strips, width, heading, source)
+    return _wrap_svg(drawn, strips, (width, height), (width, height))
+
+
+def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
+    """Return strips as a card of 1,200 x 630 pixels: the fewer there are, the larger."""
+    width, ratio = WIDE, CARD[1] / CARD[0]
+    while (rows := _draw_rows(strips, width, heading, source))[1] > width * ratio:
+        width += 20
+    moved = f'<g transform="translate(0 {(width * ratio - rows[1]) / 2:.1f})">{rows[0]}</g>'
+    return _wrap_svg(moved, strips, (width, round(width * ratio, 1)), CARD)
+
+
+def render_png(svg: str, scale: float = 1) -> bytes:
+    """Return the PNG of a picture."""
+    import vl_convert  # Altair's converter, which takes long to import
+
+    png: bytes = vl_convert.svg_to_png(svg, scale=scale)
+    return png
+
+
+def _wrap_svg(drawn: str, strips: Sequence[Strip], view: tuple[float, float], size: tuple[float, float]) -> str:
+    label = html.escape(" ".join(strip.description for strip in strips))
+    return (
+        f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {view[0]:g} {view[1]:g}" width="{size[0]:g}" '
+        f'height="{size[1]:g}" {FONT} role="img" aria-label="{label}">{STYLE}'
+        f'<rect class="paper" {KINDS["paper"][0]} width="100%" height="100%"/>{drawn}</svg>'
+    )
+
+
+def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str) -> tuple[str, float]:
+    """Return heading, strips, caption and source, and how high they are."""
+    beside = width >= WIDE
+    drawn = round(width * DRAWN) if beside else width - AXIS - 12
+    letters = int((width - AXIS - drawn - GAP - 12 if beside else width - 24) / LETTER)
+    parts, top = [], 12.0
+    if heading:
+        parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
+        top += 28
+    for strip in strips:
+        names = textwrap.wrap(strip.name, letters)
+        lines = [line for words in strip.words for line in textwrap.wrap(words, letters)]
+        left, start = (AXIS + drawn + GAP, top + LABEL) if beside else (12, top)
+        parts += [_write(left, start + 12 + LINE * at, name, "ink", 'font-weight="600"') for at, name in enumerate(names)]
+        parts += [_write(left, start + 12 + LINE * at, line, "ink") for at, line in enumerate(lines, len(names))]
+        words = LINE * (len(names) + len(lines))
+        parts += _draw_labeled(strip, top if beside else top + words, drawn)
+        top += max(words + LABEL, HEIGHT + 2 * LABEL) + 14 if beside else words + HEIGHT + 2 * LABEL + 14
+    caption = CAPTION + (CAPTION_UNREAD if any(strip.not_read for strip in strips) else "")
+    below = [*textwrap.wrap(caption, int((width - 24) / 6.1)), *textwrap.wrap(source, int((width - 24) / 6.1))]
+    parts += [_write(12, top + 10 + 15 * at, line, "faint", 'font-size="11"') for at, line in enumerate(below)]
+    return "".join(parts), top + 15 * len(below) + 8
+
+
+def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
+    """Yield a drawing with the labels of its axes, and how much is not read."""
+    bottom, right = top + LABEL + HEIGHT, AXIS + width
+    yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
+    small = 'font-size="11"'
+    for score, y in ((100, top + LABEL + 8), (0, bottom)):
+        yield _write(AXIS - 6, y, str(score), "faint", f'{small} text-anchor="end"')
+    yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
+    yield _write(right, bottom + 14, "end", "faint", f'{small} text-anchor="end"')
+    for (_, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+        if not is_read:
+            anchor, x = ("start", start) if not start else ("end", end) if end > 1 - 1e-9 else ("middle", (start + end) / 2)
+            yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", f'font-size="12" text-anchor="{anchor}"')
+
+
+def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
+    """Yield axis, bars with their intervals, and what is not read, hatched to its mean."""
+    paths: dict[str, list[str]] = {kind: [] for kind in ("grid", "bars", "hatch", "band", "mean")}
+    bottom = top + height
+    paths["grid"] += [f"M{_number(left)} {_number(bottom - height * share)}h{_number(width)}" for share in (0, 0.5, 1)]
+    for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+        x, across = left + width * start, width * (end - start)
+        if not is_read:
+            paths["grid"] += [f"M{_number(edge)} {_number(top)}v{_number(height)}" for edge in (x, x + across)]
+        if score is None:
+            continue
+        up = height * score.value
+        if is_read:
+            paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}h{_number(across)}v{_number(up)}z")
+        else:
+            paths["hatch"] += _hatch(x, bottom, across, up)
+        if score.interval:
+            low, high = (bottom - height * value for value in score.interval)
+            paths["band"].append(f"M{_number(x)} {_number(low)}h{_number(across)}V{_number(high)}h{_number(-across)}z")
+        paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
+    for kind, path in paths.items():
+        if path:
+            yield f'<path class="{kind}" {KINDS[kind][0]} d="{"".join(path)}"/>'
+
+
+def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str]:
+    """Yield diagonal lines within a rectangle; a pattern would need a name, which is not unique on a page."""
+    for offset in np.arange(-height, width, HATCH).tolist():
+        first, last = max(offset, 0.0), min(offset + height, width)
+        if last > first:
+            ends = ((x + along, bottom - (along - offset)) for along in (first, last))
+            yield "M{} {}L{} {}".format(*(_number(value) for end in ends for value in end))
+
+
+def _write(x: float, y: float, text: str, kind: str, style: str = "") -> str:
+    return f'<text class="{kind}" {KINDS[kind][0]} x="{_number(x)}" y="{_number(y)}" {style}>{html.escape(text)}</text>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

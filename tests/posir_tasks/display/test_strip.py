@@ -1,0 +1,104 @@
+"""The picture of a document from its start to its end: heights, widths and what is not read."""
+
+import dataclasses
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.decision import decide
+from posir_significance.observations import Observations
+from posir_significance.sentences import build_strip
+from posir_tasks.display.strip import CARD, Strip, draw_card, draw_glyph, draw_strips, render_png, sketch_strip
+from posir_tasks.evidence import TWELFTHS, Unread
+from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.scores import Estimate
+
+FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
+STRIP = Strip("<b>a & b</b>", ("It reads the first 256 tokens", "Biased"), FOUND, 0.25, Estimate(0.2, (0.1, 0.3)))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def paths(svg, kind):
+    (path,) = (path.get("d") for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if path.get("class") == kind)
+    return path
+
+
+def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
+    glyph = draw_glyph(STRIP, 120, 103)  # 100 pixels for scores from 0 to 1, below 2 pixels
+    bars = re.findall(r"M([\d.]+) 102v-([\d.]+)h([\d.]+)v", paths(glyph, "bars"))
+    assert [tuple(map(float, bar)) for bar in bars] == [(0, 80, 30), (30, 60, 30), (60, 40, 30)]
+    assert paths(glyph, "mean").endswith("M90 82h30")
+    assert paths(glyph, "band").startswith("M0 32h30V12h-30z")
+    ends = np.array([tuple(map(float, pair)) for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))])
+    assert ends[:, 0].min() >= 90
+    assert ends[:, 0].max() <= 120
+    assert ends[:, 1].min() >= 82
+    assert ends[:, 1].max() <= 102
+    assert np.ptp(ends[:, 0]) > 25
+
+
+@pytest.mark.parametrize(
+    ("before", "edges", "sketch"),
+    [
+        (None, [0, 0.25, 0.5, 0.75, 1], "▇▇▇▅▅▅▄▄▄┊░░░"),
+        (0, [0, 0.25, 0.5, 0.75, 1], "░░░┊▇▇▇▅▅▅▄▄▄"),
+        (1, [0, 0.25, 0.5, 0.75, 1], "▇▇▇┊░░░┊▅▅▅▄▄▄"),
+    ],
+)
+def test_what_is_not_read_is_where_the_model_does_not_read(before, edges, sketch):
+    strip = dataclasses.replace(STRIP, before=before)
+    assert strip.edges == pytest.approx(edges)
+    assert sketch_strip(strip) == sketch
+    assert [is_read for _, is_read in strip.scores].index(False) == (3 if before is None else before)
+
+
+def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
+    strip = Strip("a", (), (FOUND[0], None, FOUND[2]))
+    assert 'class="hatch"' not in draw_strips([strip])
+    assert not strip.share
+    assert "Hatched" not in draw_strips([strip])
+    assert sketch_strip(strip) == "▇▇▇▇····▄▄▄▄"
+    assert dataclasses.replace(STRIP, not_read=0.001).share == "not read: under 1 %"
+
+
+def test_a_picture_stands_alone_and_shows_names_as_they_are():
+    for svg in (draw_strips([STRIP, STRIP]), draw_strips([STRIP], width=350), draw_card([STRIP] * 9, "<i>", "local")):
+        tree = ElementTree.fromstring(svg)
+        texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
+        assert STRIP.name in texts
+        assert "not read: 25 %" in texts
+        assert "256 tokens" in texts
+        assert not re.search(r"<script|url\(|href| id=", svg)
+        assert svg.count("http") == 1
+        bottom = float(tree.get("viewBox").split()[3])
+        assert all(float(text.get("y")) < bottom for text in tree.iter(f"{SVG}text"))
+    png = render_png(draw_card([STRIP], "A card", "local"))
+    assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD
+
+
+@pytest.mark.parametrize("part", [Part.FIRST, Part.LAST, None])
+def test_the_value_is_the_mean_of_each_part(part):
+    rng, size = np.random.default_rng(3), 600
+    twelfths = np.where(rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size))
+    gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
+    read = ReadPart(ReadKind.PART, part, 256, known_by=KnownBy.CLASS) if part else UNKNOWN
+    known = {"half_octaves": np.ones(size, int), "thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
+    zeros = np.zeros(size, np.int64)
+    observations = Observations(gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read)
+    strip = build_strip(decide(GroupAnalysis(observations)), "m")
+    frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
+    read_whole = frame[frame.twelfth < TWELFTHS]
+    # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.
+    means = read_whole.gain.groupby(read_whole.twelfth // 2).mean() if part else frame.gain.groupby(frame.bin // 2).mean()
+    assert [part.value for part in strip.ndcg_by_part] == pytest.approx(means.tolist())
+    assert strip.not_read == pytest.approx((frame.twelfth >= TWELFTHS).mean() if part else 0)
+    assert strip.before == (0 if part is Part.LAST else None)
+    if part:
+        assert strip.ndcg_not_read.value == pytest.approx(frame.gain[frame.twelfth >= TWELFTHS].mean())
+    else:
+        assert strip.ndcg_not_read is None
+        assert strip.words[0] == "What it reads is not known"
