@@ -6,7 +6,6 @@ What the kinds have in common is code, what tells them apart is the table `KINDS
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,9 +26,7 @@ Embeddings: TypeAlias = NDArray[np.float32]
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
-ADVICE = (
-    "If texts are too long for the model, let the server truncate them; if a request is too large, set a smaller --batch-size."
-)
+ADVICE = "If texts are too long for the model, let the server truncate them"
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
 #: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads, such as their case.
@@ -43,9 +40,10 @@ NO_ROUTE = (404, 405)
 FORMAT = "encoding_format"
 #: The largest entry of a float32 vector is below this and above its inverse; of int8, read as float32, it is not.
 MAX_ENTRY = 1e6
-#: How a server that refuses a text for its length states the limit: OpenAI and vLLM, Text Embeddings Inference, llama.cpp,
-#: Mistral.
-STATED = re.compile(r"(?:maximum context length is|less than|batch size:|Max is) (\d+)")
+#: A number in the message of a server that refuses a request: the limit, what it was sent, or anything else.
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
+#: How a server refuses a number of texts, and not the length of one (llama.cpp's "physical batch size" is of tokens).
+MANY_TEXTS = re.compile(r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,9 @@ class EndpointKind:
 
 FLOAT = {FORMAT: "float"}
 CONTEXTUALIZED = "/v1/contextualizedembeddings"
-_PERPLEXITY = EndpointKind("perplexity", "/v1/embeddings", hosts=("perplexity.ai",), fields={FORMAT: "base64_int8"})
+_PERPLEXITY = EndpointKind(
+    "perplexity", "/v1/embeddings", hosts=("perplexity.ai",), fields={FORMAT: "base64_int8"}, tokens="usage.prompt_tokens"
+)
 _VOYAGE = EndpointKind("voyage", "/v1/embeddings", hosts=("voyageai.com",))
 _JINA = EndpointKind("jina", "/v1/embeddings", hosts=("jina.ai",))
 
@@ -128,6 +128,9 @@ TRIED = ("openai", "tei", "ollama", "cohere")
 class EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
+    advice = f"{ADVICE}; if a request is too large, set a smaller --batch-size."
+    """What can be done about a request that is refused."""
+
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         usual = connection.RETRIES
         self._endpoint = endpoint
@@ -142,7 +145,7 @@ class EndpointModel:
             raise self._invalid(f"cannot be read: {error.problem}") from None
 
     def _failed(self, error: RequestError, tried: str = "") -> PosirError:
-        return PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=ADVICE)}{tried}")
+        return PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
 
     def _invalid(self, reason: str) -> PosirError:
         return PosirError(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
@@ -151,20 +154,27 @@ class EndpointModel:
 class EmbeddingClient(EndpointModel):
     """Asks a server for embeddings, and finds out of which kind it is."""
 
+    advice = f"{ADVICE}."
+
     def __init__(self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None) -> None:
         """Connect; raise PosirError if two short texts have no embeddings: no data was read before that."""
         super().__init__(endpoint, retries)
         self.fields = fields or RequestFields()
         self._format: Fields = {}
         self._dimensions: int | None = None
-        self.kind, answer = self._find_kind()
-        first, second = self._read(self.kind, [[text] for text in FIRST_TEXTS], answer)
+        self._most_documents: int | None = None
+        documents = [[text] for text in FIRST_TEXTS]
+        self.kind, answer = self._find_kind(documents)
+        first, second = self._read(self.kind, documents, answer) if answer else self._embed(self.kind, documents)
         if np.array_equal(first, second):
             raise self._invalid(f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: {shorten(first)}")
         self._dimensions = len(first)
 
-    def _find_kind(self) -> tuple[EndpointKind, Any]:
-        """Return the kind that reference or host name, or else the first that the server has a route of; and an answer."""
+    def _find_kind(self, documents: Sequence[Sequence[str]]) -> tuple[EndpointKind, Any]:
+        """Return the kind that reference or host name, or else the first that the server has a route of; and its answer.
+
+        There is none if the server takes fewer documents at a time.
+        """
         named, host = self._endpoint.kind, self._endpoint.host
         told = [kind for kind in KINDS.values() if (kind.name == named if named else kind.serves(host))]
         tried, failures = told or [KINDS[name] for name in TRIED], list[RequestError]()
@@ -175,8 +185,10 @@ class EmbeddingClient(EndpointModel):
                 in_context = "context" in self._endpoint.model
                 chosen = replace(nested, in_context=nested) if in_context else replace(kind, in_context=None)
             try:
-                return chosen, self._request(chosen, [[text] for text in FIRST_TEXTS], query=False)
+                return chosen, self._request(chosen, documents, query=False)
             except RequestError as error:
+                if _refuses_number(error):
+                    return chosen, None
                 failures.append(error)
                 if error.status not in NO_ROUTE:
                     break
@@ -215,10 +227,17 @@ class EmbeddingClient(EndpointModel):
         return self._embed(self.kind.in_context, [chunks])
 
     def _embed(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False) -> Embeddings:
+        number, most = len(documents), self._most_documents
+        if most and most < number:
+            parts = (documents[start : start + most] for start in range(0, number, most))
+            return np.concatenate([self._embed(kind, part, query=query) for part in parts])
         try:
             answer = self._request(kind, documents, query=query)
         except RequestError as error:
-            raise self._failed(error) from None
+            if number == 1 or not _refuses_number(error):
+                raise self._failed(error) from None
+            self._most_documents = max(_find_numbers(error.reason, below=number), default=number // 2)
+            return self._embed(kind, documents, query=query)
         return self._read(kind, documents, answer)
 
     def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
@@ -231,7 +250,7 @@ class EmbeddingClient(EndpointModel):
                 vectors = [vector for row, chunks in pairs for vector in self._order(row["data"], len(chunks))]
             else:
                 vectors = self._order(rows, len(texts))
-            vectors = [self._decode(kind, vector["embedding"] if isinstance(vector, dict) else vector) for vector in vectors]
+            vectors = self._decode(kind, [vector["embedding"] if isinstance(vector, dict) else vector for vector in vectors])
             lengths = set(map(len, vectors)) | ({self._dimensions} if self._dimensions else set())
         except (TypeError, ValueError, KeyError):
             raise self._invalid(f"is not one of an embeddings API of the kind {kind.name}") from None
@@ -254,20 +273,18 @@ class EmbeddingClient(EndpointModel):
             raise self._invalid(f"to {number:,} texts has {len(indices):,} vectors, with the indices {shorten(indices)}")
         return ordered
 
-    def _decode(self, kind: EndpointKind, vector: Any) -> Any:
-        """Return a vector, of which base64 has the entries as float32 or int8."""
-        if not isinstance(vector, str):
-            return vector
-        try:
-            content = base64.b64decode(vector, validate=True)
-        except binascii.Error:
-            raise ValueError from None
-        asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
-        if "int8" not in asked and len(content) % 4 == 0:
-            entries = np.frombuffer(content, "<f4")
-            if np.isfinite(entries).all() and 1 / MAX_ENTRY < float(np.abs(entries).max(initial=0.0)) < MAX_ENTRY:
-                return entries
-        return np.frombuffer(content, np.int8)
+    def _decode(self, kind: EndpointKind, vectors: list[Any]) -> list[Any]:
+        """Return the vectors of an answer, of which base64 has the entries as float32 or int8."""
+        if not all(isinstance(vector, str) for vector in vectors):
+            return vectors
+        contents = [base64.b64decode(vector, validate=True) for vector in vectors]
+        if self._dimensions:
+            is_float = len(contents[0]) == 4 * self._dimensions
+        elif is_float := not any(len(content) % 4 for content in contents):
+            asked = str({**kind.fields, **self._format, **self.fields.passage}.get(FORMAT))
+            largest = [np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents]
+            is_float = "int8" not in asked and all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
+        return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
         """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the same for all."""
@@ -284,32 +301,36 @@ class EmbeddingClient(EndpointModel):
             raise self._invalid(f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}")
         return embeddings
 
-    def read_limit(self) -> int | None:
-        """Return how many tokens of a text the server says that it reads, special ones included; None if it does not say."""
+    def read_limit(self) -> tuple[int | None, bool]:
+        """Return how many tokens of a text the server says that it reads, special ones included, and that it refuses others.
+
+        None where it does not say how many.
+        """
         if not self.kind.limit_route:
-            return None
+            return None, False
         body, keys = {"model": self._endpoint.model} if self.kind.names_model else None, self.kind.limit.split(".")
         try:
             answer, last = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body), keys[-1]
             fields = _find(answer, ".".join(keys[:-1]))
             stated = next(value for key, value in fields.items() if key == last or key.endswith(f".{last}"))
         except (RequestError, PosirError, AttributeError, TypeError, ValueError, KeyError, StopIteration):
-            return None
-        return stated if isinstance(stated, int) and stated > 0 else None
+            return None, False
+        return (stated if isinstance(stated, int) and stated > 0 else None), answer.get("auto_truncate") is False
 
-    def count_read(self, text: str) -> int | None:
-        """Return how many tokens the server says that it read of a text, or what limit it states in refusing it.
+    def count_read(self, text: str) -> tuple[int | None, bool]:
+        """Return how many tokens the server says that it read of a text, or what limit it states in refusing it, and which.
 
         None where it does not say: a count of words that are all there is no limit, and neither are characters or 0.
         """
+        words = len(text.split())
         try:
-            counted = _find(self._request(self.kind, [[text]], query=False), self.kind.tokens) if self.kind.tokens else None
+            answer = self._request(self.kind, [[text]], query=False)
+            counted = _find(answer, self.kind.tokens) if self.kind.tokens else None
         except RequestError as error:
-            match = STATED.search(error.reason)
-            return int(match[1]) if match and error.refused else None
+            return max(_find_numbers(error.reason, below=words), default=None), error.refused
         except (TypeError, ValueError, KeyError):
-            return None
-        return counted if isinstance(counted, int) and 0 < counted < len(text.split()) else None
+            return None, False
+        return (counted if isinstance(counted, int) and 0 < counted < words else None), False
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
@@ -329,3 +350,13 @@ def _find(answer: Any, keys: str) -> Any:
     for key in filter(None, keys.split(".")):
         answer = answer[key]
     return answer
+
+
+def _refuses_number(error: RequestError) -> bool:
+    return error.refused and bool(MANY_TEXTS.search(error.reason))
+
+
+def _find_numbers(message: str, *, below: int) -> list[int]:
+    """Return the positive numbers below another in a server's message."""
+    numbers = (int(number.replace(",", "")) for number in NUMBER.findall(message))
+    return [number for number in numbers if 0 < number < below]

@@ -53,6 +53,8 @@ OTHER_FIELDS = (400, 422)
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """Encodes texts by requests to a server, several at a time."""
 
+    advice = EndpointModel.advice
+
     def __init__(
         self, endpoint: Endpoint, model_prompts: dict[str, str] | None = None, fields: RequestFields | None = None
     ) -> None:

@@ -19,7 +19,7 @@ from posir_tasks.models.reading_length import (
     measure_reading_length,
     read_measured,
 )
-from posir_tasks.models.reading_probe import DocumentEncoder, TextSource, TokenCounter
+from posir_tasks.models.reading_probe import DocumentEncoder, RememberingEncoder, TextSource, TokenCounter
 from posir_tasks.models.references import RERANKER, Endpoint, ModelReference, find_endpoint
 from posir_tasks.models.run_settings import find_request_fields
 from posir_tasks.read_part import ReadPart
@@ -71,19 +71,19 @@ class MeasuredModel:
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-        measuring = partial(client.measure, retries=0)
+        encode, measuring = RememberingEncoder(client.embed), partial(client.measure, retries=0)
         with measuring():
             long = TextSource((), None).build(longest + BEYOND, 0)
-            stated, counted = client.read_limit(), None
+            (stated, refuses), counted = client.read_limit(), None
             if client.kind.tokens or stated is None:
-                counted = client.count_read(long.prefix(len(long.pieces)))
+                counted, refuses = client.count_read(long.prefix(len(long.pieces)))
             limit = counted or stated
-            verified = find_special_tokens(client.embed, limit) if limit else None
+            verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
             stated = counted if counted and verified is not None else stated
             if verified is not None and tokenizer is None:
                 # Frequent words are a token each if the limit is where the server says.
                 count, special = count_words, verified
-        known = endpoint.name, endpoint.revision, client.embed, measuring, count, special, 0, stated, SERVER, tokenizer
+        known = endpoint.name, endpoint.revision, encode, measuring, count, special, 0, stated, SERVER, tokenizer
         return cls(*known, is_experiment=bool(client.fields.query or client.fields.passage))
 
     @property

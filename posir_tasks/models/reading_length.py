@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -409,22 +411,24 @@ def _summarize(source: TextSource, cuts: Sequence[Cut], part: Part | None = None
     return ReadingLength(part, **{"tokens": None, **bounds, **known}, unit=unit, refusal=refusal)
 
 
-def find_special_tokens(encode: DocumentEncoder, limit: int) -> int | None:
+def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool = False) -> int | None:
     """Return the special tokens of a text if the limit is true, and frequent words are a token each; None if it is not so.
 
     The last words of the text before the limit change the embedding, and what follows does not; of a model that refuses longer
-    texts, a text up to the limit is accepted.
+    texts, a text up to the limit is accepted, and one with a word more is not.
     """
     size = round(limit * CLAIM_FACTOR)
     probe, document = ModelProbe(encode, lambda: None), TextSource((), None).build(size, 0)
     cuts = [limit - special for special in range(MAX_SPECIAL + 2)]
     if cuts[-1] < 1:
         return None
-    try:
-        read = [ratio > 1 for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)]
-    except PosirError:
-        return next((special for special in range(MAX_SPECIAL + 1) if probe.accepts(document.prefix(limit - special))), None)
-    return read.index(True) - 1 if True in read[1:] and not read[0] else None
+    if not refuses:
+        with suppress(PosirError):
+            read = [ratio > 1 for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)]
+            return read.index(True) - 1 if True in read[1:] and not read[0] else None
+    tried = range(limit + 1, cuts[-1], -1)
+    found = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return found - 1 if 0 < found < len(tried) else None
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:

@@ -167,6 +167,30 @@ def _change(pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random
     return ProbedText(pieces, tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools), len(pieces))
 
 
+@dataclass(frozen=True)
+class RememberingEncoder:
+    """Encodes documents, and keeps what is known of single texts: none is sent again, nor what begins with a refused one."""
+
+    encode: DocumentEncoder
+    answers: dict[str, NDArray[Any]] = field(default_factory=dict)
+    refusals: dict[str, Exception] = field(default_factory=dict)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was refused."""
+        for refused, error in self.refusals.items():
+            if any(text.startswith(refused) for text in texts):
+                raise error
+        if len(texts) > 1 or texts[0] not in self.answers:
+            try:
+                vectors = self.encode(texts)
+            except Exception as error:
+                self.refusals.update({texts[0]: error} if len(texts) == 1 else {})
+                raise
+            self.answers[texts[0]] = vectors[:1]
+            return vectors
+        return self.answers[texts[0]]
+
+
 @dataclass
 class ModelProbe:
     """Asks the model whether it reads what differs between texts."""

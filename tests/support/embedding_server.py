@@ -110,6 +110,8 @@ class EmbeddingServer:
     noise: float = 0.0
     """Standard deviation of a vector's entries between two answers, relative to the length of the vector."""
     max_words: int | None = None
+    refusal: str = "This model's maximum context length is {limit} tokens"
+    """What it says of a text of more, of which `{sent}` is the number."""
     failures: deque[Failure] = field(default_factory=deque)
     encode: Callable[[list[float]], Any] = list
     """Makes what an answer has of a vector."""
@@ -182,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
         state = self.server.state
         state.times.append(time.monotonic())
         if self.path == "/info" and state.kind == "tei":
-            self.answer(200, {"max_input_length": state.stated})
+            self.answer(200, {"max_input_length": state.stated, "auto_truncate": not state.max_words})
         else:
             self.answer(200, {"object": "list", "data": [{"id": state.model, "object": "model"}]})
 
@@ -212,8 +214,8 @@ class Handler(BaseHTTPRequestHandler):
             failure = failure or Failure(404, message=f"The model {request.get('model')} does not exist at {self.path}")
         elif refused := state.check(request):
             failure = failure or Failure(400, message=refused)
-        elif state.max_words and max(len(text.split()) + state.special for text in texts) > state.max_words:
-            failure = failure or Failure(400, message=f"This model's maximum context length is {state.max_words} tokens")
+        elif state.max_words and (longest := max(len(text.split()) + state.special for text in texts)) > state.max_words:
+            failure = failure or Failure(400, message=state.refusal.format(limit=state.max_words, sent=longest))
         if failure:
             self.fail(failure)
             return

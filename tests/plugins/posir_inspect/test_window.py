@@ -80,11 +80,35 @@ def test_what_a_server_states_is_verified_in_few_requests_and_never_trusted(stat
     assert reading.claimed_tokens == (512 if known else None)
 
 
-def test_a_stated_limit_of_a_server_that_refuses_is_verified():
-    with serve_embeddings(max_words=512, special=2) as server:
-        reading = posir.window(server.reference, require=512)
-    assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), 2, True)
-    assert len(server.times) <= 12
+#: How servers of each kind say that a text is too long.
+REFUSALS = {
+    "vLLM": ("openai", "This model's maximum context length is {limit} tokens, however you requested {sent} tokens"),
+    "llama.cpp": ("openai", "input ({sent} tokens) is too large to process. (current batch size: {limit})"),
+    "TEI": ("tei", "`inputs` must have less than {limit} tokens. Given: {sent}"),
+    "Jina": ("jina", "Input of {sent} tokens exceeds the limit of {limit} tokens."),
+    "Mistral": ("openai", "Too many tokens in batch. Max is {limit} got {sent}"),
+}
+
+
+@pytest.mark.parametrize(("name", "special"), [(name, 2) for name in REFUSALS] + [("vLLM", special) for special in (0, 1, 3)])
+def test_a_limit_in_the_message_of_a_refusal_is_verified_in_few_requests(name: str, special: int):
+    kind, refusal = REFUSALS[name]
+    with serve_embeddings(kind=kind, max_words=512, stated=512, special=special, refusal=refusal) as server:
+        reading = posir.window(f"tiny@{kind}+{server.url}", require=512)
+    assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), special, True)
+    assert 4 <= len(server.times) <= 6
+    assert "batch-size" not in str(reading)
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_server_that_takes_few_texts_at_a_time_is_asked_for_few(most: int):
+    def check(request):
+        number = len(request["inputs"])
+        return f"batch size {number} > maximum allowed batch size {most}" if number > most else None
+
+    with serve_embeddings(kind="tei", stated=512, window=512, special=2, check=check) as server:
+        reading = posir.window(f"tiny@tei+{server.url}")
+    assert (reading.tokens, max(map(len, server.batches))) == (Bounds(512, 512), most)
 
 
 def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_included(tmp_path):

@@ -4,6 +4,7 @@ import base64
 import logging
 import struct
 from collections import Counter
+from itertools import cycle
 
 import mteb
 import numpy as np
@@ -312,6 +313,17 @@ def test_other_formats_and_missing_indices_are_read(settings, factor):
     np.testing.assert_allclose(vectors / factor, expected(texts), atol=0.051 if factor > 1 else 1e-6)
     # What is refused is asked for once.
     assert len(server.times) == again + (3 if "check" in settings else 2)
+
+
+def test_the_format_of_base64_is_that_of_the_answer_and_not_of_each_vector():
+    # The first vector could be one of float32, too.
+    contents = cycle([bytes([0, 0, 0, 64] * 6), bytes(range(1, DIMENSIONS + 1))])
+    with serve_embeddings(encode=lambda _: base64.b64encode(next(contents)).decode()) as server:
+        assert connect(server).embed(["one two", "three"])[1].tolist() == list(range(1, DIMENSIONS + 1))
+    with serve_embeddings(encode=encode_float) as server:
+        client = connect(server)
+        server.encode = lambda vector: encode_float([0.0] * len(vector))
+        assert not client.embed([" "]).any()
 
 
 def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_are_shown(server):
