@@ -129,7 +129,7 @@ class EndpointModel:
     """Requests to the server of an endpoint; may be used by several threads."""
 
     advice = f"{ADVICE}; if a request is too large, set a smaller --batch-size."
-    """What can be done about a request that is refused."""
+    """The remedy for a request that is refused."""
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         usual = connection.RETRIES

@@ -427,8 +427,8 @@ def find_special_tokens(encode: DocumentEncoder, limit: int, *, refuses: bool = 
             read = [ratio > 1 for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)]
             return read.index(True) - 1 if True in read[1:] and not read[0] else None
     tried = range(limit + 1, cuts[-1], -1)
-    found = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
-    return found - 1 if 0 < found < len(tried) else None
+    place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return place - 1 if 0 < place < len(tried) else None
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:
