@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from posir_compare import comparison
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric
@@ -14,10 +15,10 @@ from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_li
 from posir_significance.correction import correct_p_values
 from posir_significance.decision import Margins
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import format_level, label_change
+from posir_significance.sentences import format_change, format_level, label_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS
@@ -59,6 +60,8 @@ MOST_SENTENCES = 6
 class Comparison(Presentable, comparison.ModelComparison):
     """Models against a baseline, by task, length and metric."""
 
+    full: bool = False
+    """Whether scores of both sides and PSI are shown, too."""
     hint: str = ""
     """The choice of the baseline, for the error stream alone."""
 
@@ -91,11 +94,19 @@ class Comparison(Presentable, comparison.ModelComparison):
         return check_limits(values, given, lengths, strict=strict, gaps=self.gaps, notes=self.notes)
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the findings, then the table."""
-        return (
-            *to_paragraphs(describe_differences(self.rows)),
-            DisplaySection(tables=(comparison_table(self.rows),)),
-        )
+        """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
+        shown = self.rows if self.full else [row for row in self.rows if row.metric is not Metric.PSI]
+        every = [DisplaySection(tables=(comparison_table(self.rows),))] if self.full else []
+        return (*change_sections(shown), *every)
+
+    def to_latex(self) -> str:
+        """Return the table of all comparisons for the packages booktabs and adjustbox."""
+        table = replace(comparison_table(self.rows), title=f"{self.title}.", notes=tuple(self.legend()))
+        return to_latex(table, label="tab:posir-comparison")
+
+    def to_html(self) -> str:
+        """Return a page with all comparisons as a single file that needs no network."""
+        return super().to_html() if self.full else replace(self, full=True).to_html()
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each task, model, length and metric; a p-value is also corrected over all tasks and models."""
@@ -130,6 +141,7 @@ def compare(
     task: Texts = None,
     margin: Annotated[Texts, Option(metavar="POINTS")] = None,
     fail_if: Annotated[Texts, Option(metavar="LIMIT")] = None,
+    full: bool = False,
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Comparison | Gate:
@@ -149,6 +161,7 @@ def compare(
         margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10, psi or mrr_at_10.
         fail_if: Test instead of comparing: fail if the change of a metric is beyond a limit, such as 'ndcg_at_10 < -1'. Exit
             status: 0 passes, 1 fails, 2 cannot be said.
+        full: Show the scores of both sides and PSI, too.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
@@ -171,7 +184,7 @@ def compare(
     limits = parse_limits(to_list(fail_if), strict=strict, junit=junit)
     tasks, margins = to_list(task), Margins.parse(to_list(margin))
     if not limits:
-        return _compare(given, results, baseline, to_list(lengths), tasks, margins)
+        return replace(_compare(given, results, baseline, to_list(lengths), tasks, margins), full=full)
     chosen = to_list(lengths) or [ALL]
 
     def test() -> Gate:
@@ -232,7 +245,53 @@ def _compare(
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
     hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
     is_told = baseline is None and len(chosen) > 2
-    return Comparison(compared.rows, compared.notes, compared.gaps, hint if is_told else "")
+    return Comparison(compared.rows, compared.notes, compared.gaps, hint=hint if is_told else "")
+
+
+def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
+    """Yield a table of the models of each task against the baseline, their sentences and, of one model, its lengths.
+
+    With many pairs there are counts of states in place of sentences and lengths.
+    """
+    many = len({(*_identify(row), row.model) for row in rows}) > MOST_SENTENCES
+    if many:
+        yield from to_paragraphs(describe_differences(rows))
+    for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
+        group = list(grouped)
+        overall, one = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
+        title = f"{task} · change from {group[0].baseline}, {method}"
+        if overall:
+            judged = bool(overall[0].change.judged)
+            table = comparison_table(overall) if judged else _change_table(overall, "Model", title).narrowed()
+            yield DisplaySection(tables=(table,))
+        if many:
+            continue
+        yield from to_paragraphs(describe_differences(overall))
+        lengths = [row for row in group if row.length != ALL]
+        for model in dict.fromkeys(row.model for row in lengths if one or not overall):
+            of_model = [row for row in lengths if row.model == model]
+            title = f"{model} · change by length of the document"
+            yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
+
+
+def _identify(row: ComparisonRow) -> tuple[str, str]:
+    return row.task, row.method
+
+
+def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length"], title: str) -> Table:
+    """Return a table of changes with a line for each model, below the baseline's scores, or for each length."""
+    by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
+    columns = (
+        [format_change(row.metric_change, row.change).replace(": ", "\n") for row in listed] for listed in by_metric.values()
+    )
+    first = next(iter(by_metric.values()))
+    names = [[row.model if heading == "Model" else row.length for row in first], [format_count(row.queries) for row in first]]
+    lines = list(zip(*names, *columns, strict=True))
+    if heading == "Model":
+        scores = (FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items())
+        lines.insert(0, (first[0].baseline, names[1][0], *scores))
+    headings = (heading, "Queries", *(metric.heading for metric in by_metric))
+    return Table(build_columns(headings, headings[1:]), tuple(lines), title)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -245,7 +304,7 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
         return row.task, row.method, models.index(row.model), metrics.index(row.metric), lengths.index(row.length)
 
     return Table(
-        build_columns(HEADINGS, ["Queries"]),
+        build_columns(HEADINGS, ["Queries", "Baseline score", "Score", "Difference"]),
         tuple(
             (
                 row.task,

@@ -246,6 +246,11 @@ class Metric(StrEnum):
         return keys.get(self.value) or {Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}[self]
 
     @property
+    def heading(self) -> str:
+        """Heading of its column."""
+        return self.value if self is not Metric.START_TO_END else "Start to end"
+
+    @property
     def scale(self) -> int:
         """The factor by which its differences are multiplied when they are printed."""
         return 1 if self is Metric.PSI else 100

@@ -358,7 +358,7 @@ def gate_table(gate: Gate) -> Table:
     )
     changes = f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases."
     return Table(
-        build_columns(headings, ["Queries"]),
+        build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
         title=gate.title,
         notes=(scores if of_scores else changes,),

@@ -26,7 +26,7 @@ from posir_report.summary import (
 )
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 BRIEF = (
-    "nDCG@10 and differences of it x 100. Start to end: first minus last third of the document; bias: the same within what is "
-    "read, over evidence that is read. The state follows from its interval alone. `--full` adds PSI, chance and p."
+    "nDCG@10 x 100. Start to end: nDCG@10 of the first minus the last third of the document. Not read: share of the evidence "
+    "beyond what the model reads. State: bias within what is read, as its interval says. `--full` adds all numbers."
 )
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (
@@ -115,19 +115,15 @@ class Results(Presentable, Sequence[SubsetResult]):
         return tables.choose_columns(self.keys, full=self.full)
 
     def sections(self) -> list[DisplaySection]:
-        """Return the answers, an overview of the models that have several tasks, then every length."""
-        overview = tables.overview_table(self.rows, self.columns)
-        lengths = tables.length_table([*self.rows, *average_languages(self.rows)], self.columns, curves=True)
-        places = tables.place_table(self.summaries)
-        judged = [judged_table(self.judged_summaries)] if self.judged else []
-        shown = (
-            *([overview] if overview.rows else []),
-            *([lengths] if lengths.rows else []),
-            *judged,
-            *([places] if places else []),
-        )
-        draw = self._draw_chosen if self else None
-        return [*to_paragraphs(tables.describe_findings(self.rows)), DisplaySection(tables=shown, draw=draw)]
+        """Return the answers, every length with all scores that are asked for, then judged queries and several places."""
+        further = [judged_table(self.judged_summaries)] if self.judged else []
+        if self and (self.keys or self.full):
+            rows = [*self.rows, *average_languages(self.rows)]
+            further.insert(0, tables.length_table(rows, self.columns, curves=True))
+        if places := tables.place_table(self.summaries):
+            further.append(places)
+        shown = [*tables.answer_sections(self.rows), *([DisplaySection(tables=tuple(further))] if further else [])]
+        return [*shown[:-1], replace(shown[-1], draw=self._draw_chosen)] if self else shown
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
@@ -143,8 +139,7 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
-        brief = NOTE if self.keys or self.full else BRIEF
-        positions = [" ".join(filter(None, (brief, tables.level_note(self.rows))))] if self.subset_results else []
+        positions = [NOTE if self.keys or self.full else BRIEF] if self.subset_results else []
         return [*positions, *([JUDGED_NOTE] if self.judged else [])]
 
     def explanation(self) -> Iterator[str]:

@@ -15,7 +15,6 @@ from posir_report.summary import (
     build_rows,
     model_labels,
     partial_suffix,
-    shorten_middle,
     task_and_scheme,
 )
 from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
@@ -25,6 +24,7 @@ from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.display.progress import progress
+from posir_tasks.display.wording import shorten_middle
 from posir_tasks.profile import CellCounts
 from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import ALL, Unit

@@ -18,6 +18,7 @@ from posir_significance.intervals import MeanEstimate, estimate_judged
 from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_tasks.display.numbers import draw_sparkline, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import LABEL_WIDTH, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
@@ -31,22 +32,10 @@ from posir_tasks.schemes import Axes
 from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
 
-#: Characters of a model's name in a chart.
-LABEL_WIDTH = 72
-
 
 def partial_suffix(subsets: int, missing: int) -> str:
     """Return what follows the name of a task of which subsets are missing: ` (partial: 2 of 32 subsets)`; else nothing."""
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
-
-
-def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
-    """Return a name on one line of at most `width` characters; a longer one keeps both ends, as either may identify it."""
-    name = " ".join(name.split())
-    if len(name) <= width:
-        return name
-    tail = (width - 1) // 2
-    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def full_labels(runs: Iterable[Any]) -> list[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from posir_report.summary import (
     full_labels,
     order_value,
     partial_suffix,
-    shorten_middle,
 )
 from posir_significance.decision import Decision, Reason
 from posir_significance.intervals import LEVEL, contrast_means
@@ -32,8 +32,9 @@ from posir_tasks.display.numbers import (
     format_points,
     format_score,
 )
-from posir_tasks.display.tables import Column, Table, build_columns
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.presentation import to_paragraphs
+from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
+from posir_tasks.display.wording import pluralize, shorten_middle
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import declared_scores
 from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
@@ -46,8 +47,6 @@ REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
 #: Keys of the columns that are shown if all is asked for.
 FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
-#: Units whose columns are aligned to the right; estimates are long, and read better from the left.
-NUMBERS = (Unit.COUNT, Unit.P_VALUE)
 
 
 def known_columns() -> list[ScoreInfo]:
@@ -380,18 +379,77 @@ def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, cur
     """Return a table with a line for all lengths and for each length bucket, with the curves over position if wanted."""
     rows = list(rows)
     names = {"Model": full_labels(rows), "Task": list(map(_name_task, rows)), "Length": [row.length for row in rows]}
-    return _build_table(rows, columns, names, "{Model} · {Task}", curves=curves)
+    table = _build_table(rows, columns, names, "{Model} · {Task}", curves=curves)
+    return replace(table, notes=tuple(filter(None, (level_note(rows),))))
 
 
-def overview_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
-    """Return a table with a line for each task, all lengths together, of the models that have several tasks."""
-    overall = sorted((row for row in rows if row.length == ALL), key=lambda row: (row.model, row.revision))
-    tasks = Counter(labels := full_labels(overall))
-    shown = [(row, label) for row, label in zip(overall, labels, strict=True) if tasks[label] > 1]
-    names = {"Model": [label for _, label in shown], "Tasks": [f"{tasks[label]} tasks" for _, label in shown]}
-    overall = [row for row, _ in shown]
-    names["Task"] = [row.task for row in overall]
-    return _build_table(overall, columns, names, "{Model} · {Tasks}", curves=True)
+def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
+    """Yield a table of the models of each task, or of the tasks of the only model, each followed by its answers.
+
+    Of a task with one model, its lengths follow. With many results there are counts of states in place of answers and lengths.
+    """
+    overall = list_overall(rows)
+    labels = dict(zip(map(_identify, overall), full_labels(overall), strict=True))
+    many = len(overall) > MOST_SENTENCES
+    if many:
+        yield from to_paragraphs(describe_findings(rows))
+    one_model, tasks = len(set(labels.values())) == 1, {row.task for row in overall}
+    of_model = one_model and len(tasks) > 1
+    for task, grouped in groupby(overall, key=lambda row: "" if of_model else _name_task(row)):
+        group = list(grouped)
+        names = [_name_task(row) if of_model else labels[_identify(row)] for row in group]
+        title = labels[_identify(group[0])] if of_model else f"{task} · {pluralize(group[0].queries or 0, 'query', 'queries')}"
+        yield DisplaySection(tables=(_answer_table("Task" if of_model else "Model", names, group, title).narrowed(),))
+        if many:
+            continue
+        yield from to_paragraphs(f"{name}: {describe_answer(row.decision)}" for name, row in zip(names, group, strict=True))
+        for row in group if of_model or len(group) == 1 else ():
+            lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
+            yield from _length_section(lengths, f"{row.task}, " if of_model else "")
+
+
+def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySection]:
+    """Yield a table of lengths, if there are any, and which are not in it, since nothing can be said of them."""
+    shown = [row for row in rows if row.decision and _is_compared(row.decision)]
+    folded = [f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})" for row in rows if row not in shown]
+    if shown:
+        title = f"{task}by length of the document"
+        table = _answer_table("Length", [row.length for row in shown], shown, title[0].upper() + title[1:])
+        yield DisplaySection(tables=(table,))
+        yield from to_paragraphs([" ".join([level_note(shown), *([f"Not estimated: {', '.join(folded)}."] if folded else [])])])
+
+
+def _is_compared(decision: Decision) -> bool:
+    """Return whether the interval of start to end says anything."""
+    interval = decision.interval(decision.start_to_end)
+    return interval is not None and interval != (-1.0, 1.0)
+
+
+def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str) -> Table:
+    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries."""
+    queries = ["Queries"] if heading == "Length" else []
+    numbers = [*queries, "nDCG@10", "Start to end", "Not read"]
+    added = added_columns()
+    cells = (
+        (
+            name,
+            *[format_count(row.queries) for _ in queries],
+            format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None),
+            format_estimate(row.start_to_end, format_points),
+            MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
+            # In two lines, so that the table is narrow.
+            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
+            *(format_cell(row, column) for column in added),
+        )
+        for name, row in zip(names, rows, strict=True)
+    )
+    headings = (heading, *numbers, "State", *(column.title for column in added))
+    right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
+    return Table(build_columns(headings, right), tuple(cells), title)
+
+
+def _identify(row: ReportRow) -> tuple[str, str, str]:
+    return row.model, row.revision, row.task
 
 
 def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
@@ -422,10 +480,9 @@ def _build_table(
     if curves:
         names = {**names, "Over position": [row.curve for row in rows]}
     lines = zip(*names.values(), strict=True)
-    # Numbers without an interval have as many decimals.
-    plain = {column for column in columns if column.unit in NUMBERS or (column.unit is Unit.PERCENT and not column.interval)}
+    aligned = (Column(column.title, "left" if column.unit is Unit.TEXT else "right") for column in columns)
     return Table(
-        (*build_columns(names), *(Column(column.title, "right" if column in plain else "left") for column in columns)),
+        (*build_columns(names), *aligned),
         tuple((*line, *(format_cell(row, column) for column in columns)) for line, row in zip(lines, rows, strict=True)),
         split_by=split_by,
     )

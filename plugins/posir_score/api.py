@@ -69,10 +69,8 @@ class ScoredRuns(Presentable):
         return tuple(result for result in read if isinstance(result, JudgedResult))
 
     def sections(self) -> Sequence[DisplaySection]:
-        """Return the findings of a report, the scores of all judged queries and what did not fit, and the report's tables."""
+        """Return the sections of a report, the scores of all judged queries and what did not fit, and those of chunks."""
         report = self._report.sections() if self.results or self.judged else []
-        findings = [section for section in report if not section.tables]
-        tables = [section for section in report if section.tables]
         rows = tuple(
             (
                 run.model,
@@ -88,7 +86,7 @@ class ScoredRuns(Presentable):
         scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
         answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
         chunks = [DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables())) for name, scores, _ in scored]
-        return (*findings, *answers, usual, *chunks, *tables)
+        return (*report, *answers, usual, *chunks)
 
     @cached_property
     def _report(self) -> Results:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, product
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.wording import escape_controls
+from posir_tasks.display.wording import escape_controls, shorten_middle
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 
 #: Columns between two columns of a table, and fewest columns of a first column that is folded.
 GAP, MIN_WIDTH = 2, 12
+#: Columns of a table of answers, in any terminal and outside one.
+NARROW = 80
+ORGANIZATION = re.compile(r"^[^\s/]+/")
+#: Words of a verdict and their colors in a terminal; there is no other color.
+VERDICTS = {
+    r"^(biased to the (start|end)|worse|fails)": "red",
+    r"^(no bias larger than|equivalent|better|passes)": "green",
+    "^cannot be said": "yellow",
+}
 #: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
 INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
@@ -125,6 +134,22 @@ class Table:
                 chosen = keys
             chosen = [*chosen, *together]
         yield self._select(chosen)
+
+    def narrowed(self) -> Table:
+        """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that.
+
+        They lose their organizations and their middles or, where two would become equal, how they all begin.
+        """
+        limit = max(MIN_WIDTH, NARROW - total_width([0, *self.column_widths()[1:]]))
+        names = [row[0] for row in self.rows]
+        own = [ORGANIZATION.sub("", name) for name in names]
+        ends = zip(min(own, default=""), max(own, default=""), strict=False)
+        begin = next((place for place, (first, last) in enumerate(ends) if first != last), 0)
+        for texts in (names, own, [f"…{name[begin:]}" for name in own]):
+            short = texts if texts is names else [shorten_middle(text, limit) for text in texts]
+            if max(map(cell_len, short), default=0) <= limit and len(set(short)) == len(set(names)):
+                return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(short, self.rows, strict=True)))
+        return self
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -270,7 +295,10 @@ def _rich_table(table: Table, limit: int) -> RichTable:
     for column, width in zip(table.columns, [first, *others], strict=True):
         rich_table.add_column(column.heading, justify=column.align, width=width, overflow="fold")
     for row in table.rows:
-        rich_table.add_row(*map(Text, row))
+        cells = list(map(Text, row))
+        for cell, (pattern, color) in product(cells, VERDICTS.items()):
+            cell.highlight_regex(pattern, color)
+        rich_table.add_row(*cells)
     return rich_table
 
 

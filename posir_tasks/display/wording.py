@@ -20,6 +20,19 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+#: Characters of a model's name in a chart.
+LABEL_WIDTH = 72
+
+
+def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
+    """Return a name on one line of at most `width` characters; a longer one keeps both ends, as either may identify it."""
+    name = " ".join(name.split())
+    if len(name) <= width:
+        return name
+    tail = (width - 1) // 2
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
 def ordinal(number: int) -> str:
     """Return an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

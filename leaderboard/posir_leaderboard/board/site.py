@@ -36,13 +36,13 @@ from posir_leaderboard.board.views import (
     format_signed,
     score_overall,
 )
-from posir_report.summary import shorten_middle
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.charts import COLORS, FAINT, INK, PERCENT, SCORE, SHAPES, build_chart, cycle_scale
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.progress import progress
+from posir_tasks.display.wording import shorten_middle
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.schemes import RelativePositions

@@ -26,11 +26,12 @@ from posir_report.charts import (
     draw_psi_against_ndcg,
 )
 from posir_report.page import render_latex, render_report
-from posir_report.summary import build_rows, draw_curve, model_labels, shorten_middle, summarize
+from posir_report.summary import build_rows, draw_curve, model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, write_pictures
+from posir_tasks.display.wording import shorten_middle
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.profile import RANKS, PositionProfile
@@ -484,7 +485,7 @@ def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_fil
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
-    assert "{#} | [bold] 🤖 · PosIR-English" in invoked(folder).stdout
+    assert "{#} | [bold] 🤖: nDCG@10 " in invoked(folder).stdout
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import posir
@@ -28,6 +29,7 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import (
+    answer_sections,
     bin_columns,
     bin_table,
     build_legend,
@@ -36,7 +38,6 @@ from posir_report.tables import (
     describe_findings,
     length_table,
     level_note,
-    overview_table,
     pooled_scores,
 )
 from posir_tasks.command.app import build_app
@@ -218,6 +219,7 @@ def cells_of(markdown):
 
 def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, summary):
     heading, rule, *lines = cells_of(to_markdown(length_table(build_rows(summary), default_columns(full=True))))
+    lines = [line for line in lines if len(line) > 1]
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
     assert len(lines) == 5
     first = dict(zip(heading, lines[0], strict=True))
@@ -241,15 +243,38 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
         ("org/other", "PosIR-English"): 30,
         ("org/other (batch_size_8)", "PosIR-English"): 150,
     }
-    overview = overview_table(rows, COLUMNS)
-    assert [row[:4] for row in overview.rows] == [
-        ("org/model", "2 tasks", row.task, row.curve) for row in rows if row.model == "org/model" and row.length == "all"
-    ]
-    assert [row[4] for row in overview.rows] == ["150", "400"]
+    tables = [table for section in answer_sections(rows) for table in section.tables]
+    english, german = (table for table in tables if table.title.startswith("PosIR-"))
+    assert sorted(row[0] for row in english.rows) == ["model", "other", "other (batch_size_8)"]
+    assert [float(row[1]) for row in english.rows] == sorted((float(row[1]) for row in english.rows), reverse=True)
+    assert [row[0] for row in german.rows] == ["org/model"]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
-    assert shown.index("org/model, PosIR-English: nDCG@10 ") < shown.index("org/model · 2 tasks")
-    expected = [row[3:] for row in length_table(rows, COLUMNS).rows if row[0] == "org/model" and row[2] == "all"]
-    assert [row[4:] for row in overview.rows] == expected
+    assert shown.index("PosIR-English · 150 queries") < shown.index("org/model: nDCG@10 ") < shown.index("PosIR-German · 400")
+    (alone,) = next(answer_sections([row for row in rows if row.model == "org/model"])).tables
+    assert (alone.title, [row[0] for row in alone.rows]) == ("org/model", ["PosIR-English", "PosIR-German"])
+
+
+def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_folded(summary):
+    ten = [replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters") for number in range(10)]
+    counts, table = answer_sections([row for item in ten for row in build_rows(item)])
+    assert (len(counts.sentences), len(table.tables[0].rows)) == (1, 10)
+    assert max(map(len, print_plainly(table).splitlines())) <= 80
+    assert {column.heading: column.align for column in table.tables[0].columns} == {
+        "Model": "left",
+        "nDCG@10": "right",
+        "Start to end": "right",
+        "Not read": "right",
+        "State": "left",
+    }
+    *_, lengths, note = answer_sections(build_rows(summary))
+    assert [row[0] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
+    assert note.sentences[0].endswith("Not estimated: Q3 (0 queries).")
+
+
+def print_plainly(section):
+    console = Console(file=io.StringIO(), width=500)
+    section.print_on(console)
+    return console.file.getvalue()
 
 
 def test_a_part_of_a_task_is_marked(raw, tmp_path):
@@ -271,12 +296,13 @@ def test_the_command_prints_every_form(folder, summary):
     )
     assert printed("--format", "csv") == to_csv([row.columns() for row in mark_notable_bias(build_rows(summary))])
     assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
-    finding = " ".join(describe_findings(build_rows(summary)))
-    lengths = to_markdown(length_table(build_rows(summary), COLUMNS, curves=True))
-    assert printed("--format", "markdown").strip() == f"{finding}\n\n{lengths}\n\n{BRIEF} {level_note(build_rows(summary))}"
-    table = printed()
-    assert "org/model · PosIR-English" in table
-    assert "Start to end: nDCG@10 of the first third" not in " ".join(table.split())
+    (finding,) = describe_findings(build_rows(summary))
+    markdown = printed("--format", "markdown", "--full")
+    parts = [markdown.index(part) for part in (finding, level_note(build_rows(summary)), "PSI (as published)")]
+    assert parts == sorted(parts)
+    assert "PSI (as published)" not in (table := printed())
+    assert "PosIR-English · 580 queries" in table
+    assert table.rstrip().splitlines()[-2] == BRIEF
     explained = " ".join(printed("--explain").split())
     assert "Start to end: nDCG@10 of the first third" in explained
     assert "PosIR-English: It is unknown what org/model reads" in explained
@@ -329,8 +355,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
         assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
-    twice = [replace(row, task=task) for row in rows for task in ("PosIR-English", "PosIR-German")]
-    assert {part.title for part in overview_table(twice, COLUMNS).parts()} == {f"{label} · 2 tasks" for label in labels}
+    assert {row[0] for row in next(answer_sections(rows)).tables[0].rows} == {label.removeprefix("org/") for label in labels}
     for records, key in ((rows, "length"), (bins, "position")):
         read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
         assert len({(line["model"], line["revision"], line["task"], line[key]) for line in read}) == len(records)
