@@ -258,7 +258,7 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
         yield from to_paragraphs(describe_differences(rows))
     for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
         group = list(grouped)
-        overall, one = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
+        overall, is_pair = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
         title = f"{task} · change from {group[0].baseline}, {method}"
         if overall:
             judged = bool(overall[0].change.judged)
@@ -268,7 +268,7 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
             continue
         yield from to_paragraphs(describe_differences(overall))
         lengths = [row for row in group if row.length != ALL]
-        for model in dict.fromkeys(row.model for row in lengths if one or not overall):
+        for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             title = f"{model} · change by length of the document"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
