@@ -63,6 +63,8 @@ class Declaration:
 
     charts: bool = False
     """Whether what it returns has charts, which `--png` writes."""
+    card: bool = False
+    """Whether what it returns has the picture of the answer, which `--card` writes."""
     streams: bool = False
     """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is printed."""
     flags: tuple[str, ...] = ()
@@ -109,6 +111,7 @@ class Parameter:
 def public(
     *,
     charts: bool = False,
+    card: bool = False,
     streams: bool = False,
     flags: tuple[str, ...] = (),
     undecided_by: tuple[str, ...] = (),
@@ -127,7 +130,7 @@ def public(
                     parameter.check(given[parameter.name])
             return function(*args, **kwargs)
 
-        setattr(checked, DECLARATION, Declaration(charts, streams, flags, undecided_by, settings))
+        setattr(checked, DECLARATION, Declaration(charts, card, streams, flags, undecided_by, settings))
         return checked
 
     return declare

@@ -48,7 +48,7 @@ def _parse_budget(text: str) -> int:
     return tokens
 
 
-@public(charts=True, streams=True)
+@public(charts=True, card=True, streams=True)
 def inspect(
     model: Annotated[DataReference | None, Option(one_value=True)] = None,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import altair as alt
 
@@ -17,7 +16,7 @@ from posir_inspect.window import WindowReading
 from posir_significance.decision import CHANGE_LEVEL, Decision
 from posir_significance.sentences import (
     advise,
-    describe_state,
+    build_strip,
     format_contrast,
     format_difference,
     format_level,
@@ -40,7 +39,6 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit, flatten
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
@@ -162,9 +160,8 @@ class Inspection(Presentable):
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
-        drawn = {FADING: _draw_positions, CHUNKS: _draw_chunks, CHUNKERS: _draw_chunks} if self.fading else {}
-        draw = {title: partial(draw_figure, self) for title, draw_figure in drawn.items()}
-        return [replace(section, draw=draw.get(section.title)) for section in _build_sections(self)]
+        drawn = {title: partial(_draw_chunks, self) for title in (CHUNKS, CHUNKERS)}
+        return [replace(section, draw=drawn.get(section.title)) for section in _build_sections(self)]
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -260,10 +257,12 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         return
     rarest = inspection.fading[-1]
     how_well, start_to_end, not_read, bias, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
-    by_tenth = " ".join(format_percent(score.value if score else None, ".0f") for score in rarest.by_position)
-    parts = how_well, start_to_end, not_read, *_describe_scores_read(rarest), bias, f"By tenth of the text: {by_tenth}."
+    parts = how_well, start_to_end, not_read, *_describe_scores_read(rarest), bias
     sampled = _describe_sample(inspection.fading_texts, inspection)
-    yield DisplaySection(FADING, (*parts, *sampled), tuple(_build_tables(inspection.fading, full=inspection.full)))
+    names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
+    strips = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
+    tables = tuple(_build_tables(inspection.fading, full=inspection.full))
+    yield DisplaySection(FADING, (*parts, *sampled), tables, strips=tuple(strips))
     if not (chunks := inspection.chunks):
         return
     sampled = _describe_sample(inspection.chunk_texts, inspection)
@@ -399,60 +398,6 @@ def _name_chunks(row: ChunkRow) -> str:
 
 
 WIDTH, HEIGHT = 640, 280
-
-
-def _draw_positions(inspection: Inspection) -> list[Figure]:
-    """Return nDCG@10 over the position of the sentence, a curve for each wording, and what the model does not read."""
-    assert inspection.fading
-    axes = RelativePositions(bins=len(inspection.fading[0].by_position)).axes
-    window, positions = inspection.window.tokens.high, charts.build_positions(axes)
-    bins = len(axes.positions)
-    rows: list[Mapping[str, Any]] = [
-        {
-            "wording": WORDINGS[fading.wording],
-            "position": name,
-            "start": row / bins,
-            "middle": (row + 0.5) / bins,
-            "end": (row + 1) / bins,
-            "beyond_share": fading.not_read_by_position[row] if fading.not_read_by_position else None,
-            **flatten("ndcg_at_10", score),
-        }
-        for fading in inspection.fading
-        for row, (name, score) in enumerate(zip(axes.positions, fading.by_position, strict=True))
-        if score is not None
-    ]
-    first = charts.mark_beyond([row for row in rows if row["wording"] == WORDINGS[inspection.fading[-1].wording]], window)
-    names = [WORDINGS[fading.wording] for fading in inspection.fading]
-    color = alt.Color("wording:N", scale=charts.cycle_scale(names, charts.COLORS), legend=None)
-    dash = alt.StrokeDash("wording:N", scale=charts.cycle_scale(names, charts.DASHES), legend=None)
-    shape = alt.Shape("wording:N", scale=charts.cycle_scale(names, charts.SHAPES), legend=None)
-    tooltip = [
-        alt.Tooltip("wording:N"),
-        *charts.number_tooltips({"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "from", "ndcg_at_10_high": "to"}),
-    ]
-    ends = {str(row["wording"]): float(row["ndcg_at_10"]) for row in rows}
-    known = any(row.get("ndcg_at_10_low") is not None for row in rows)
-    layers = [
-        *charts.window_shade(charts.build_chart(first), positions),
-        *charts.curve(
-            charts.build_chart(rows),
-            positions,
-            color,
-            "area" if known else None,
-            line={"strokeDash": dash},
-            point={"shape": shape, "tooltip": tooltip},
-        ),
-        *charts.name_lines(ends, positions, axes.positions),
-    ]
-    chart = alt.layer(*layers, width=WIDTH, height=HEIGHT)
-    explanation = "Lines: mean nDCG@10 of the queries whose sentence is at that position."
-    explanation += (" Shaded: 95 % intervals." if known else "") + charts.explain_window(first, window)
-    seen = " ".join(
-        charts.describe_scores(f"Queries in {name}", [row["ndcg_at_10"] for row in rows if row["wording"] == name])
-        for name in names
-    )
-    title = describe_state(inspection.fading[-1].decision).removesuffix(".")
-    return _frame(inspection, "positions", chart, title, explanation, seen)
 
 
 def _draw_chunks(inspection: Inspection) -> list[Figure]:

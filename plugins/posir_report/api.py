@@ -295,7 +295,7 @@ def read_results(
     )
 
 
-@public(charts=True, flags=("markdown", "csv", "latex"), undecided_by=("fail_if", "strict", "junit"))
+@public(charts=True, card=True, flags=("markdown", "csv", "latex"), undecided_by=("fail_if", "strict", "junit"))
 def report(
     results: str | Path,
     *,

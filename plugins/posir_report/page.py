@@ -16,10 +16,12 @@ from posir_report.summary import (
     build_rows,
     model_labels,
     partial_suffix,
+    short_labels,
     task_and_scheme,
 )
-from posir_significance.sentences import label_state
+from posir_significance.sentences import build_strip, label_state
 from posir_tasks.display import numbers
+from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import Column, Table, to_latex
 from posir_tasks.scores import ScoreInfo, Unit
 
@@ -49,11 +51,19 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
         findings=list(tables.describe_findings(rows)),
-        models=len({summary.model for summary in summaries}),
+        strips=build_strips(rows),
         levels=tables.level_note(rows),
         few=FEW,
         sources=ordered,
     )
+
+
+def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
+    """Return the picture of each model and task over all lengths, best nDCG@10 of a task first."""
+    overall = [row for row in tables.list_overall(rows) if row.decision]
+    several = len({row.task for row in overall}) > 1
+    names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
+    return [build_strip(row.decision, name) for row, name in zip(overall, names, strict=True) if row.decision]
 
 
 def _task_section(

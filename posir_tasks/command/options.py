@@ -67,7 +67,8 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     """Return a function with Typer's annotations that calls a public function and prints what it returns."""
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = [parameter for parameter in SHARED if parameter.name != "png" or declaration.charts]
+    left_out = {name for name, wanted in (("png", declaration.charts), ("card", declaration.card)) if not wanted}
+    shared = [parameter for parameter in SHARED if parameter.name not in left_out]
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
@@ -76,7 +77,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     def command(**options: Any) -> None:
         flags = {OutputFormat(name) for name in declaration.flags if options.pop(name)}
         format_, html, png = _choose_format(options.pop("format"), flags), options.pop("html"), options.pop("png", None)
-        explain, overrides = options.pop("explain"), options.pop("set", None)
+        card, explain, overrides = options.pop("card", None), options.pop("explain"), options.pop("set", None)
         options.pop("settings_help", None)
         given = read_overrides(overrides or ())
         for parameter in parameters:
@@ -100,7 +101,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
             for warning in result.warnings():
                 typer.echo(warning, err=True)
             present(result, format_, explain=explain, printed=len(printed))
-            write_charts(result, png, html)
+            write_charts(result, png, html, card)
         raise typer.Exit(result.exit_status)
 
     command.__name__, command.__doc__ = function.__name__, describe_function(function)
@@ -177,5 +178,6 @@ SHARED = (
     _share("format", TableFormat, OutputFormat.TEXT),
     _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
     _share("png", Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")], None),
+    _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None),
     _share("explain", Explain, False),
 )

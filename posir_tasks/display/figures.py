@@ -3,7 +3,7 @@
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -16,6 +16,7 @@ import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from posir_tasks.display.progress import progress
+from posir_tasks.display.strip import NARROW, draw_strips
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
@@ -61,17 +62,17 @@ def render_image(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(stream.getvalue().encode()).decode()}"
 
 
-def export(figures: Sequence[Figure], png: Path | None, html: Path | None, render: Callable[[], str]) -> None:
-    """Write figures to a folder and a page to a file, each if given, and print their names; raise PosirError if that fails."""
+def export(figures: Sequence[Figure], png: Path | None, pages: Mapping[Path, Callable[[], bytes]]) -> None:
+    """Write figures to a folder, if one is given, and pages to files, and print their names; raise PosirError if that fails."""
     try:
         files = write_pictures(figures, png) if png else []
-        if html:
-            with atomic_write(html) as temporary:
-                temporary.write_text(render(), encoding="utf-8")
-            files.append(html)
+        for file, render in pages.items():
+            with atomic_write(file) as temporary:
+                temporary.write_bytes(render())
+            files.append(file)
     except OSError as error:
         target = error.filename2 or error.filename  # the second name is the target of renaming
-        raise PosirError(f"{target}: cannot be written ({error.strerror}). Choose another --png or --html.") from error
+        raise PosirError(f"{target}: cannot be written ({error.strerror}). Choose another file or folder.") from error
     for file in files:
         typer.echo(f"written: {file}", err=True)
 
@@ -105,5 +106,6 @@ def render_page(package: str, template: str, **values: Any) -> str:
     """Return HTML by a template in `templates` of a package, which may extend the shell, `page.html`; values are escaped."""
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    functions = {"bundle": bundle_chart_library, "render_image": render_image}
-    return environment.get_template(template).render(values | functions, version=version("posir"))
+    environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
+    environment.globals |= {"draw_strips": draw_strips, "NARROW": NARROW}
+    return environment.get_template(template).render(values, version=version("posir"))

@@ -10,12 +10,14 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
+from posir_tasks.display.strip import Strip, draw_card, render_png
 from posir_tasks.display.tables import (
     DisplaySection,
     OutputFormat,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Rows and columns of characters of the table in a `repr`.
 REPR_ROWS, REPR_WIDTH = 5, 100
+#: Most pictures on a card.
+ON_CARD = 6
 #: Width of a complete text, so that no table is divided.
 UNLIMITED = 10_000
 
@@ -120,6 +124,27 @@ class Presentable(ABC):
         """Return a page of a single file that needs no network, as the command writes it with `--html`."""
         return self._render("sections.html")
 
+    def strips(self) -> list[Strip]:
+        """Return the pictures of the answer of all sections."""
+        return [strip for section in self.sections() for strip in section.strips]
+
+    def describe_data(self) -> str:
+        """Return the data and its revision in a few words, for a card."""
+        return self.title
+
+    def to_card(self) -> bytes:
+        """Return the picture of the answer as a PNG of 1,200 x 630 pixels, with data and date, to be pasted into a message.
+
+        Raises:
+            PosirError: There is no such picture, as nothing has positions.
+        """
+        strips = self.strips()
+        if not strips:
+            raise PosirError("There is no picture for a card: no results by position, or a table of its own was asked for.")
+        omitted = f"; {pluralize(len(strips) - ON_CARD, 'more', 'more')}" if len(strips) > ON_CARD else ""
+        source = f"{self.describe_data()}{omitted}; {date.today().isoformat()}"
+        return render_png(draw_card(strips[:ON_CARD], "Where in a document is evidence found?", source))
+
     def figures(self) -> list[Figure]:
         """Return the charts of all sections."""
         return [figure for section in self.sections() for figure in section.figures()]
@@ -154,7 +179,8 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         legend = [*self.legend(), *self.explanation()]
-        return render_page(__package__, template, title=self.title, sections=self.sections(), legend=legend)
+        shown = {"title": self.title, "strips": self.strips(), "sections": self.sections(), "legend": legend}
+        return render_page(__package__, template, **shown)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -252,12 +278,13 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
                 typer.echo(line)
 
 
-def write_charts(shown: Presentable, png: Path | None, html: Path | None) -> None:
-    """Write the charts to a folder and the page to a file, each if given; raise PosirError if that fails."""
-    if png or html:
+def write_charts(shown: Presentable, png: Path | None, html: Path | None, card: Path | None = None) -> None:
+    """Write the charts to a folder, the page and the card to a file, each if given; raise PosirError if that fails."""
+    if png or html or card:
         from posir_tasks.display.figures import export
 
-        export(shown.figures() if png else [], png, html, shown.to_html)
+        pages: dict[Path, Callable[[], bytes]] = {html: lambda: shown.to_html().encode()} if html else {}
+        export(shown.figures() if png else [], png, pages | ({card: shown.to_card} if card else {}))
 
 
 def to_values(values: float | Iterable[float] | None) -> tuple[float, ...]:

@@ -115,14 +115,12 @@ def sketch_strip(strip: Strip) -> str:
     return f"{line[:before]}{''.join(marks) if unread else ''}{line[before:]}"
 
 
-def sketch_strips(strips: Sequence[Strip]) -> list[str]:
-    """Return a line for each strip, with its name, its sketch and the state."""
-    names, sketches = [strip.name for strip in strips], list(map(sketch_strip, strips))
-    width = max(map(len, names), default=0)
-    return [
-        f"{name:{width}}  {sketch:{CHARACTERS + 2}}  {'; '.join(filter(None, (strip.share, *strip.words[-1:])))}"
-        for name, sketch, strip in zip(names, sketches, strips, strict=True)
-    ]
+def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
+    """Return a line for each strip, with its name, its sketch, what is not read and, if there is room for it, the state."""
+    longest = max((len(strip.name) for strip in strips), default=0)
+    lines = [f"{strip.name:{longest}}  {sketch_strip(strip):{CHARACTERS + 2}}  {strip.share}".rstrip() for strip in strips]
+    full = [f"{line}{'; ' if strip.share else '  '}{strip.words[-1]}" for line, strip in zip(lines, strips, strict=True)]
+    return full if max(map(len, full), default=0) <= width else lines
 
 
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:

@@ -21,6 +21,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
+from posir_tasks.display.strip import Strip, sketch_strips
 from posir_tasks.display.wording import escape_controls, shorten_middle
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
@@ -378,7 +379,7 @@ def _latex_row(cells: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class DisplaySection:
-    """A part of what is shown: findings in sentences, tables and charts."""
+    """A part of what is shown: pictures of the answer, findings in sentences, tables and charts."""
 
     title: str = ""
     sentences: tuple[str, ...] = ()
@@ -387,6 +388,8 @@ class DisplaySection:
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
     code: str = ""
     """Code to be pasted, shown as it is."""
+    strips: tuple[Strip, ...] = ()
+    """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""
@@ -395,6 +398,8 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
+        for line in sketch_strips(self.strips, console.width):
+            console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
         if self.code:
@@ -407,5 +412,7 @@ class DisplaySection:
         """Return title, sentences and tables in GitHub's Markdown."""
         title, sentences = escape_controls(self.title), escape_controls(" ".join(self.sentences))
         code = f"```\n{escape_controls(self.code.rstrip())}\n```" if self.code else ""
-        parts = [f"## {title}" if title else "", sentences, code, *map(to_markdown, self.tables)]
+        sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
+        picture = f"```\n{sketches}\n```" if sketches else ""
+        parts = [f"## {title}" if title else "", picture, sentences, code, *map(to_markdown, self.tables)]
         return "\n\n".join(filter(None, parts))

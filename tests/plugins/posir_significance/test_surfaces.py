@@ -275,9 +275,9 @@ def test_pictures_are_titled_by_the_state(results, decisions):
         curves = read_drawn(draw_curves(summary, build_curve_cells(summary)))
         assert curves.startswith(state)
         assert describe_decision(decision) in curves
-        figure, *_ = inspect(decision).figures()
-        assert figure.title == state
-        assert read_drawn(figure.chart).startswith(state)
+        (strip,) = inspect(decision).strips()
+        assert label_state(decision) in strip.words[-1].lower()
+        assert strip.not_read == (decision.not_read or 0)
     compared = [read_drawn(draw_models(results.summaries[:2])), read_drawn(draw_psi_against_ndcg(results.summaries))]
     assert all(label_state(decisions[summary.model]) in compared[0] for summary in results.summaries[:2])
     assert all(label_state(decision) in compared[1] for decision in decisions.values())
