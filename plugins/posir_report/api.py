@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from posir_tasks.display.figures import Figure
+    from posir_tasks.display.strip import Strip
 
 BRIEF = (
     "nDCG@10 x 100. Start to end: nDCG@10 of the first minus the last third of the document. Not read: share of the evidence "
@@ -150,6 +151,16 @@ class Results(Presentable, Sequence[SubsetResult]):
                 yield from (f"{task}: {note}" for note in tables.not_read_notes(model_labels(of_task), of_task))
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
             yield from (f"{NOTE} {tables.build_legend(self.columns)}", CURVE_NOTE)
+
+    def strips(self) -> list[Strip]:
+        """Return the picture of each model and task; a terminal has it in the tables."""
+        from posir_report.page import build_strips
+
+        return build_strips(self.rows)
+
+    def describe_data(self) -> str:
+        """Return the tasks with the revisions of their data."""
+        return ", ".join(dict.fromkeys(f"{summary.task}, data {summary.data_revision}" for summary in self.summaries))
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""

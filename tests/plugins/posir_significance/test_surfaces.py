@@ -47,8 +47,10 @@ from posir_significance.sentences import (
 )
 from posir_tasks.command.app import build_app
 from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.strip import draw_strips
 from posir_tasks.display.tables import escape_latex, to_markdown
 from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.errors import PosirError
 from posir_tasks.evidence import TWELFTHS, Evidence, Integers, ReadEvidence
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
@@ -281,6 +283,21 @@ def test_pictures_are_titled_by_the_state(results, decisions):
     compared = [read_drawn(draw_models(results.summaries[:2])), read_drawn(draw_psi_against_ndcg(results.summaries))]
     assert all(label_state(decisions[summary.model]) in compared[0] for summary in results.summaries[:2])
     assert all(label_state(decision) in compared[1] for decision in decisions.values())
+
+
+def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_path):
+    drawn = draw_strips(results.strips())
+    shown = [drawn.index(f">{name}<") for name in ("even", "start", "window", "unknown")]
+    assert drawn.count("not read:") - drawn.count("; not read:") == 1
+    assert drawn.index("cannot be said", shown[3]) > 0
+    for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html()):
+        assert page.index('<svg class="strip"') < page.index("<table")
+    text = inspect(decisions["org/window"]).to_markdown()
+    assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +not read: \d+ %", text)
+    run("report", folder, "--card", tmp_path / "card.png", "--quiet")
+    assert (tmp_path / "card.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(PosirError, match="no results by position"):
+        results.bins().to_card()
 
 
 def test_a_row_of_the_board_has_the_state_and_its_tooltip_the_answer(results, decisions):
