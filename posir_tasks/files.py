@@ -85,6 +85,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file in UTF-8, whole or not at all."""
+    with atomic_write(path) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def explain_unwritable(folder: Path) -> Iterator[None]:
     """Turn errors about a folder other than a full disk into a PosirError that says what to do."""

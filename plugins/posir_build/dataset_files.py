@@ -22,7 +22,7 @@ from posir_tasks.display.numbers import format_count, format_interval, format_pe
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
-from posir_tasks.files import atomic_write
+from posir_tasks.files import atomic_write, write_text
 from posir_tasks.gate import parse_json, read_csv_rows, read_json
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.data import PositionData
@@ -70,8 +70,7 @@ def record_human_check(folder: Path, agreement: Sequence[Mapping[str, Any]], jud
     # A sample of a build with a held-out part has questions of both parts, and says as much about either.
     if not known.intersection(judged):
         raise PosirError(f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the domain they are of.")
-    with atomic_write(folder / HUMAN_CHECK_FILE) as part:
-        part.write_text(to_json(agreement) + "\n", encoding="utf-8")
+    write_text(folder / HUMAN_CHECK_FILE, to_json(agreement) + "\n")
     write_card(folder.parent.parent)
 
 

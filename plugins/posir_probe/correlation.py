@@ -392,7 +392,14 @@ def correlate_architecture(
             for model, value in by_model.items():
                 if name := getattr(architectures.get(model), kind, ""):
                     groups.setdefault(name, []).append(value)
-            rows.append(_compare_kinds(key, kind, groups))
+            known = [value for group in groups.values() for value in group]
+            share = p_value = None
+            if len(groups) > 1 and len(known) > len(groups) and len(set(known)) > 1:
+                result = kruskal(*groups.values())
+                share, p_value = Estimate(float(result.statistic / (len(known) - 1))), float(result.pvalue)
+            counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
+            verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "cannot be said"
+            rows.append(ModelCorrelation(*key, kind, len(known), counts, "Kruskal-Wallis", share, p_value, verdict))
     return rows
 
 
@@ -401,17 +408,6 @@ def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByMode
     models = sorted(scores.keys() & values.keys())
     rho, p_value = estimate_rho(np.array([values[name] for name in models]), np.array([scores[name] for name in models]))
     return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
-
-
-def _compare_kinds(key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]) -> ModelCorrelation:
-    values = [value for group in groups.values() for value in group]
-    share = p_value = None
-    if len(groups) > 1 and len(values) > len(groups) and len(set(values)) > 1:
-        result = kruskal(*groups.values())
-        share, p_value = Estimate(float(result.statistic / (len(values) - 1))), float(result.pvalue)
-    counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-    verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "cannot be said"
-    return ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", share, p_value, verdict)
 
 
 def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import altair as alt
 import numpy as np
@@ -16,7 +16,17 @@ from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import (
+    COLORS,
+    FAINT,
+    INK,
+    NULL,
+    PERCENT,
+    add_frame,
+    build_chart,
+    cycle_scale,
+    spread_heights,
+)
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
@@ -28,15 +38,15 @@ ROW, NAME = 15, 17
 MOST_POINTS = 20
 #: Most models whose intervals are drawn over each other, and most lines with labels of their own.
 MOST_INTERVALS, MOST_LABELS = 4, 6
-#: Pixels between two labels, and the share of an axis that a label covers at most.
-LABEL, LABELED = 13, 0.25
+#: Share of an axis that a label covers at most.
+LABELED = 0.25
 PUBLISHED = "other models, as published"
 #: Kinds of rows.
 MODEL_ROW, CONTROL_ROW, PUBLISHED_ROW, LABEL_ROW, WINDOW_ROW, NAME_ROW = (
     "model", "control", "published", "label", "window", "name",
 )  # fmt: skip
-#: Where the text of a label begins, which is its alignment, and to which side it is moved.
-SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 1), ("right", -1))
+#: Where the text of a label begins.
+SIDE = alt.ExprRef("datum.side")
 #: A row of a chart's data, and its height.
 Row: TypeAlias = dict[str, Any]
 VALUE = itemgetter("value")
@@ -118,6 +128,8 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     for row in rows:
         named = f"{row['model']}: {row['line']}" if len(results) > 1 else row["line"]
         row["key"] = CONTROL if row["line"] == CONTROL else named if row["line"] else row["model"]
+        # The first line of each model is solid, its others and the control are dashed.
+        row["dash"] = [3, 3] if row["line"] == CONTROL else [1, 0] if row["line"] == rows[0]["line"] else [7, 3]
     # The control is last.
     keys = sorted(dict.fromkeys(row["key"] for row in rows), key=lambda key: key == CONTROL)
     panels = list(dict.fromkeys(row["panel"] for row in rows))
@@ -131,6 +143,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     colors = [FAINT if key == CONTROL else color for key, color in zip(keys, cycled, strict=True)]
     for row in rows:
         row["ink"] = dict(zip(keys, colors, strict=True)).get(row["key"], NULL)
+        row["label_ink"] = FAINT if row["kind"] == PUBLISHED_ROW else row["ink"]
     color = alt.Color("ink:N", scale=None, legend=None)
     if len(keys) > MOST_LABELS:
         legend = alt.Legend(orient="top", columns=1, symbolOpacity=1)
@@ -171,17 +184,9 @@ def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd:
     }  # fmt: skip
 
 
-def _only(chart: alt.Chart, kind: str, condition: str = "true") -> alt.Chart:
-    filtered: alt.Chart = chart.transform_filter(f"datum.kind === '{kind}' && {condition}")
+def _only(chart: alt.Chart, *kinds: str) -> alt.Chart:
+    filtered: alt.Chart = chart.transform_filter(alt.FieldOneOfPredicate("kind", kinds))
     return filtered
-
-
-def _count(rows: Sequence[Row], kind: str) -> int:
-    return sum(row["kind"] == kind for row in rows)
-
-
-def _has_intervals(rows: Sequence[Row]) -> bool:
-    return any(row.get("value_low") is not None for row in rows)
 
 
 def find_domain(rows: Sequence[Row], fields: Sequence[str]) -> tuple[float, float]:
@@ -216,25 +221,18 @@ def _draw_lines(rows: list[Row], keys: Sequence[str], probe: Probe, color: alt.C
     lines = base.encode(y=y, tooltip=_tooltips(probe.unit))
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
     if probe.form is Form.BARS:
-        bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
-        return [bars, *([band.mark_rule().encode(color=alt.value(INK))] if _has_intervals(rows) else [])]
-    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)
-    layers = [published] if _count(rows, PUBLISHED_ROW) else []
+        return [_only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75), band.mark_rule().encode(color=alt.value(INK))]
+    layers = [_only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)]
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
-    layers += [band.mark_area(opacity=0.16)] if bands and _has_intervals(rows) else []
-    # The first line of each model, its others dashed, and the control.
-    first, *others = dict.fromkeys(row["line"] for row in rows if row["kind"] == MODEL_ROW)
-    style: dict[str, Any] = {"strokeWidth": 1.8, "point": {"size": 34} if len(names) <= MOST_POINTS else False}
-    layers.append(_only(lines, MODEL_ROW, f"datum.line === '{first}'").mark_line(**style))
-    if others:
-        layers.append(_only(lines, MODEL_ROW, f"datum.line !== '{first}'").mark_line(**style, strokeDash=[7, 3]))
-    if _count(rows, CONTROL_ROW):
-        layers.append(_only(lines, CONTROL_ROW).mark_line(**style, strokeDash=[3, 3]))
-    layers += _label_layers(base.encode(y=y), 3, outlined=True)
-    if windows := [row["x"] for row in rows if row["kind"] == WINDOW_ROW]:
-        marks, (side, shift) = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT)), SIDES[max(windows) >= 0.5]
-        text = marks.mark_text(align=side, baseline="bottom", fontSize=11, dx=4 * shift)
+    layers += [band.mark_area(opacity=0.16)] if bands and any(row.get("value_low") is not None for row in rows) else []
+    point: Any = {"size": 34} if len(names) <= MOST_POINTS else False
+    own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
+    layers.append(own.encode(strokeDash=alt.StrokeDash("dash:N", scale=None)))
+    layers += _label_layers(base.encode(y=y), 3)
+    if probe.shows_window:
+        marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
+        text = marks.mark_text(align=SIDE, baseline="bottom", fontSize=11, dx=_shift(4))
         layers += [marks.mark_rule(strokeDash=[2, 3]), text.encode(y=alt.value(HEIGHT - 4), text="text:N")]
     return layers
 
@@ -264,48 +262,37 @@ def _label_panel(rows: Sequence[Row], domain: tuple[float, float], names: Sequen
     heights = spread_labels([point["value"] for point in points], domain)
     return [
         {name: point[name] for name in ("panel", "position", "x", "order", "key", "model", "line")}
-        | {"kind": LABEL_ROW, "value": height, "side": side, "ink": _label_color(point)}
+        | {"kind": LABEL_ROW, "value": height, "side": side, "ink": point["label_ink"]}
         for point, height in zip(points, heights, strict=True)
     ]
 
 
-def _label_color(row: Row) -> str:
-    return FAINT if row["kind"] == PUBLISHED_ROW else str(row["ink"])
-
-
 def spread_labels(values: Sequence[float], domain: tuple[float, float]) -> list[float]:
     """Return the heights of labels above ascending values, so that none covers another and all are inside the axis."""
-    pixel = (domain[1] - domain[0]) / HEIGHT
-    heights: list[float] = []
-    for value in values:
-        heights.append(max(value + 9 * pixel, heights[-1] + LABEL * pixel) if heights else value + 9 * pixel)
-    top = domain[1] - 5 * pixel
-    for at in range(len(heights) - 1, -1, -1):
-        heights[at] = min(heights[at], top)
-        top = heights[at] - LABEL * pixel
-    return heights
+    low, extent = domain[0], domain[1] - domain[0]
+    return [low + extent * height for height in spread_heights([(value - low) / extent for value in values])]
 
 
-def _label_layers(base: alt.Chart, shift: int, *, outlined: bool = False) -> list[alt.Chart]:
-    """Return labels, moved by some pixels to their side; outlined in white, they are readable across lines."""
-    layers = []
-    for side, sign in SIDES:
-        chosen = _only(base, LABEL_ROW, f"datum.side === '{side}'").encode(text="key:N")
-        style: dict[str, Any] = {"align": side, "baseline": "middle", "fontSize": 11, "dx": shift * sign}
-        if outlined:
-            outline = chosen.mark_text(**style, stroke="white", strokeWidth=3, strokeJoin="round")
-            layers.append(outline.encode(color=alt.value("white")))
-        layers.append(chosen.mark_text(**style))
-    return layers
+def _shift(pixels: int) -> alt.ExprRef:
+    return alt.ExprRef(f"datum.side === 'left' ? {pixels} : {-pixels}")
+
+
+def _label_layers(base: alt.Chart, shift: int) -> list[alt.Chart]:
+    """Return labels, moved by some pixels to their side, and their outlines in white: they are readable across lines."""
+    labels = _only(base, LABEL_ROW).encode(text="key:N")
+    style: dict[str, Any] = {"align": SIDE, "baseline": "middle", "fontSize": 11, "dx": _shift(shift)}
+    outline = labels.mark_text(**style, stroke="white", strokeWidth=3, strokeJoin="round")
+    return [outline.encode(color=alt.value("white")), labels.mark_text(**style)]
 
 
 def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iterator[Row]:
     """Yield a row where each model's window ends in a median document."""
+    side = "right" if max((result.share_read or 0.0 for result in results), default=0.0) >= 0.5 else "left"
     for label, result in zip(labels, results, strict=True):
         if result.share_read is not None:
             who, end = (label, "") if len(results) > 1 else ("the model", ", to here")
-            shared = {"panel": "", "model": label, "line": "", "key": "", "order": 0}
-            yield shared | {"kind": WINDOW_ROW, "x": result.share_read, "text": f"{who} reads {result.window:,} tokens{end}"}
+            shared = {"panel": "", "model": label, "line": "", "key": "", "order": 0, "kind": WINDOW_ROW, "side": side}
+            yield shared | {"x": result.share_read, "text": f"{who} reads {result.window:,} tokens{end}"}
 
 
 def _draw_categories(
@@ -313,7 +300,7 @@ def _draw_categories(
 ) -> tuple[list[alt.Chart], int]:
     present = {row["position"] for row in rows}
     names = [name for name in order if name in present]
-    lanes = [*keys, *([PUBLISHED] if _count(rows, PUBLISHED_ROW) else [])]
+    lanes = [*keys, *dict.fromkeys(row["key"] for row in rows if row["kind"] == PUBLISHED_ROW)]
     block = NAME + ROW * len(lanes)
     for row in rows:
         row["y"] = names.index(row["position"]) * block + NAME + ROW * (lanes.index(row["key"]) + 0.5)
@@ -334,16 +321,13 @@ def _draw_categories(
     heading = _only(base, NAME_ROW).mark_text(align="left", baseline="bottom", fontSize=11, fontWeight="bold")
     ends = {"y": alt.value(0), "y2": alt.value(height)}
     zero = _only(base, NAME_ROW).mark_rule().encode(x=alt.datum(0), color=alt.value(FAINT), **ends)
-    layers = {
-        PUBLISHED_ROW: _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
-        CONTROL_ROW: _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
-        MODEL_ROW: _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60),
-    }
     drawn = [
         *([zero] if domain[0] < 0 else []),
-        *([intervals.mark_rule(strokeWidth=2, opacity=0.7)] if _has_intervals(rows) else []),
-        *(layer for kind, layer in layers.items() if _count(rows, kind)),
-        *(_label_layers(base.encode(x=x), 8) if labels else []),
+        intervals.mark_rule(strokeWidth=2, opacity=0.7),
+        _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
+        _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
+        _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60),
+        *_label_layers(base.encode(x=x), 8),
         heading.encode(x=alt.value(4), text="key:N", color=alt.value(INK)),
     ]
     return drawn, height
@@ -361,7 +345,7 @@ def _label_dots(rows: Sequence[Row], domain: tuple[float, float]) -> list[Row]:
         if sum(of_panel == panel for of_panel, _ in first) > 1:
             side = "left" if row["value"] <= sum(domain) / 2 else "right"
             end = row.get("value_high" if side == "left" else "value_low")
-            shared = {"panel": panel, "key": key, "y": row["y"], "ink": _label_color(row)}
+            shared = {"panel": panel, "key": key, "y": row["y"], "ink": row["label_ink"]}
             labels.append(shared | {"kind": LABEL_ROW, "value": row["value"] if end is None else end, "side": side})
     return labels
 

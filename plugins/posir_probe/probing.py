@@ -6,7 +6,7 @@ import json
 import logging
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, resu
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
+from posir_tasks.files import write_text
 from posir_tasks.plugin_api import collect_items
 from posir_tasks.search.chunked import find_room
 from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
@@ -103,6 +103,10 @@ class ProbeRun:
     """Documents that the sample is drawn from."""
     split_at_periods: bool = False
     """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the language."""
+    results: dict[str, ProbeResult] = field(default_factory=dict)
+    """What is measured so far, by probe; changed in place."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Why a probe cannot measure model or data; changed in place."""
 
     def find_file(self, probe: str) -> Path:
         """Return the file of a probe's result."""
@@ -125,11 +129,11 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     Raises:
         PosirError: No probe can measure the model or the data, or the data cannot be read.
     """
-    by_name = {probe.name: run.load(probe.name) for probe in probes}
-    problems: dict[str, str] = {}
+    run = replace(run, results={probe.name: run.load(probe.name) for probe in probes}, problems={})
     for subset, read in run.source.subsets.items():
-        _measure_subset(run, subset, read(), probes, by_name, problems)
-    results = [result for result in by_name.values() if result.subsets]
+        _measure_subset(run, subset, read(), probes)
+    problems = run.problems
+    results = [result for result in run.results.values() if result.subsets]
     for result in (result for result in results if not result.sums.documents):
         if reasons := result.sums.describe_skipped():
             problems[result.probe] = f"nothing in {result.data} can be measured. Skipped: {reasons}."
@@ -145,15 +149,8 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     return measured
 
 
-def _measure_subset(
-    run: ProbeRun,
-    subset: str,
-    data: ProbeData,
-    probes: Sequence[Probe],
-    results: dict[str, ProbeResult],
-    problems: dict[str, str],
-) -> None:
-    """Draw the samples of the probes of texts and of questions, and measure them; change results and problems in place."""
+def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequence[Probe]) -> None:
+    """Draw the samples of the probes of texts and of questions, and measure them."""
     groups: dict[tuple[bool, bool], list[Probe]] = {}
     for probe in probes:
         groups.setdefault((probe.needs_questions, run.split_at_periods and probe.needs_sentences), []).append(probe)
@@ -169,21 +166,15 @@ def _measure_subset(
     for key, sample in samples.items():
         together = [probe for probe in groups[key] if not probe.needs_all]
         for group in filter(None, (together, *([probe] for probe in groups[key] if probe.needs_all))):
-            if group[0].name not in problems:
-                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), results, problems)
+            if group[0].name not in run.problems:
+                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder))
 
 
-def _measure(
-    run: ProbeRun,
-    probes: Sequence[Probe],
-    subset: str,
-    data: ProbeData,
-    results: dict[str, ProbeResult],
-    problems: dict[str, str],
-) -> None:
+def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData) -> None:
     """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
     sample = (data.revision, f"{run.selection}{', split at periods' if data.split_at_periods else ''}", len(data.documents))
-    stored = {probe.name: results[probe.name].subsets[subset] for probe in probes if subset in results[probe.name].subsets}
+    saved = {probe.name: run.results[probe.name].subsets for probe in probes}
+    stored = {name: subsets[subset] for name, subsets in saved.items() if subset in subsets}
     known = {name: sums for name, sums in stored.items() if (sums.data_revision, sums.selection, sums.sampled) == sample}
     end, tokens = 0, None
     for block in progress([data] if probes[0].needs_all else list(data.blocks(BLOCK)), f"Probing {subset}"):
@@ -196,7 +187,7 @@ def _measure(
         except PosirError as error:
             if not probes[0].needs_all:
                 raise
-            problems[probes[0].name] = str(error)
+            run.problems[probes[0].name] = str(error)
             return
         if tokens is None and block.documents:
             lengths = map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED))))
@@ -204,7 +195,6 @@ def _measure(
         for probe, added in zip(pending, measured, strict=True):
             total = known[probe.name].sums + added if probe.name in known else added
             known[probe.name] = SubsetSums(*sample, end, total, tokens)
-            earlier = results[probe.name]
-            results[probe.name] = replace(earlier, subsets={**earlier.subsets, subset: known[probe.name]})
-            with atomic_write(run.find_file(probe.name)) as part:
-                part.write_text(json.dumps(results[probe.name].to_json()), encoding="utf-8")
+            earlier = run.results[probe.name]
+            run.results[probe.name] = replace(earlier, subsets={**earlier.subsets, subset: known[probe.name]})
+            write_text(run.find_file(probe.name), json.dumps(run.results[probe.name].to_json()))

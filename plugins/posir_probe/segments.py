@@ -46,8 +46,6 @@ from posir_tasks.text.tokenizer import Tokenizer
 
 #: Where the code of Zeng et al. 2025 cuts, as shares of the characters.
 THIRDS = (0.0, 0.333, 0.666, 1.0)
-#: Names of places; the paper has three to six segments.
-PLACES = ("first", "second", "third", "fourth", "fifth", "sixth")
 #: Most tokens of a joined text (section on data).
 MOST_TOKENS = 8_192
 
@@ -139,7 +137,7 @@ class Permutation(Probe):
 
     def __init__(self, segments: int = 3) -> None:
         self.segments = segments
-        self.positions = PLACES[:segments]
+        self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),

@@ -40,7 +40,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.evidence import Floats, Integers
-from posir_tasks.files import atomic_write
+from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json
 from posir_tasks.scores import Estimate, flatten
@@ -271,8 +271,7 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
             }
             for name, domain in (known | sums).items()
         }
-        with atomic_write(file) as part:
-            part.write_text(json.dumps({"schema": SCHEMA, "domains": content}), encoding="utf-8")
+        write_text(file, json.dumps({"schema": SCHEMA, "domains": content}))
     return sums
 
 

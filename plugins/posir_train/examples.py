@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from posir_tasks.display.progress import progress
+from posir_tasks.document_keys import link_documents
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.languages import LANGUAGES, name_languages
@@ -177,19 +178,17 @@ def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
 
 def merge_articles(examples: Sequence[Example]) -> list[Example]:
     """Return the examples with one article for all documents of the same text, so that no text is in two articles."""
-    documents = {example.document for example in examples}
-    parents = {document.article: document.article for document in documents}
-
-    def find(article: str) -> str:
-        while parents[article] != article:
-            article = parents[article]
-        return article
-
-    first: dict[str, str] = {}
-    for document in sorted(documents, key=lambda document: (document.corpus, document.id)):
-        root, other = find(document.article), find(first.setdefault(document.text, document.article))
-        parents[max(root, other)] = min(root, other)
-    merged = {document: replace(document, article=find(document.article)) for document in documents}
+    documents = list(dict.fromkeys(example.document for example in examples))
+    numbers: list[dict[str, int]] = [{}, {}]
+    shared = [
+        [known.setdefault(name, len(known) + 1) for known, name in zip(numbers, (row.article, row.text), strict=True)]
+        for row in documents
+    ]
+    components = link_documents(np.array(shared, np.int64).reshape(-1, 2).T).tolist() if documents else []
+    names: dict[int, str] = {}
+    for component, document in zip(components, documents, strict=True):
+        names[component] = min(names.get(component, document.article), document.article)
+    merged = {row: replace(row, article=names[component]) for component, row in zip(components, documents, strict=True)}
     return [replace(example, document=merged[example.document]) for example in examples]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import ModelReranker, compute_margin
+from posir_tasks.models.window import find_capacity
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
@@ -42,8 +43,6 @@ from posir_train.settings import Objective, Position, PositionWeights, QuestionB
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Types of models whose positions begin after the id of the padding token.
-ROBERTA = ("roberta", "xlm-roberta", "camembert")
 #: Fewest words of a negative.
 FEWEST_WORDS = 5
 #: Examples scored at a time.
@@ -68,7 +67,7 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
     if type(loaded) is not SentenceTransformer:
         raise PosirError(f"{name}: not a dense model of sentence-transformers, which alone can be trained.")
     if (window := settings.window) is not None:
-        longest = _longest_window(loaded)
+        longest = find_capacity(loaded)
         if longest is not None and window > longest:
             raise PosirError(f"window {window}: {name} reads {longest} tokens at most. Choose a smaller one, or another model.")
         loaded.max_seq_length = window
@@ -94,16 +93,6 @@ def find_base(folder: Path) -> str:
     return named if isinstance(named, str) and named else name_folder(folder)
 
 
-def _longest_window(model: SentenceTransformer) -> int | None:
-    """Return the most tokens that a model can read by its position embeddings; None if there is no limit."""
-    config: Any = getattr(model[0], "config", None)
-    limit = getattr(config, "max_position_embeddings", None)
-    if not isinstance(limit, int):
-        return None
-    # RoBERTa counts positions from the id of the padding token.
-    return limit - config.pad_token_id - 1 if config.model_type in ROBERTA else limit
-
-
 @dataclass(frozen=True)
 class ModelReader:
     """Finds the part of a document that a model reads."""
@@ -124,7 +113,7 @@ class ModelReader:
             )
         prompt = next((model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)), "")
         extra = tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
-        return cls(tokenizer, model.max_seq_length, _longest_window(model), extra)
+        return cls(tokenizer, model.max_seq_length, find_capacity(model), extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
         """Return whether the window has all of the evidence."""

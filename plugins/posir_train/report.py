@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import mteb
 import numpy as np
-import pytrec_eval
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
 from posir_report.charts import compare_curves
@@ -37,10 +36,12 @@ from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import atomic_write
+from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write, write_text
 from posir_tasks.gate import read_json
+from posir_tasks.host.retrieval_task import find_retrieval_task
 from posir_tasks.plugin_api import score_result
+from posir_tasks.ranks import score_each_query
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.dataset import Dataset
 from posir_tasks.tasks.base import PositionTask
@@ -55,7 +56,7 @@ from posir_train.settings import (
     display_name,
     open_dataset,
 )
-from posir_train.training import TrainedModel, write_text
+from posir_train.training import TrainedModel
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -94,9 +95,11 @@ class TrainingChange:
     before: Estimate | None
     after: Estimate | None
     difference: Estimate | None
-    """Its interval has the level of `change`, if that has the score; else 95 %."""
-    change: Change | None = None
-    """The change in nDCG@10, start to end and PSI on the same questions; None for other scores."""
+    """Its interval has the level of the change, if the score has one; else 95 %."""
+    metric: MetricChange | None = None
+    """The change of nDCG@10, start to end or PSI; None for other scores."""
+    sentence: str = ""
+    """The change as a sentence; empty if it has no state."""
     forgetting_check: str | None = None
     """The data of a forgetting check; None for held-out articles."""
 
@@ -106,21 +109,9 @@ class TrainingChange:
         return self.score if self.forgetting_check is None else f"forgetting check {self.forgetting_check}, {self.score}"
 
     @property
-    def metric(self) -> MetricChange | None:
-        """The change of this score; None if it has no state."""
-        return getattr(self.change, METRICS[self.score]) if self.change else None
-
-    @property
     def label(self) -> str:
         """The state of the change in a few words; empty if it has none."""
         return label_change(self.metric) if self.metric else ""
-
-    def describe(self) -> str:
-        """Return the change as a sentence; empty if it has no state."""
-        if self.change is None or self.metric is None:
-            return ""
-        sentence = describe_metric_change(self.score, self.metric, self.change, "the base model", "the trained model")
-        return sentence[0].upper() + sentence[1:]
 
     def record(self) -> dict[str, Any]:
         """Return the change as a row of JSON and CSV, with the names and values of a `Change`."""
@@ -157,7 +148,9 @@ def _build_change(
     score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
 ) -> TrainingChange:
     metric: MetricChange = getattr(change, METRICS[score])
-    return TrainingChange(score, before, after, metric.difference, change, forgetting_check)
+    sentence = describe_metric_change(score, metric, change, "the base model", "the trained model")
+    sentence = sentence[0].upper() + sentence[1:]
+    return TrainingChange(score, before, after, metric.difference, metric, sentence, forgetting_check)
 
 
 def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
@@ -191,7 +184,7 @@ def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
     """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10, start to end and PSI change."""
     for name in dict.fromkeys(change.forgetting_check for change in changes):
         own = (change for change in changes if change.forgetting_check == name and change.difference)
-        if sentences := list(filter(None, (change.describe() for change in own))):
+        if sentences := [change.sentence for change in own if change.sentence]:
             yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
 
 
@@ -222,15 +215,11 @@ def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
     # What no task is named.
     if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
-    try:
-        task = mteb.get_task(name)
-    except Exception as error:  # mteb raises several types for a name that it does not know
+    if (task := find_retrieval_task(name)) is None:
         raise PosirError(
-            f"--guard {name}: no file or folder, and mteb has no such task ({summarize_error(error)}). "
+            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose one, such as SciFact; "
             "`posir tasks` lists some."
-        ) from error
-    if not isinstance(task, AbsTaskRetrieval):
-        raise PosirError(f"--guard {name}: not a retrieval task. Choose one, such as SciFact.")
+        )
     return open_dataset(name) if isinstance(task, PositionTask) else task
 
 
@@ -274,8 +263,8 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
     for subset in task.hf_subsets:
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
-            measures = pytrec_eval.RelevanceEvaluator(relevant, {"ndcg_cut.10"}).evaluate(results)
-            gains |= {f"{subset}/{split}/{query}": measures.get(query, {}).get("ndcg_cut_10", 0.0) for query in relevant}
+            scores = score_each_query(results, relevant, (1, 10))["ndcg_at_10"]
+            gains |= {f"{subset}/{split}/{query}": score for query, score in zip(relevant, scores, strict=True)}
     return gains
 
 

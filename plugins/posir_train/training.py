@@ -30,7 +30,7 @@ from transformers.utils import logging as transformers_logging
 
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
-from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable
+from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable, write_text
 from posir_tasks.gate import read_json
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.settings_file import dump_settings
@@ -252,12 +252,6 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
                 f"{output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
                 "Give the same settings and data, or choose another --output."
             )
-
-
-def write_text(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    with atomic_write(file) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _build_trainer(

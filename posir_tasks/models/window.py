@@ -87,10 +87,10 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     vars(model)[WINDOW] = tokens
 
 
-def find_capacity(model: MTEBModels) -> int | None:
-    """Return how many tokens a model can read: its positions, or else what its metadata claims; None if that is unknown."""
+def find_capacity(model: Any) -> int | None:
+    """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or what its metadata claims."""
     loaded = getattr(model, "model", None)
-    modules = [part for part in (loaded, getattr(loaded, "model", None)) if isinstance(part, nn.Module)]
+    modules = [part for part in (model, loaded, getattr(loaded, "model", None)) if isinstance(part, nn.Module)]
     for inner in (inner for module in modules for inner in module.modules()):
         config = getattr(inner, "config", None)
         if config is None:
@@ -99,7 +99,7 @@ def find_capacity(model: MTEBModels) -> int | None:
         positions = getattr(text_config, "max_position_embeddings", None)
         if isinstance(positions, int) and positions > 0:
             return positions - _count_reserved(inner)
-    claimed = model.mteb_model_meta.max_tokens if model.mteb_model_meta else None
+    claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
     return int(claimed) if claimed and claimed < NO_LIMIT else None
 
 

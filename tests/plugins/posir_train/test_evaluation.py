@@ -231,9 +231,7 @@ def test_data_with_evidence_is_measured_by_position(tmp_path):
     assert note.startswith(f"Forgetting check facts: {counts}")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("Nothing", "no file or folder, and mteb has no such task"), ("STS12", "not a retrieval task")]
-)
-def test_other_names_are_refused(name, message):
-    with pytest.raises(PosirError, match=message):
+@pytest.mark.parametrize("name", ["Nothing", "STS12"])
+def test_other_names_are_refused(name):
+    with pytest.raises(PosirError, match="no file or folder, and mteb has no such retrieval task"):
         open_forgetting_check(name)

@@ -95,7 +95,7 @@ def test_states_and_numbers_are_those_of_the_change(cured):
         assert cured[score].metric.state == metric.state
         assert cured[score].difference.value == pytest.approx(metric.difference.value)
         assert cured[score].difference.interval == pytest.approx(metric.difference.interval)
-    assert "better than the base model in nDCG@10: +" in cured[NDCG].describe()
+    assert "better than the base model in nDCG@10: +" in cured[NDCG].sentence
 
 
 def test_titles_and_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_paragraph_of_its_own(cured):
