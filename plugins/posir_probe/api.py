@@ -258,7 +258,8 @@ def subset_validity(results: str | Path) -> TableResult:
     """
     from posir_probe.studies import build_validity_tables, compare_tiny, describe_validity, draw_samples
 
-    rows = compare_tiny(summarize(read_results(Path(results))))
+    summaries = summarize(read_results(Path(results)))
+    rows = compare_tiny(summaries)
     if not rows:
         raise PosirError(f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and its task.")
     return TableResult(
@@ -266,7 +267,7 @@ def subset_validity(results: str | Path) -> TableResult:
         rows=rows,
         tables=build_validity_tables(rows),
         sentences=list(describe_validity(rows)),
-        draw=lambda: draw_samples(rows),
+        draw=lambda: draw_samples(summaries),
     )
 
 

@@ -18,7 +18,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,9 @@ from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
+from posir_report.charts import compare_curves
 from posir_report.summary import TaskSummary
-from posir_tasks.display.charts import COLORS, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import add_frame, build_chart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
 from posir_tasks.display.progress import progress
@@ -43,7 +43,7 @@ from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json
-from posir_tasks.scores import Estimate, flatten
+from posir_tasks.scores import Estimate
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
@@ -82,15 +82,19 @@ class ValidityRow:
     """Whether the sample differs more than a random one; None for a bucket."""
 
 
-def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
-    """Compare every `<task>-Tiny` with its task, for each model that has both; raise ProfileError if their schemes differ."""
+def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
+    """Return every `<task>-Tiny` with its task, for each model that has both."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     return [
-        row
+        (tiny, full)
         for (model, revision, task), tiny in by_task.items()
         if task.endswith(SUFFIX) and (full := by_task.get((model, revision, task.removesuffix(SUFFIX))))
-        for row in _compare(tiny, full)
     ]
+
+
+def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
+    """Compare samples with their tasks; raise ProfileError if their schemes differ."""
+    return [row for pair in find_samples(summaries) for row in _compare(*pair)]
 
 
 def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
@@ -190,36 +194,15 @@ def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
     ]
 
 
-def draw_samples(rows: Sequence[ValidityRow]) -> list[Figure]:
-    """Return a figure for each model and sample: nDCG@10 of each position bucket in the complete data and in the sample."""
-    buckets = [row for row in rows if row.position != LARGEST]
-    return [
-        Figure("subset-validity", sample, model, _draw_sample(list(group)))
-        for (model, sample), group in groupby(buckets, lambda row: (row.model, row.sample))
-    ]
-
-
-def _draw_sample(buckets: Sequence[ValidityRow]) -> alt.VConcatChart:
-    data, scores = [buckets[0].complete, buckets[0].sample], []
-    for row in buckets:
-        assert row.ndcg_at_10_of_complete is not None
-        assert row.ndcg_at_10_of_sample is not None
-        assert row.difference.interval is not None
-        # The sample's interval is that of the difference moved to it.
-        low, high = (row.ndcg_at_10_of_complete + end for end in row.difference.interval)
-        sample = flatten("ndcg_at_10", Estimate(row.ndcg_at_10_of_sample, (low, high)))
-        for name, score in zip(data, (flatten("ndcg_at_10", row.ndcg_at_10_of_complete), sample), strict=True):
-            scores.append({"position": row.position, "data": name, **score})
-    x = alt.X("position:N", title="Position", sort=[row.position for row in buckets], axis=alt.Axis(labelAngle=0))
-    offset, color = alt.XOffset("data:N", sort=data), alt.Color("data:N", title=None, scale=cycle_scale(data, COLORS))
-    base = build_chart(scores).encode(x=x, xOffset=offset)
-    tooltips = [alt.Tooltip("data:N", title="Data"), alt.Tooltip("ndcg_at_10:Q", title="nDCG@10", format=".4f")]
-    bars = base.mark_bar().encode(y=alt.Y("ndcg_at_10:Q", title="nDCG@10"), color=color, tooltip=tooltips)
-    measured = base.transform_filter("isValid(datum.ndcg_at_10_low)")
-    intervals = measured.mark_rule().encode(y="ndcg_at_10_low:Q", y2="ndcg_at_10_high:Q")
-    chart = alt.vconcat(alt.layer(bars, intervals).properties(width=600, height=190))
-    explanation = "As Fig. 3 of arXiv 2505.13950. Lines: 95 % intervals by bootstrap over the queries of the sample."
-    return add_frame(chart, "Sample and complete data", buckets[0].model, explanation, f"Source: {' and '.join(data)}.")
+def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
+    """Return a figure for each model and sample: nDCG@10 of each position bucket in the sample and in the complete data."""
+    figures = []
+    for pair in find_samples(summaries):
+        (sample, complete), model = [summary.task for summary in pair], pair[0].model
+        chart, explanation, seen = compare_curves(pair, (sample, complete))
+        texts = f"As Fig. 3 of arXiv 2505.13950. {explanation}", f"Source: {sample} and {complete}.", seen
+        figures.append(Figure("subset-validity", sample, model, add_frame(chart, "Sample and complete data", model, *texts)))
+    return figures
 
 
 @dataclass(frozen=True, eq=False)

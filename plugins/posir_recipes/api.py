@@ -140,14 +140,8 @@ def _to_text(paper: str, recipe: Recipe) -> str:
     if differences := _list_differences(paper):
         lines += [f"# Without POSIR_PROTOCOL={paper}:", *(f"# {difference}" for difference in differences)]
     for item in recipe.items:
-        labeled = (
-            ("runs", item.runs),
-            ("needs", item.needs),
-            ("published", item.published),
-            ("ours", item.ours),
-            ("missing", item.missing),
-        )
-        notes = (f"# {label}: {note}" for label, note in labeled if note)
+        labels = ("runs", "needs", "published", "ours", "missing")
+        notes = (f"# {label}: {note}" for label in labels if (note := getattr(item, label)))
         lines += ["", f"# {item.item}: {item.shows}", *notes, *item.commands]
     return "\n".join(lines)
 

@@ -57,7 +57,7 @@ def test_every_tiny_sample_is_compared_with_its_task_and_one_that_is_everything_
     assert all(bucket.difference.low < 0 == bucket.difference.value < bucket.difference.high for bucket in buckets)
     assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
-    assert len(studies.draw_samples([row, *buckets])) == 1
+    assert len(studies.draw_samples(summaries)) == 1
     assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
     (sentence,) = studies.describe_validity([row, *buckets])
     assert sentence.startswith("m, SQuAD-PosQ-Tiny: ")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.figures import build_figure, find_domain, spread_labels
+from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import ProbeMeasurements, describe_model
-from posir_tasks.display.charts import LABEL_GAP
 from posir_tasks.display.wording import ordinal
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
@@ -128,15 +126,6 @@ def test_a_result_keeps_its_window_and_one_without_is_read():
     old = result.to_json()
     del old["window"]
     assert ProbeResult.from_json(old).share_read is None
-
-
-def test_axes_hold_0_and_labels_do_not_cover_each_other():
-    rows = [{"value": value} for value in (0.8030, 0.8055)]
-    assert find_domain(rows, ["value"]) == (0.0, pytest.approx(0.85))
-    assert find_domain([{"value": -0.02}, {"value": 0.13}], ["value"]) == (pytest.approx(-0.05), pytest.approx(0.15))
-    heights = spread_labels([0.5, 0.501, 0.98, 0.99], (0.0, 1.0))
-    assert all(high - low >= LABEL_GAP - 1e-9 for low, high in pairwise(heights))
-    assert max(heights) <= 1
 
 
 def test_a_probe_without_a_finding_states_its_first_summary_and_without_an_interval_nothing():
