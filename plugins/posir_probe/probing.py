@@ -104,9 +104,9 @@ class ProbeRun:
     split_at_periods: bool = False
     """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the language."""
     results: dict[str, ProbeResult] = field(default_factory=dict)
-    """What is measured so far, by probe; changed in place."""
+    """Results by probe so far; changed in place."""
     problems: dict[str, str] = field(default_factory=dict)
-    """Why a probe cannot measure model or data; changed in place."""
+    """Reasons why probes cannot measure model or data, by probe; changed in place."""
 
     def find_file(self, probe: str) -> Path:
         """Return the file of a probe's result."""
