@@ -118,3 +118,19 @@ def test_no_text_says_more_than_an_interval():
         for file in texts
         for match in OVERSTATED.finditer(" ".join(file.read_text(encoding="utf-8").split()))
     ] == []
+
+
+#: What is no sentence of a page: code, tables, headings, formulas and pictures.
+NO_PROSE = re.compile(r"```.*?```|^(?:    |\||#|!\[).*?$", re.DOTALL | re.MULTILINE)
+PARAGRAPH = re.compile(r"\n\s*\n|\n(?=- |\d\. )")
+SENTENCE = re.compile(r"(?<=[.!?:;])[)*']* (?=[A-Z`'*\[(0-9])")
+
+
+def test_sentences_of_the_docs_have_at_most_35_words():
+    long = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", NO_PROSE.sub("\n\n", page.read_text()))
+        sentences = [sentence for part in PARAGRAPH.split(text) for sentence in SENTENCE.split(" ".join(part.split()))]
+        long += [f"{page.name}: {sentence}" for sentence in sentences if len(sentence.split()) > 35]
+    # Lists of links and of probes, not sentences.
+    assert [sentence for sentence in long if " · " not in sentence and sentence.count(" of 3)") < 5] == []
