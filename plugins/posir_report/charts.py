@@ -60,7 +60,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     base = charts.with_percentages(charts.build_chart(values))
     fill = _hollow_if_few(alt.value(charts.COLORS[0]))
     layers = [
-        *charts.window_shade(base, positions),
+        *charts.mark_window(base, positions),
         charts.null_band(base, charts.NULL, positions),
         *charts.curve(
             base,

@@ -23,8 +23,8 @@ DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [12, 4])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 #: The same colors for text, as dark as its contrast with white demands (at least 4.5 to 1).
 TEXT_COLORS = ("#005f96", "#a34700", "#00704f", "#97477a", "#000000", "#825900", "#1f6f9e")
-#: The null band, evidence beyond a model's window, and text.
-NULL, BEYOND, FAINT, INK = "#d4d4d4", "#faeccb", "#666666", "#1a1a1a"
+#: The null band, and text.
+NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 LayeredChart = alt.LayerChart | alt.FacetChart
@@ -179,7 +179,7 @@ def curve(
 
 
 def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
-    """Return the rows of curves with `beyond`, whether most of their evidence is beyond the window, and its label at the first.
+    """Return the rows of curves, the first in each panel of which most evidence is beyond the window with `beyond_label`.
 
     Args:
         rows: Of cells in order, with the name of their `panel` if there are several, and `beyond_share` in [0, 1] or None.
@@ -188,23 +188,21 @@ def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[d
     labeled: set[Any] = set()
     marked = []
     for row in rows:
-        share = row.get("beyond_share")
-        beyond = window is not None and share is not None and share > MOSTLY
+        beyond = window is not None and (row.get("beyond_share") or 0.0) > MOSTLY
         label = f"beyond {window:,} tokens" if beyond and row.get("panel") not in labeled else None
-        if beyond:
-            labeled.add(row.get("panel"))
-        marked.append({**row, "beyond": beyond, "beyond_label": label})
+        labeled |= {row.get("panel")} if label else set()
+        marked.append({**row, "beyond_label": label})
     return marked
 
 
-def window_shade(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Return a shade where most evidence is beyond the model's window, and its name; rows are those of `mark_beyond`."""
-    shade = base.transform_filter("datum.beyond").mark_rect(color=BEYOND)
+def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
+    """Return a dashed line from which on most evidence is beyond the model's window, and its name; rows of `mark_beyond`."""
     named = base.transform_filter("isValid(datum.beyond_label)")
-    x = {"x": "start:Q"} if positions.equal_bins else {"x": positions.axis}
+    x = {"x": alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)}
+    ends = {"y": alt.value(0), "y2": alt.value("height")}
     sides: Any = (("datum.start <= 0.5", "left", 4), ("datum.start > 0.5", "right", -4))
     return [
-        shade.encode(**positions.extent, y=alt.value(0), y2=alt.value("height")),
+        named.mark_rule(strokeDash=[4, 3], strokeWidth=1.3, color=FAINT).encode(**x, **ends),
         *(
             named.transform_filter(side)
             .mark_text(align=align, dx=dx, color=INK, fontSize=11)
@@ -215,9 +213,11 @@ def window_shade(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Return a sentence that follows others if a chart has the shade of `window_shade`."""
-    shaded = any(row.get("beyond") for row in rows)
-    return f" Yellow: most of the evidence is beyond the {window:,} tokens that the model reads." if shaded else ""
+    """Return a sentence that follows others if a chart has the line of `mark_window`."""
+    is_marked = any(row.get("beyond_label") for row in rows)
+    return (
+        f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the model reads." if is_marked else ""
+    )
 
 
 def name_lines(ends: Mapping[str, float], positions: Positions, names: Sequence[str]) -> list[alt.Chart]:

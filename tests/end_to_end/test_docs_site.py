@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from tests.support.commands import BIN, run_process
@@ -63,3 +64,13 @@ def test_search_works_in_a_folder_without_a_server(site: Path, browser: Browser)
         page.get_by_role("button", name="Search").first.click()
         page.locator("input[aria-label=Search]").press_sequentially("truncation", delay=30)
         page.get_by_text("Truncation passes for bias").first.wait_for(timeout=10_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_is_accessible(site: Path, browser: Browser, scheme):
+    page = browser.new_page(color_scheme=scheme)
+    page.goto((site / "leaderboard.html").as_uri())
+    page.locator("nav.md-code__nav[role=none]").first.wait_for()
+    assert [violation["id"] for violation in Axe().run(page).response["violations"]] == []
+    page.close()

@@ -280,7 +280,7 @@ def test_headers_are_those_of_the_declarations_and_another_packages_score_is_a_c
         expect(header).to_have_attribute("title", "Share of queries. Doe 2026.")
         expect(header).to_have_attribute("aria-sort", "descending")
         assert page.column("scores-rank") == ["30.0", "20.0", "10.0"]
-        assert page.locator("td.scores-rank").first.inner_text().endswith("0.0 to 100.0")
+        assert page.locator("td.scores-rank").first.inner_text().endswith("[0.0, 100.0]")
         titles = page.locator("th .dt-column-title").all_text_contents()
         assert titles.index("First, <b>share") == titles.index("PSI") + 1
         assert "Never" not in titles
@@ -326,7 +326,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     expect(page.locator("th.score .dt-column-title")).to_have_text("nDCG@10")
     page.click("#answers .answer:has-text('short to long')")
     assert page.state() == {"data": "PosIR", "length": "Q4", "sort": "-change"}
-    assert page.column("change")[0].startswith(("+", "−", "0.0"))
+    assert page.column("change")[0].startswith(("+", "-", "0.0"))
     page.fill("#search", "base 7-")
     assert page.names()
     assert all("7-" in name and "base" in name for name in page.names()), "every word is in the name"
@@ -359,7 +359,7 @@ def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, d
     page.select_option("#matrix-score", "start_to_end")
     page.select_option("#matrix-domain", index=3)
     assert page.locator(".matrix thead th").count() == 2
-    assert {text[0] for text in page.locator(".matrix td").all_inner_texts()} <= {"+", "−", "0"}
+    assert {text[0] for text in page.locator(".matrix td").all_inner_texts()} <= {"+", "-", "0"}
     assert page.state()["domain"] == sorted(DOMAINS)[2]
 
 
@@ -450,7 +450,7 @@ def test_a_models_own_page(visit, address, data):
     assert numbers(cells.all_inner_texts()) == pytest.approx([100 * score for score in panel["ndcg_at_10"]], abs=0.051)
     page.locator("#panel-models .chart >> nth=0 >> g.mark-symbol.role-mark path").nth(3).hover(force=True)
     score, low, high = (f"{100 * panel[name][3]:.1f}" for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"))
-    for text in (f"nDCG@10{score}", f"95 % interval{low} to {high}", f"Queries{panel['queries'][3]:,}"):
+    for text in (f"nDCG@10{score}", f"95 % interval[{low}, {high}]", f"Queries{panel['queries'][3]:,}"):
         expect(page.locator(".vg-tooltip")).to_contain_text(text)
     assert "20" in page.locator("#panel-models .chart >> nth=0 >> g.role-axis-label text").all_text_contents()
     page.select_option("#panel-models select", label="German")
@@ -656,7 +656,7 @@ def test_differences_have_one_axis_with_labels_and_one_zero(visit, address, data
     largest = max(abs(end) for name in ("start_to_end_low", "start_to_end_high") for end in view[name] if end is not None)
     page = visit().go(f"{address}#{AVERAGED}")
     heading = page.inner_text("th.start_to_end .tokens")
-    low, high = (float(text.replace("−", "-")) for text in heading.split(" to "))
+    low, high = map(float, heading.split(" to "))
     assert low == -high
     assert 100 * largest <= high < 100 * largest + 5
     zeros = "marks => marks.map((one) => (({ left, right }) => (left + right) / 2)(one.getBoundingClientRect()))"
@@ -766,7 +766,7 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
         "(interval not published). Its start to end: +10.6 (interval not published)."
     )
     assert page.inner_text("#main").count("no intervals here") == 1
-    assert page.column("behind")[:2] == ["best", "−1.5"]
+    assert page.column("behind")[:2] == ["best", "-1.5"]
     about = "Dense · 7.6B · reads 32,768 tokens · apache-2.0 · 1 vector a document"
     assert page.locator("#table .meta").first.inner_text() == about
     buttons = page.locator("#table [role=button]").evaluate_all("all => all.map((one) => one.getAttribute('aria-label'))")
@@ -818,11 +818,11 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     answers = page.locator("#answers .answer")
     titles = [text.split("\n")[0] for text in answers.all_inner_texts()]
     assert titles == ["Best kept from short to long", "Best under 1B parameters"]
-    assert "−16.6 points from Q1 to Q4" in answers.first.inner_text()
+    assert "-16.6 points from Q1 to Q4" in answers.first.inner_text()
     page.to(f"{AVERAGE}&size=under+1B")
     assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds most")
     assert answers.count() == 0, "all of them are row 1"
-    assert page.column("behind")[0] == "−11.4", "behind the best of all"
+    assert page.column("behind")[0] == "-11.4", "behind the best of all"
     page.to("benchmark=PosQ&data=FineWeb-PosQ")
     assert not any("under 1B" in text for text in answers.all_inner_texts()), "BM25, the best, has no parameters"
     assert page.names()[0] == "BM25"

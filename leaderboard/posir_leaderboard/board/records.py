@@ -26,11 +26,13 @@ from posir_report.summary import (
     is_sparse,
     summarize,
 )
-from posir_report.tables import known_columns, not_read_notes
+from posir_report.tables import describe_places, known_columns, not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.sentences import iterate_answer, label_state
 from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.tables import format_csv
+from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
@@ -273,6 +275,7 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     several = entry.subsets if len(entry.subsets) > 1 else ()
     subsets = [BoardRow.of_report(build_rows(summarize([subset])[0])[0]) for subset in several]
     panels = [_pool_cells(summary), *panels] if len(titles) > 1 else panels
+    places = describe_places(summary)
     detail = {
         "window_ends": window_ends(summary.values),
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
@@ -286,12 +289,24 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
         "vectors": average_vectors(subset.run for subset in entry.subsets),
+        "several_places": places and places["queries"],
         "notes": [
+            *([_write_place_note(places)] if places else []),
             *not_read_notes([summary.model], [summary]),
             *list_differences([(entry.task, entry.model)] if entry.paper is None else []),
         ],
     }
     return dict(rounded(detail))
+
+
+def _write_place_note(places: Mapping[str, Any]) -> str:
+    """Return in a sentence what is known of queries with several places of evidence, which no other number here is of."""
+    left_out = f"; {format_count(places['left_out'])} more have too many places" if places["left_out"] else ""
+    return (
+        f"{pluralize(places['queries'], 'query', 'queries')} with several places of evidence are in no other number here: "
+        f"each place with the rank of its own document and the weight 1/n, nDCG@10 is {format_percent(places['ndcg_at_10'])}, "
+        f"start to end {format_points(places['start_to_end'])}{left_out}."
+    )
 
 
 def read_date(seconds: object) -> str | None:

@@ -33,14 +33,13 @@ from posir_leaderboard.board.views import (
     View,
     add_other_tasks,
     build_views,
-    format_signed,
     score_overall,
 )
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.charts import COLORS, FAINT, INK, PERCENT, SCORE, SHAPES, build_chart, cycle_scale
 from posir_tasks.display.figures import bundle_chart_library
-from posir_tasks.display.numbers import format_percent
+from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import shorten_middle
 from posir_tasks.errors import PosirError
@@ -59,7 +58,7 @@ PREVIEW = "preview.png"
 #: Rows that the page has without scripts, as many as a page of its table.
 PAGE = 20
 #: The view of a board without any.
-EMPTY: dict[str, Any] = {"partial": [], "other_data": [], "columns": {"score": [], "headline": ["No results yet."]}}
+EMPTY: dict[str, Any] = {"partial": [], "columns": {"score": [], "other_data": [], "headline": ["No results yet."]}}
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
 #: Fields of a model that the page shows.
@@ -96,7 +95,7 @@ def render_site(
     opened = [view for group in groups_shown for view in group["views"] if view["name"] == group["opening"]]
     view = data[f"views/{opened[0]['file']}"] if opened else EMPTY
     opening = [f"data/views/{shown['file']}.js" for shown in opened]
-    unranked, scores = (list(map(bool, map(max, view["partial"], view["other_data"]))), view["columns"]["score"])
+    unranked, scores = (list(map(bool, map(max, view["partial"], view["columns"]["other_data"]))), view["columns"]["score"])
     order = sorted(range(len(scores)), key=lambda place: (unranked[place], -(scores[place] or 0)))
     environment = Environment(
         loader=PackageLoader("posir_leaderboard.board", "static"), autoescape=True, undefined=StrictUndefined
@@ -112,7 +111,7 @@ def render_site(
         view=view,
         order=order[:PAGE],
         percent=format_percent,
-        points=format_signed,
+        points=format_points,
     )
     # A name may be no valid Unicode.
     return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
@@ -191,7 +190,8 @@ def _build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: M
                 "views": [
                     {
                         "name": view.name,
-                        "label": view.label,
+                        "label": view.label if view.data == view.name else f"{view.label}, local data",
+                        "data": view.data,
                         "file": view.id,
                         "models": len(view.rows),
                         "average": view.average,

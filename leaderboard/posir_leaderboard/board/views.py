@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posir_leaderboard.board.matrix import domain_matrix, length_matrix, read_score, task_matrix
 from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
     CELL,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 MOST_PAIRED = 40
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 SPARKLINE = ("curve", "null_band", "window_end")
+#: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
+OTHER_MEAN = "mean over positions"
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
 #: The changes of nDCG@10 in words, by state.
@@ -152,7 +155,6 @@ class View:
         return {
             "models": [indices[record.model.id] for record in self.rows],
             "partial": [record.partial for record in self.rows],
-            "other_data": [record.mark for record in self.rows],
             "standing": [record.standing for record in self.rows],
             "approximate": [approximate and record.model.published for record in self.rows],
             "name": self.name,
@@ -160,7 +162,8 @@ class View:
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length),
             "scores": {
-                length: [_score(record.rows_by_length.get(length), "score") for record in self.rows] for length in self.lengths
+                length: [read_score(record.rows_by_length.get(length), "score") for record in self.rows]
+                for length in self.lengths
             },
             # The papers name none.
             "revisions": {revision: number for revision, number in sorted(revisions.items()) if revision},
@@ -174,7 +177,7 @@ class View:
         `changes` has a letter for each model of the view, with which the name of the change from it to the row's begins.
         """
         scored = [record.rows_by_length.get(length) for record in self.rows]
-        rows = [row if record.comparable else None for record, row in zip(self.rows, scored, strict=True)]
+        rows = self.ranked_rows(length)
         differences, sparklines = self.differences(length), [_draw_sparkline(record, length) for record in self.rows]
         scores, psi = ([row.score if row else None for row in rows], [row.psi if row else None for row in rows])
         values, ends = (
@@ -186,6 +189,10 @@ class View:
         psi_ends = [estimate.interval if estimate else None for estimate in psi]
         return {
             **row_columns(scored),
+            "other_data": [
+                record.mark or (OTHER_MEAN if record.comparable and row and not ranked else "")
+                for record, row, ranked in zip(self.rows, scored, rows, strict=True)
+            ],
             **{name: [sparkline[name] for sparkline in sparklines] for name in SPARKLINE},
             "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
             "rank": list(rank_ranges(values, ends, differences=differences)),
@@ -195,17 +202,36 @@ class View:
             "headline": self.write_headline(length, differences),
         }
 
+    def ranked_rows(self, length: str) -> list[BoardRow | None]:
+        """Return the row of each record that is ranked at a length, None of others.
+
+        In a length bucket the papers have the mean over positions alone, which is not ranked among means over queries.
+        """
+        rows = [record.rows_by_length.get(length) if record.comparable else None for record in self.rows]
+        over_queries = any(row and row.ndcg_at_10 for row in rows)
+        return [row if row and (row.ndcg_at_10 or not over_queries) else None for row in rows]
+
+    @property
+    def data(self) -> str:
+        """Name of the data: that of the task, unless all that is ranked is on a local folder's data."""
+        own = [record for record in self.rows if record.comparable and not record.model.published]
+        local = {str(result.detail["data_revision"]) for record in own for result in record.results if result.local}
+        if not own or not all(result.local for record in own for result in record.results):
+            return self.name
+        digest_of_one = local.pop().partition("-")[2][:8] if len(local) == 1 else ""
+        return f"{self.name} data, local" + (f": {digest_of_one}" if digest_of_one else "")
+
     def describe_documents(self, length: str) -> str:
         """Return which documents a length has, in words."""
         if len(self.lengths) == 1:
-            return f"on {self.name}"
+            return f"on {self.data}"
         ends = {ALL: "documents of all lengths", self.lengths[1]: "short documents", self.lengths[-1]: "long documents"}
         titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
         return f"in {ends.get(length) or 'documents of ' + titles.get(length, length).split(': ')[-1]}"
 
     def write_headline(self, length: str, differences: PairedDifferences) -> list[str]:
         """Return the finding in parts, every second of them the name of a model: the best, its lead, its start to end."""
-        rows = [record.rows_by_length.get(length) if record.comparable else None for record in self.rows]
+        rows = self.ranked_rows(length)
         scores = {place: row.score.value for place, row in enumerate(rows) if row and row.score}
         if not scores:
             return ["No result here is ranked: all are partial, or on other data."]
@@ -215,10 +241,12 @@ class View:
         if others:
             lead = f" finds most {where} ({format_percent(scores[first])}), {format_percent(scores[first] - scores[others[0]])}"
             parts[2:] = [f"{lead} points ahead of ", self.rows[others[0]].model.short_name]
-            parts.append(f" {_format_lead(differences, first, others[0])}.")
+            published = self.rows[first].model.published or self.rows[others[0]].model.published
+            parts.append(f" {_format_lead(differences, first, others[0], published=published)}.")
         effect, state = (best.effect, best.state_label) if best else (None, NOT_PUBLISHED)
-        bounds = " (interval not published)" if effect and not effect.interval else ""
-        parts[-1] += f" Its start to end: {format_estimate(effect, format_signed)}{bounds}." if effect else ""
+        unknown = "interval not published" if self.rows[first].model.published else "too few documents for an interval"
+        bounds = f" ({unknown})" if effect and not effect.interval else ""
+        parts[-1] += f" Its start to end: {format_estimate(effect, format_points)}{bounds}." if effect else ""
         parts[-1] += f" Bias within what it reads: {state}." if state != NOT_PUBLISHED else ""
         return parts
 
@@ -252,22 +280,21 @@ class View:
 
     def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
-        own = None if self.average else domain_matrix(self.name, records, indices) or _length_matrix(self, indices)
+        own = (
+            None
+            if self.average
+            else domain_matrix(self.name, records, indices) or length_matrix(self.rows, self.lengths, indices)
+        )
         return own or task_matrix(group.dimension, group.labels, records, indices)
 
 
-def format_signed(value: float | None) -> str:
-    """Format a difference x 100 with the minus sign of the page."""
-    return format_points(value).replace("-", "−")
-
-
-def _format_lead(differences: PairedDifferences, best: int, second: int) -> str:
+def _format_lead(differences: PairedDifferences, best: int, second: int, *, published: bool) -> str:
     if not differences.paired[best, second]:
-        return "(interval not published)"
+        return "(interval not published)" if published else "(no interval: other queries, or too few documents)"
     value, half = differences.values[best, second], differences.half_widths()[best, second]
     state = str(differences.states()[best, second])
     said = {ChangeState.BETTER: "", ChangeState.CANNOT_BE_SAID: " (whether it is better cannot be said)"}
-    ends = (format_signed(min(max(end, -1), 1)) for end in (value - half, value + half))
+    ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
     return f"[{', '.join(ends)}]{said.get(ChangeState(state), f' ({CHANGES[state]})')}"
 
 
@@ -282,6 +309,8 @@ def describe_result(record: BoardRecord) -> str:
         model.window and f"reads {format_count(model.window)} tokens",
         "own license" if (model.license or "").startswith("http") else model.license,
         vectors and f"{vectors:.3g} vector{'s' if vectors > 1 else ''} a document",
+        record.detail.get("several_places")
+        and f"{format_count(record.detail['several_places'])} queries with several places apart",
         record.detail.get("date"),
     )
     return " · ".join(str(part) for part in known if part)
@@ -446,64 +475,3 @@ def _average(estimates: Sequence[Estimate | None], power: int) -> Estimate | flo
     errors = [(value - low, high - value) for (low, high), value in zip(intervals, (e.value for e in known), strict=True)]
     below, above = (sum(error**power for error in side) ** (1 / power) / len(known) for side in zip(*errors, strict=True))
     return Estimate(mean, (mean - below, mean + above))
-
-
-#: Scores of a matrix.
-SCORES = ("score", "start_to_end")
-
-
-def task_matrix(
-    dimension: str, labels: Mapping[str, str], records: Sequence[BoardRecord], indices: Mapping[str, int]
-) -> dict[str, Any] | None:
-    """Return models by the tasks with results, at each length; None if there are none. Other results are None.
-
-    Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
-    """
-    rows = {(record.model.id, record.task): record.rows_by_length for record in records if record.comparable}
-    known = {task for _, task in rows}
-    labels = {task: label for task, label in labels.items() if task in known}
-    models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
-    lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
-    columns = {
-        length: {
-            name: [[_score(rows.get((model, task), {}).get(length), name) for task in labels] for model in models]
-            for name in SCORES
-        }
-        for length in lengths
-    }
-    return _matrix(dimension.lower(), list(labels.values()), [indices[model] for model in models], columns) if models else None
-
-
-def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return models by the subsets of a task at all lengths; None if no result on the same data has several subsets.
-
-    Partial results count if they name the same revision of the data as a comparable one.
-    """
-    of_task = [record for record in records if record.task == task]
-    comparable = [record for record in of_task if record.comparable]
-    revisions = {record.detail["data_revision"] for record in comparable}
-    comparable += [record for record in of_task if record.partial and record.detail["data_revision"] in revisions]
-    by_model = [(indices[record.model.id], record.detail["subsets"]) for record in comparable if record.detail["subsets"]]
-    names = sorted({name for _, subsets in by_model for name in subsets["name"]})
-    known = {name: [dict(zip(subsets["name"], subsets[name], strict=True)) for _, subsets in by_model] for name in SCORES}
-    cells = {name: [[scores.get(domain) for domain in names] for scores in of_models] for name, of_models in known.items()}
-    return _matrix("domain", names, [index for index, _ in by_model], {"all": cells}) if by_model else None
-
-
-def _length_matrix(view: View, indices: Mapping[str, int]) -> dict[str, Any] | None:
-    rows, lengths = [record for record in view.rows if record.rows and record.comparable], view.lengths
-    if len(lengths) < 2 or not rows:
-        return None
-    cells = {
-        name: [[_score(record.rows_by_length.get(length), name) for length in lengths] for record in rows] for name in SCORES
-    }
-    return _matrix("length", lengths, [indices[record.model.id] for record in rows], {ALL: cells})
-
-
-def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
-    return {"by": by, "columns": list(columns), "models": list(models), "lengths": dict(lengths)}
-
-
-def _score(row: BoardRow | None, name: str) -> Any:
-    estimate: Estimate | None = getattr(row, name, None)
-    return rounded(estimate.value) if estimate else None

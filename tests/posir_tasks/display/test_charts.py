@@ -29,15 +29,14 @@ def test_a_name_that_is_alone_is_above_its_line():
     assert spread_heights([0.2, 0.7]) == [0.2 + LABEL_LIFT, 0.7 + LABEL_LIFT]
 
 
-def test_the_window_is_shaded_where_most_evidence_is_beyond_it_and_named_once_in_each_panel():
+def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_panel():
     shares = {"short": (0.0, 0.1, 0.5), "long": (0.2, 0.6, 1.0)}
     rows = [{"panel": panel, "beyond_share": share} for panel, shared in shares.items() for share in shared]
     marked = mark_beyond(rows, 256)
-    assert [row["beyond"] for row in marked] == [False] * 4 + [True] * 2
     assert [row["beyond_label"] for row in marked] == [None] * 4 + ["beyond 256 tokens", None]
     assert "256 tokens" in explain_window(marked, 256)
     unknown = mark_beyond([{"beyond_share": None}], None)
-    assert not any(row["beyond"] for row in unknown)
+    assert not any(row["beyond_label"] for row in unknown)
     assert explain_window(unknown, None) == ""
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import posir
+from posir_build.api import BuildReport
+from posir_build.stage_report import StageRow
 from posir_mitigate.api import present_outcomes
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import ProbeMeasurements
@@ -16,6 +18,8 @@ from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts
 from tests.plugins.posir_mitigate.test_mitigate_command import outcome
 from tests.plugins.posir_probe.test_tables import measure
+from tests.support.datasets import posir_tables, write_domain
+from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import FirstWords, invent_texts
 from tests.support.results import write_result
 
@@ -33,13 +37,14 @@ SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((tex
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     for seed, model in enumerate(("org/first", "org/second")):
-        write_result(folder, {"sports": profile(seed)}, model=model)
+        for task in ("PosIR-English", "SQuAD-PosQ", "SQuAD-PosQ-Tiny"):
+            write_result(folder, {"sports": profile(seed)}, model=model, task=task)
     return folder
 
 
 def report_training(results):
     """Return the report of a training that made the first model the second."""
-    before, after = summarize(posir.read_results(results))
+    before, after = (summary for summary in summarize(posir.read_results(results)) if summary.task == "PosIR-English")
     return TrainingReport(
         title="all-MiniLM-L6-v2, trained on uniform",
         settings={"seed": 1},
@@ -52,7 +57,30 @@ def report_training(results):
     )
 
 
+def compare_models(folder):
+    for model in ("org/first", "org/second"):
+        write_result(folder, {"sports": profile(0)}, model=model)
+    return posir.compare(folder)
+
+
+def compare_domains(folder):
+    for domain in ("sports", "law"):
+        write_domain(folder / "data", posir_tables(), domain=domain)
+    model = write_tiny_model(folder / "tiny")
+    return posir.domain_similarity(str(model), data=folder / "data", output=folder / "domains")
+
+
+STAGES = (StageRow("sample", "documents", 30, 20, {"too short": 10}), StageRow("verify", "questions", 20, 12, {"no span": 8}))
+
+
 BUILDERS = {
+    "compare": lambda results: compare_models(results.parent / "comparison").to_html(),
+    "build": lambda results: BuildReport(
+        title="Build of sports", rows=STAGES, pools=(), ranges=(), notes=("One note.",), datasets={}, folder=results
+    ).to_html(),
+    "correlate": lambda _: posir.correlate(architecture=True, published=True).to_html(),
+    "subset_validity": lambda results: posir.subset_validity(results).to_html(),
+    "domain_similarity": lambda results: compare_domains(results.parent / "similarity").to_html(),
     "inspect": lambda _: inspect_texts(FirstWords(words=60), invent_texts(60, 15)).to_html(),
     "mitigate": lambda _: present_outcomes("org/first", (outcome("plain"), outcome("chunks(64)", 0.7)), ()).to_html(),
     "probe": lambda _: ProbeMeasurements(

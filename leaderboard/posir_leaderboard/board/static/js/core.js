@@ -77,10 +77,8 @@ const board = {};
     if (!known(value)) return DASH;
     const text = (value * 100).toFixed(1);
     if (Number(text) === 0) return "0.0";
-    return (value > 0 ? "+" : "") + text.replace("-", "−");
+    return (value > 0 ? "+" : "") + text;
   };
-  /** Return a sentence with the minus sign of the page. */
-  board.withMinus = (text) => text.replaceAll(/(^|[\s[(])-(?=\d)/g, "$1−");
   board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
   board.count = (value) => (known(value) ? counts.format(value) : DASH);
   board.short = (value) => {
@@ -131,7 +129,7 @@ const board = {};
   board.intervalText = (row, key, field = key) => {
     const [low, high] = [row[`${field}_low`], row[`${field}_high`]];
     const format = FORMATS[declarationOf(key).unit];
-    return known(low) && known(high) ? `${format(low)} to ${format(high)}` : "";
+    return known(low) && known(high) ? `[${format(low)}, ${format(high)}]` : "";
   };
 
   /** Return the key of the score that a model is ranked by: in a length bucket published rows have that of the papers alone. */

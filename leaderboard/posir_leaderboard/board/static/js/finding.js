@@ -41,7 +41,7 @@
   board.showFinding = (rows, state, shown, { where, headline }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     byId("finding").replaceChildren(...(board.isFiltered(state) ? finding(rows, state, where) : headline.map((part, at) => (at % 2 ? board.name(part) : part))));
-    const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.name;
+    const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const without = rows.filter((row) => known(row.score) && !known(row.score_low));
     const why = without.some((row) => row.published) ? ` ${without.length === rows.length ? "All are published results, which have" : "Published results have"} no intervals here: the papers do not give the numbers of queries${shown.length === "all" ? "" : " by length"}.` : "";

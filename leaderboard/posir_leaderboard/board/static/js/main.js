@@ -7,7 +7,7 @@
   let rows = [];
   let shown = null;
   let kept = { view: null, rows: new Map() };
-  const EMPTY = { models: [], partial: [], other_data: [], standing: [], approximate: [], lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
+  const EMPTY = { models: [], partial: [], standing: [], approximate: [], lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;

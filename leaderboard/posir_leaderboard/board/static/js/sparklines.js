@@ -98,7 +98,7 @@
   board.chip = ({ states, state_label: label, answer }) => {
     if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
-    return board.el("span", { class: `state ${kind}`, title: answer && board.withMinus(answer) }, label);
+    return board.el("span", { class: `state ${kind}`, title: answer }, label);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");

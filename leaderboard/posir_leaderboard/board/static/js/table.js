@@ -133,7 +133,7 @@
       answer.length ? null : [board.title("state"), row.state_label],
       row.published
         ? null
-        : [board.title("psi"), [board.valueText(row, "psi"), interval && `(${interval})`].filter(Boolean).join(" ")],
+        : [board.title("psi"), [board.valueText(row, "psi"), interval].filter(Boolean).join(" ")],
       [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
       [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
@@ -148,7 +148,7 @@
       [board.title("ndcg_at_10"), (one) => one.score, (one) => board.percent(one.score), row.published ? means : null],
       ["95 % interval", (one) => one.score_low, (one) => board.scoreInterval(one) || board.DASH],
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
-      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end")].filter(Boolean).join(", ")],
+      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end")].filter(Boolean).join(" ")],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
     ].filter(([, value]) => every.some((one) => board.known(value(one))));
     const head = parted.map(([text, , , title]) => el("th", { scope: "col", title }, text));
@@ -157,8 +157,7 @@
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
-    const parts = answer.map(([name, text]) => [name, board.withMinus(text)]);
-    return el("div", { class: "detail" }, parts.length ? listed(parts, "parts") : null, listed(facts, "facts"), byLength, sort);
+    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : null, listed(facts, "facts"), byLength, sort);
   }
 
   function linkTo(id) {
@@ -235,7 +234,6 @@
         model,
         score_key: board.scoreKey(length, index.models.published[model]),
         partial: view.partial[at],
-        other_data: view.other_data[at],
         standing: view.standing[at],
         approximate: view.approximate[at],
         about: view.about[at],
@@ -357,7 +355,7 @@
     if (!place) return;
     place.hidden = !unranked;
     const hidden = state.unranked === "hidden";
-    const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, or on other data), and so not ranked and last. `;
+    const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, on other data, or with another mean), and so not ranked and last. `;
     const change = () => board.change({ unranked: hidden ? "" : "hidden", page: "1" });
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
@@ -367,7 +365,7 @@
   /** Head the drawings by the ends of their axes. */
   function labelAxes() {
     const limit = Math.round(shown.limit * 100);
-    for (const [name, text] of [["start_to_end", `−${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", ends(shown.curveEnds)]]) {
+    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", ends(shown.curveEnds)]]) {
       const header = table.column(place(name)).header();
       (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
     }

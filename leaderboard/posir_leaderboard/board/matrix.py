@@ -1,0 +1,73 @@
+"""Matrices: the scores of models by task, by domain of a task, or by length of the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns
+from posir_tasks.results import rounded
+from posir_tasks.scores import ALL, Estimate
+
+#: Scores of a matrix.
+SCORES = ("score", "start_to_end")
+
+
+def task_matrix(
+    dimension: str, labels: Mapping[str, str], records: Sequence[BoardRecord], indices: Mapping[str, int]
+) -> dict[str, Any] | None:
+    """Return models by the tasks with results, at each length; None if there are none. Other results are None.
+
+    Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
+    """
+    rows = {(record.model.id, record.task): record.rows_by_length for record in records if record.comparable}
+    known = {task for _, task in rows}
+    labels = {task: label for task, label in labels.items() if task in known}
+    models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
+    lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
+    columns = {
+        length: {
+            name: [[read_score(rows.get((model, task), {}).get(length), name) for task in labels] for model in models]
+            for name in SCORES
+        }
+        for length in lengths
+    }
+    return _matrix(dimension.lower(), list(labels.values()), [indices[model] for model in models], columns) if models else None
+
+
+def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by the subsets of a task at all lengths; None if no result on the same data has several subsets.
+
+    Partial results count if they name the same revision of the data as a comparable one.
+    """
+    of_task = [record for record in records if record.task == task]
+    comparable = [record for record in of_task if record.comparable]
+    revisions = {record.detail["data_revision"] for record in comparable}
+    comparable += [record for record in of_task if record.partial and record.detail["data_revision"] in revisions]
+    by_model = [(indices[record.model.id], record.detail["subsets"]) for record in comparable if record.detail["subsets"]]
+    names = sorted({name for _, subsets in by_model for name in subsets["name"]})
+    known = {name: [dict(zip(subsets["name"], subsets[name], strict=True)) for _, subsets in by_model] for name in SCORES}
+    cells = {name: [[scores.get(domain) for domain in names] for scores in of_models] for name, of_models in known.items()}
+    return _matrix("domain", names, [index for index, _ in by_model], {"all": cells}) if by_model else None
+
+
+def length_matrix(records: Sequence[BoardRecord], lengths: Sequence[str], indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return models by the lengths of a task or an average; None if there is but one."""
+    rows = [record for record in records if record.rows and record.comparable]
+    if len(lengths) < 2 or not rows:
+        return None
+    cells = {
+        name: [[read_score(record.rows_by_length.get(length), name) for length in lengths] for record in rows]
+        for name in SCORES
+    }
+    return _matrix("length", lengths, [indices[record.model.id] for record in rows], {ALL: cells})
+
+
+def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
+    return {"by": by, "columns": list(columns), "models": list(models), "lengths": dict(lengths)}
+
+
+def read_score(row: BoardRow | None, name: str) -> Any:
+    """Return the value of a score of a row, rounded; None without one."""
+    estimate: Estimate | None = getattr(row, name, None)
+    return rounded(estimate.value) if estimate else None
