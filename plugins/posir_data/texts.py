@@ -86,7 +86,8 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
             assert isinstance(candidate, Passage)
             texts.append(CollectedText(candidate.name, candidate.text, checked, candidate.id or candidate.name))
     if not texts:
-        raise PosirError(f"{opened.location}: no text that can be used. {describe_skipped(skipped) or 'It is empty.'}")
+        skips = describe_skipped(skipped) or "It is empty, or has a card (README.md) alone."
+        raise PosirError(f"{opened.location}: no text that can be used. {skips}")
     languages = dict(Counter(text.language for text in texts).most_common())
     return TextCollection(opened.name, tuple(texts), tuple(skipped), next(iter(languages)), languages, number)
 

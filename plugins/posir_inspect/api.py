@@ -63,7 +63,7 @@ def inspect(
     passage_field: str | Iterable[str] | None = None,
     column: str | None = None,
     tokenizer: str | Path | None = None,
-    budget: Annotated[int, Option(parse=_parse_budget)] = BUDGET,
+    budget: int | str = BUDGET,
     all_texts: bool = False,
     batch_size: Annotated[int, Option(min=1)] = 32,
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
@@ -142,7 +142,7 @@ def inspect(
         >>> inspection.to_polars()["wording"].unique().sort().to_list()
         ['rarest-words']
     """
-    splitters = tuple(name_splitters(chunker))
+    splitters, most_tokens = tuple(name_splitters(chunker)), _parse_budget(str(budget))
     if question_writer and llm:
         raise PosirError("--question-writer and --llm both write questions in other words. Give one of them.")
     limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
@@ -198,7 +198,7 @@ def inspect(
     if snippet:
         require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    setup = Setup(encoder, counter, collection, None if all_texts else budget, splitters, writer, snippet)
+    setup = Setup(encoder, counter, collection, None if all_texts else most_tokens, splitters, writer, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 

@@ -238,7 +238,9 @@ class Inspection(Presentable):
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
-    extent = f"{inspection.window.tokens.high:,} of {inspection.median_tokens:,.0f} tokens (median text)"
+    read, median = inspection.window.tokens.high, inspection.median_tokens
+    extent = f"{read:,} of {median:,.0f}" if read < median else f"{read:,}, more than the {median:,.0f}"
+    extent = f"{extent} tokens (median text)"
     reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
     skipped = describe_skipped(inspection.skipped, examples=1)
     texts = f"Inspected: {_describe_texts(inspection)}."

@@ -289,12 +289,13 @@ def describe_empty(name: str, queries: int) -> str:
     return f"{returned} Check that the index holds the corpus."
 
 
-def describe_foreign(name: str, retrieved: Iterable[str], corpus: Iterable[str]) -> str:
+def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
     """Return what is wrong with a run that has no document of the corpus."""
     return (
-        f"{name}: no retrieved document is in the corpus; first {_quote(retrieved)}, and the corpus has {_quote(corpus)}. If "
-        "they are ids of chunks, give --chunk-separator, or a function from ids of chunks to documents; if hits have the "
-        "document's id in another field, --document-field."
+        f"{name}: no retrieved document is in the corpus, of {len(retrieved):,} that were returned; first "
+        f"{_quote(dict.fromkeys(retrieved))}, and the corpus has {_quote(corpus)}. If they are ids of chunks, give "
+        "--chunk-separator, or a function from ids of chunks to documents; if hits have the document's id in another field, "
+        "--document-field."
     )
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
@@ -204,7 +205,7 @@ class QueryAnswers:
         self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[AskedQuery, str] = {}
         self.is_new = not journal.answers
-        self.foreign: list[str] = []
+        self.foreign: list[list[str]] = []
         self.has_documents = False
         for answer in journal.answers.values():
             self._check_answer(answer)
@@ -216,7 +217,7 @@ class QueryAnswers:
         if not self.has_documents and answer.hits:
             corpus = self.corpora[answer.subset]
             self.has_documents = any(self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits)
-            self.foreign.append(answer.hits[0].document)
+            self.foreign.append([hit.document for hit in answer.hits])
 
     @property
     def should_stop(self) -> bool:
@@ -241,18 +242,22 @@ class QueryAnswers:
 
     async def _ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
         remaining = iter(queries)
+        # What an interrupted run has does not say that the retriever answers now.
+        known = len(self.journal.answers) if self.rules.needs_all else 0
 
         async def work(worker: _QueryWorker) -> None:
             for query in remaining:
                 if self.should_stop:
                     break
                 try:
-                    hits = await worker.ask(query)
+                    hits = await worker.ask(query, is_answering=lambda: len(self.journal.answers) > known)
                     answer = Answer(subset=query.subset, query=query.id, hits=hits)
                     self.journal.add(answer)
                     self._check_answer(answer)
                 except AnswerError as error:
                     self.reasons[query] = str(error)
+                    if isinstance(error, HangError):
+                        break
                 advance()
 
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
@@ -273,7 +278,7 @@ class QueryAnswers:
         if self.foreign and not self.has_documents and self.is_new:
             # They are of no use once the retriever is mended, and these queries are asked for again.
             self.journal.remove()
-            raise PosirError(describe_foreign(name, self.foreign, next(iter(self.corpora.values()))))
+            raise PosirError(describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values()))))
         if self.order and (problem := self.order.describe_problem()):
             raise PosirError(f"{name}: {problem} {answered} are {kept}.")
         failed = len(self.reasons)
@@ -367,6 +372,10 @@ class _SearchThread:
                     future.set_exception(error)
 
 
+class HangError(AnswerError):
+    """A retriever has not answered any query in the time of a search."""
+
+
 class _QueryWorker:
     """Asks for one query at a time; calls that are not asynchronous are made in one thread, until one hangs."""
 
@@ -379,8 +388,11 @@ class _QueryWorker:
         self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(type(search).__call__)
         self._thread: _SearchThread | None = None
 
-    async def ask(self, query: AskedQuery) -> list[Hit]:
-        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first by an error of its code."""
+    async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
+        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first by an error of its code.
+
+        A search that takes too long is repeated only if the retriever has answered another query.
+        """
         reason, settings = "", self._settings
         for attempt in range(settings.retries + 1):
             if attempt:
@@ -395,6 +407,8 @@ class _QueryWorker:
                 if limit.expired():
                     self.stop()
                     reason = f"no answer within {settings.timeout:g} seconds"
+                    if not is_answering():
+                        raise HangError(f"{reason}, and none to any other query (--timeout)") from error
                 elif isinstance(error, PROGRAMMING_ERRORS):
                     raise AnswerError(reason) from error
         raise AnswerError(f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason)

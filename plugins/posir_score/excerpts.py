@@ -120,6 +120,11 @@ def subtract(span: Span, merged: Iterable[tuple[int, int]]) -> list[tuple[int, i
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
 
 
+def lacks_words(span: Span, text: str, ranges: Iterable[Sequence[int]]) -> bool:
+    """Return whether letters or digits of a span of a text are in none of some ranges: between may be what a splitter drops."""
+    return any(character.isalnum() for part in subtract(span, merge(ranges)) for character in text[slice(*part)])
+
+
 def _intersect(span: Span, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     parts = [(max(span.start, start), min(span.end, end)) for start, end in ranges]
     return [(start, end) for start, end in parts if start < end]

@@ -2,7 +2,9 @@
 
 Evidence recall at k is the share of a question's excerpts that its first k chunks have; IoU and precision are those of
 `posir_score.excerpts`, as for text splitters. A chunk counts where it is: at its stated place, or where its text is found. A
-chunk that is longer than the embedder's window is read in part: evidence in the rest is not read, whatever is retrieved.
+chunk that is longer than the embedder's window is read in part: evidence in the rest is not read, whatever is retrieved. Of
+evidence in no returned chunk it is unknown whether it is read, and what is retrieved decides which evidence that is: of more
+than 1 % of the excerpts, nothing is said of evidence that is read or not, since such a difference would be one of selection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +33,7 @@ from posir_score.excerpts import (
     count_shared,
     estimate_score,
     find_chunk_part,
+    lacks_words,
     merge,
     score_retrieved,
     subtract,
@@ -48,6 +51,8 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 if TYPE_CHECKING:
     from posir_score.alignment import AlignedRun
 
+#: Largest share of the excerpts, in no returned chunk, at which the others stand for all.
+MOST_UNKNOWN = 0.01
 #: Numbers of chunks that recall is computed at, and the one that positions and losses are of.
 DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
 SHARE = "Share of all evidence"
@@ -193,6 +198,8 @@ class ReadChunks:
     has_tokenizer: bool
     unread: Mapping[int, Sequence[tuple[int, int]]]
     """Characters of each document that are in chunks, but in what is read of none, by number of the document."""
+    not_returned: int = 0
+    """Excerpts that are not, or not as a whole, in returned chunks, so that it is unknown whether they are read."""
 
     @classmethod
     def measure(cls, chunks: RetrievedChunks, read: ReadPart, tokenizer: Tokenizer | None = None, added: int = 0) -> ReadChunks:
@@ -202,9 +209,15 @@ class ReadChunks:
         places = counter.find_tokens([text for _, _, text in located])
         counts = [*map(len, places), *counter.count_all([*chunks.other_texts])]
         lengths, limit = tuple(sorted(count + added for count in counts)), read.tokens
-        if limit is None or lengths[-1] <= limit:
-            whole = read if limit is None or read.known_by is None else ReadPart.all(read.known_by)
-            return cls(chunks.data, whole, lengths, has_tokenizer, {})
+        if limit is None or read.known_by is None:
+            return cls(chunks.data, read, lengths, has_tokenizer, {})
+        documents, excerpts = [*chunks.data.documents.values()], chain(*(listed for _, listed in chunks.data.questions))
+        not_returned = sum(
+            lacks_words(excerpt.span, documents[excerpt.document], chunks.texts.get(excerpt.document, ()))
+            for excerpt in excerpts
+        )
+        if lengths[-1] <= limit:
+            return cls(chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned)
         if read.part is not Part.FIRST:
             return cls(chunks.data, UNKNOWN, lengths, has_tokenizer, {})
         known: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -219,11 +232,11 @@ class ReadChunks:
             for document, spans in known.items()
         }
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        return cls(chunks.data, part, lengths, has_tokenizer, unread)
+        return cls(chunks.data, part, lengths, has_tokenizer, unread, not_returned)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
         """Return which twelfth of its document contains each row's evidence, or `Unread`; texts are in these languages."""
-        if self.read.kind is ReadKind.UNKNOWN:
+        if self.read.kind is ReadKind.UNKNOWN or self.is_selection:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
         numbers = {name: number for number, name in enumerate(self.data.documents)}
@@ -237,6 +250,12 @@ class ReadChunks:
         is_counted = self.read.kind is ReadKind.PART and len(twelfths)
         counted = CountedWith.TOKENIZER if self.has_tokenizer else CountedWith.from_languages(languages)
         return ReadEvidence(self.read, twelfths, counted if is_counted else None)
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether what is retrieved decides of too much evidence whether it is known to be read."""
+        excerpts = sum(len(listed) for _, listed in self.data.questions)
+        return self.read.kind is ReadKind.PART and self.not_returned > MOST_UNKNOWN * excerpts
 
     @property
     def longer(self) -> int | None:
@@ -273,10 +292,15 @@ class EvidenceScores:
     """Distinct chunks that were returned."""
     median_tokens: float
     longest_tokens: int
+    tokens_estimated: bool
+    """Whether the tokenizer is unknown."""
     longer_than_read: int | None
     """Chunks that are longer than what the embedder reads; None if that is unknown."""
     not_located: tuple[str, ...]
     """Document and text of distinct chunks that are not in their document."""
+    excerpts: int
+    not_returned: int
+    """Excerpts of which it is unknown whether the embedder reads them, as they are in no returned chunk."""
 
     def to_json(self) -> dict[str, Estimate]:
         """Return the scores by name, as a row."""
@@ -310,12 +334,18 @@ class EvidenceScores:
 
     def describe_chunks(self) -> Iterator[str]:
         """Yield how long the chunks are, how many are read in part, and which are not in their document."""
-        lengths = f"of {self.median_tokens:,.0f} tokens in the median, at most {self.longest_tokens:,}"
-        longer = f"; {self.longer_than_read:,} are read in part" if self.longer_than_read else ""
-        yield f"{pluralize(self.chunks, 'distinct chunk')}, {lengths}{longer}."
+        estimated = ", estimated" if self.tokens_estimated else ""
+        median = pluralize(round(self.median_tokens), "token")
+        longer = f"; {pluralize(self.longer_than_read, 'is', 'are')} read in part" if self.longer_than_read else ""
+        chunks = pluralize(self.chunks, "distinct chunk")
+        yield f"{chunks}, of {median} in the median, at most {self.longest_tokens:,}{estimated}{longer}."
+        if self.not_returned:
+            number = f"{self.not_returned:,} of {pluralize(self.excerpts, 'excerpt')}"
+            others = "" if self.longer_than_read else "; all chunks that were returned are read as a whole"
+            yield f"{number} are in no returned chunk, or not whole: whether the embedder reads them is not known{others}."
         if self.not_located:
             chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
-            first = sanitized(self.not_located[0], 60)
+            first = f"{sanitized(self.not_located[0])} ({len(self.not_located[0]):,} characters)"
             yield f"{chunks} not in the document, and count as retrieved without evidence; first {first}."
 
 
@@ -351,8 +381,11 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         chunks=len(read.tokens),
         median_tokens=statistics.median(read.tokens),
         longest_tokens=read.tokens[-1],
+        tokens_estimated=not read.has_tokenizer,
         longer_than_read=read.longer,
         not_located=chunks.not_located,
+        excerpts=len(recalls),
+        not_returned=read.not_returned,
     )
 
 

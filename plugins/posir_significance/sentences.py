@@ -97,6 +97,8 @@ def _describe_open(decision: Decision, unread: bool) -> str:
     match decision.reason:
         case Reason.WINDOW_UNKNOWN:
             reason = UNKNOWN_WINDOW
+        case Reason.NOT_STORED if decision.read.part is Part.CHUNKS:
+            reason = "whether it reads the evidence that is in no returned chunk is not known"
         case Reason.NOT_STORED:
             reason = "the result does not store which evidence is read; run the model again"
         case Reason.FEW_DOCUMENTS if decision.bias_within_read:
@@ -144,12 +146,19 @@ def advise(decision: Decision) -> str:
     if decision.reason is Reason.WINDOW_UNKNOWN:
         return "Find what the model reads first: `posir window MODEL`; of a run, `--embedder` or `--window` of `posir score`."
     if decision.reason is Reason.NOT_STORED:
-        return "Run the model again: the result does not store which evidence it reads."
+        more = "Ask for more chunks (`--k` of `posir score`): what is read is known of evidence in returned chunks alone."
+        again = "Run the model again: the result does not store which evidence it reads."
+        return more if decision.read.part is Part.CHUNKS else again
     lost = decision.interval(decision.not_read_difference)
     steps = []
     if lost and lost[0] > 0:
         steps.append("search in chunks that fit what it reads (`posir mitigate` compares sizes)")
     match decision.state:
+        case State.NO_BIAS | State.CANNOT_BE_SAID if not steps and _finds_nothing(decision):
+            return (
+                "Nearly nothing is found, at any position: check that the ids of documents are those of the data, and that "
+                "language and prompts are those of the model."
+            )
         case State.NO_BIAS if not steps and describe_shape(decision):
             return "Look at the curve over all positions (`--png`): what position costs is not from start to end."
         case State.NO_BIAS if not steps and lost and max(map(abs, lost)) >= decision.margin:
@@ -165,6 +174,11 @@ def advise(decision: Decision) -> str:
             steps.append(f"evaluate on {number} documents to tell whether it is biased")
     text = ", or ".join(steps) if decision.state is not State.CANNOT_BE_SAID else "; ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _finds_nothing(decision: Decision) -> bool:
+    """Return whether nDCG@10 is below the margin, so that there is hardly a difference to be seen."""
+    return decision.ndcg_at_10 is not None and decision.ndcg_at_10.value < decision.margin
 
 
 def label_change(change: MetricChange) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import posir
 from posir_inspect.inspection import InspectionRun, Setup, evaluate, inspect_model
 from posir_inspect.questions import Wording, ask_questions, build_question_task
 from posir_inspect.sections import Inspection
@@ -274,3 +275,9 @@ def test_mistakes_are_explained(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PosirError, match=message):
         invoke("inspect", *arguments)
+
+
+@pytest.mark.parametrize(("budget", "message"), [("60k", "Give a model and texts"), (0, "--budget 0: "), ("x", "--budget x: ")])
+def test_python_takes_a_budget_as_the_command_does(budget, message):
+    with pytest.raises(PosirError, match=message):
+        posir.inspect("tiny", budget=budget)

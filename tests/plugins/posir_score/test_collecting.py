@@ -129,7 +129,7 @@ async def leave() -> None:
         (lambda: (sys.exit(3) for _ in range(9)), "the retriever raised SystemExit: 3", 1),
         (leave, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
-        (lambda: time.sleep(30), "no answer within 0.2 seconds, in 2 attempts", 2),
+        (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
         (lambda: None, "NoneType is no list of hits; each must be an id", 1),
         (lambda: [("d", float("nan"))], "hit 1, d, has the score nan; it must be a finite number", 1),
         (lambda: [{"name": 1}], "hit 1 is {'name': 1}; it must be an id, (id, score)", 1),
@@ -138,20 +138,38 @@ async def leave() -> None:
         (lambda: [10**5000], "hit 1 is a very large number; it must be an id", 1),
         (lambda: [("d", "1e999")], "hit 1, d, has the score 1e999; it must be a finite number", 1),
         (lambda: [("d", 10**5000)], "hit 1, d, has the score a very large number; it must be a finite number", 1),
-        (lambda: (time.sleep(30) for _ in range(9)), "no answer within 0.2 seconds, in 2 attempts", 2),
+        (lambda: (time.sleep(30) for _ in range(9)), "no answer within 0.7 seconds, in 2 attempts", 2),
     ],
 )
 def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
     failure: Callable[[], Any], reason: str, attempts: int, tmp_path: Path
 ):
     search, asked = fail_for("text 7", failure)
-    settings = CollectionSettings(k=3, retries=1, timeout=0.2, backoff=0)
+    settings = CollectionSettings(k=3, retries=1, timeout=0.7, backoff=0)
     with pytest.raises(PosirError, match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and kept"):
         collect(search, tmp_path, settings=settings)
     assert asked["text 7"] == attempts
     again, asked = fail_for("", raise_error)
     assert set(collect(again, tmp_path)) == set(QUERIES)
     assert list(asked) == ["text 7"]
+
+
+@pytest.mark.parametrize("needs_all", [True, False])
+def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_path: Path):
+    asked = list[str]()
+
+    def search(query: str, _k: int) -> Any:
+        asked.append(query)
+        if hangs:
+            time.sleep(30)
+        return ["d"]
+
+    hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
+    with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
+        collect(search, tmp_path, settings, needs_all=needs_all)
+    assert len(asked) == 2
+    hangs = False
+    assert set(collect(search, tmp_path, settings)) == set(QUERIES)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +220,9 @@ def test_ids_that_no_document_has_stop_a_retriever_early_and_are_not_kept(tmp_pa
         return [{"id": "5e1f", "file": "d"}]
 
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
-    with pytest.raises(PosirError, match=r"no retrieved document is in the corpus; first 5e1f.*--document-field"):
+    with pytest.raises(
+        PosirError, match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, and.*--document-field"
+    ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES
     assert not list(tmp_path.iterdir())

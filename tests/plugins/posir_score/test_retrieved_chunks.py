@@ -123,6 +123,20 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
     # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to 90, 90 to 100.
     assert read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
+    assert read.not_returned == 0
+    # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what is returned.
+    part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
+    read = ReadChunks.measure(part, ReadPart.first(14, KnownBy.GIVEN))
+    assert (read.not_returned, read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
+        1,
+        Part.CHUNKS,
+        [],
+    )
+    said = " ".join(score_chunks("run", part, read).describe_chunks())
+    assert all(words in said for words in ("1 of 5 excerpts", "not known", "estimated; 1 is read in part"))
+    # Where all returned chunks are read whole, the others are taken to be so.
+    read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
+    assert (read.not_returned, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (1, [4, 10, 10, 11, 3])
     none = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {"extra": hits["extra"]}
     chunks = locate(none, data)
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))

@@ -1,6 +1,7 @@
 """The states that follow from intervals, and the words for them."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +26,8 @@ from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
 from posir_significance.sentences import advise, describe_decision, describe_metric_change, iterate_answer, label_state
 from posir_tasks.errors import PosirError
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadPart
+from posir_tasks.scores import Estimate
 
 ALL, FIRST = ReadPart.all(KnownBy.CLASS), ReadPart.first(256, KnownBy.MEASURED)
 
@@ -161,6 +163,9 @@ def test_a_decision_says_no_more_than_its_interval(value, sentence):
         (decision(contrast(0.6, 1.3), FIRST, 0.59, contrast(3, 3.57)), "documents"),
         (decision(contrast(0.6, 1.3), FIRST, 0.59, LOST), "chunks"),
         (decision(contrast(8.1, 2)), "chunks"),
+        (decision(contrast(0.6, 1.3), ndcg_at_10=Estimate(0.013)), "ids of documents"),
+        (decision(None, FIRST, None, None, start_to_end=contrast(8, 2)), "Run the model again"),
+        (decision(None, replace(FIRST, part=Part.CHUNKS), None, None, start_to_end=contrast(8, 2)), "--k"),
     ],
 )
 def test_the_advice_says_no_more_than_the_state(value, word):
