@@ -147,6 +147,8 @@ class SubsetQueries:
     documents: Collection[str]
     with_position: int
     digest: str = ""
+    has_corpus: bool = True
+    """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is not known."""
 
 
 @dataclass
@@ -248,14 +250,21 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
 
 
 def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules) -> tuple[HitsByQuery, Rankings, RunCounts]:
-    judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents))
+    judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents)) if subset.has_corpus else 0
     answered = {query: stated[query] for query in judged if query in stated}
     hits = {query: rules.resolve_hits(listed, subset.documents) for query, listed in answered.items()}
     rankings = {
         query: separate(nlargest(DEPTH, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
         for query, listed in hits.items()
     }
-    unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in subset.documents]
+    known = subset.documents if subset.has_corpus else {name for scores in rankings.values() for name in scores}
+    unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in known]
+    chunks = sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True))
+    if chunks and not subset.has_corpus and rules.find_document is None:
+        raise PosirError(
+            "The ids are those of chunks, and which documents they are of is not known without the corpus. Give --data with "
+            "it, or --chunk-separator '' if they are documents."
+        )
     counts = RunCounts(
         queries=len(judged),
         with_position=subset.with_position,
@@ -267,7 +276,7 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         short=sum(0 < len(scores) < depth for scores in rankings.values()),
         empty=sum(not scores for scores in rankings.values()),
         depth=depth,
-        chunks=sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True)),
+        chunks=chunks,
     )
     return hits, rankings, counts
 

@@ -48,7 +48,7 @@ from posir_tasks.result_schema import (
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
-from posir_tasks.sources.dataset import TASK, Dataset
+from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.repository import name_version
 from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
@@ -201,7 +201,7 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     # The data of a task has one version, and its languages once each.
     languages = (
         {name: [*dict.fromkeys(codes)] for name, codes in opened.find_languages().items()}
-        if opened.kind == TASK
+        if opened.kind in (TASK, JUDGED_TASK)
         else {name_version(name, revision): codes for name, codes in opened.find_languages().items()}
     )
     named = dict(zip(languages, opened.subsets, strict=True))
@@ -210,6 +210,9 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
         cluster_queries(subset.judgments, clusters)
     parts = {name: replace(subset.read(), revision=revision) for name, subset in named.items()}
     subsets = tuple(_as_judged(name, parts[name].drop_unsuited(), subset.judgments) for name, subset in named.items())
+    if not opened.has_texts:
+        known = [frozenset(name for row in subset.judgments.grades.values() for name in row) for subset in subsets]
+        subsets = tuple(replace(row, documents=names, has_corpus=False) for row, names in zip(subsets, known, strict=True))
     grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
     is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
     if is_stated and is_plain:

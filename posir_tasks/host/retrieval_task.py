@@ -18,7 +18,7 @@ from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import Passage, PassageQuestion
+from posir_tasks.sources.formats.passages import Item, Passage, PassageQuestion, SkippedText
 from posir_tasks.tasks.scoring import SplitData, divide_split
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) 
     return Judgments({query: texts[query] for query in grades if query in texts}, grades)
 
 
-def list_judged_passages(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Passage]:
+def list_judged_passages(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
     """Yield the documents of a subset of a task of mteb with the queries that they are relevant to, without evidence."""
     judgments, name = read_task_judgments(task, subset, split), task.metadata.name
     asked: dict[str, list[PassageQuestion]] = {}
@@ -67,7 +67,9 @@ def list_judged_passages(task: AbsTaskRetrieval, subset: str, split: str | None)
             question = PassageQuestion(name, query, judgments.queries.get(query, ""), None, identifier, query)
             asked.setdefault(document, []).append(question)
     for row in _load_split(task, subset, split)["corpus"]:
-        yield Passage(name, row["id"], row["text"] or " ", asked.get(row["id"], ()), row["id"])
+        text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
+        passage = Passage(name, row["id"], text, asked.get(row["id"], ()), row["id"])
+        yield passage if text else SkippedText(passage.name, "empty", file=name)
 
 
 #: Key in a prediction file of the name and revision of the model that made it.

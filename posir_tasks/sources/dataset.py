@@ -22,8 +22,8 @@ from posir_tasks.tasks.catalog import mention_task
 
 logger = logging.getLogger(__name__)
 
-#: Kind of the data of a task.
-TASK = "a task"
+#: Kinds of the data of tasks: with positions, and of mteb's own.
+TASK, JUDGED_TASK = "a task", "a task of mteb"
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
 
@@ -91,13 +91,20 @@ class Dataset(Presentable):
     has_questions: bool = True
     in_memory: bool = False
     """Whether a subset that is read is kept in memory, so that it is read once."""
-    use: Use = Use.CORPUS
-    """Texts of which its questions can be asked."""
+    has_texts: bool = True
+    """Whether documents are known beside the judgments."""
+    find_use: Callable[[], Use] = lambda: Use.CORPUS
+    """Returns the texts of which its questions can be asked."""
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
         for subset in self.subsets:
             yield from subset.read_texts()
+
+    @cached_property
+    def use(self) -> Use:
+        """Texts of which its questions can be asked."""
+        return self.find_use()
 
     def require_corpus(self) -> None:
         """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
@@ -149,8 +156,8 @@ class Dataset(Presentable):
 
     def find_languages(self) -> dict[str, list[str]]:
         """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
-        is_single = len({subset.language for subset in self.subsets}) == 1
-        if any(subset.query_language == UNKNOWN for subset in self.subsets):
+        is_single = self.kind in (TASK, JUDGED_TASK) or len({subset.language for subset in self.subsets}) == 1
+        if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
             raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
         return {
             subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]

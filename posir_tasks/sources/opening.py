@@ -15,15 +15,15 @@ from posir_tasks.digests import digest, digest_files
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Place
 from posir_tasks.files import split_suffix
-from posir_tasks.languages import PIVOT, detect_code
+from posir_tasks.languages import PIVOT, UNKNOWN, detect_code
 from posir_tasks.models.references import legible_name
 from posir_tasks.public import DataReference
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.dataset import TASK, Dataset, Subset
-from posir_tasks.sources.formats.files import KINDS, find_file_format, read_file, read_hub
+from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
+from posir_tasks.sources.formats.files import KINDS, find_file_format, find_hub_use, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
 from posir_tasks.sources.formats.passages import (
     Item,
@@ -35,6 +35,8 @@ from posir_tasks.sources.formats.passages import (
     Use,
     name_documents,
 )
+from posir_tasks.sources.formats.records import error_context
+from posir_tasks.sources.formats.wikipedia import is_qrels, read_qrels
 from posir_tasks.sources.posir import (
     FILES,
     REPO_ID,
@@ -60,6 +62,8 @@ from posir_tasks.sources.repository import (
 )
 from posir_tasks.tasks.catalog import mention_task, require_task
 
+#: Kind of judgments without texts.
+QRELS = "TREC qrels"
 #: Texts whose language is detected, and characters of each.
 DETECTED_TEXTS = 30
 
@@ -137,7 +141,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         else:
             items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts"))
     revision = f"{LOCAL}-{digest(*used).hex()}"
-    return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), has_questions=False)
+    return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), use=None)
 
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
@@ -188,20 +192,36 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         partial(_name_revision, path, files),
         options,
         read_texts=partial(format_.read_texts, path, options),
-        has_questions=format_.has_questions(path, options),
+        use=format_.find_use(path, options),
         read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
-        use=format_.use,
     )
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
+    if options.column is None and is_qrels(path):
+        return _open_qrels(path, options)
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.
         read_column_types(path)
     read, format_ = partial(read_file, path, path.name, options), find_file_format(path, options)
-    title, has_questions = (format_.title, format_.has_questions) if format_ else ("of no known format", False)
-    revision, use = partial(_name_revision, path.parent, [path]), format_.use if format_ else Use.CORPUS
-    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, has_questions=has_questions, use=use)
+    title, use = (format_.title, format_.use) if format_ else ("of no known format", None)
+    revision = partial(_name_revision, path.parent, [path])
+    return _open_items(split_suffix(path)[0], title, str(path), read, revision, options, use=use)
+
+
+def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
+    """Open judgments without texts, in which no evidence and no length is known; raise DataError if grades contradict."""
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    with error_context(path, "", "TREC qrels"):
+        for query, document, grade in read_qrels(path):
+            if grades[query].setdefault(document, grade) != grade:
+                raise DataError(f"{path}: query {query}, document {document}: has two grades; keep one.")
+    revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
+    opened = _open_items(
+        split_suffix(path)[0], QRELS, str(path), partial(iter, ()), revision, replace(options, language=code),
+        read_judgments=lambda: Judgments({}, dict(grades)),
+    )  # fmt: skip
+    return replace(opened, has_texts=False)
 
 
 def _name_revision(folder: Path, files: Iterable[Path]) -> str:
@@ -229,7 +249,8 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
         return _open_layout(name, repository, [SubsetKey(*key) for key in sorted(domains)])
     read = partial(read_hub, reference, commit, options)
     kind, location = "a dataset on the Hub", f"{reference}@{commit}"
-    return _open_items(name, kind, location, read, lambda: commit, options, has_questions=True)
+    opened = _open_items(name, kind, location, read, lambda: commit, options)
+    return replace(opened, find_use=partial(find_hub_use, reference, commit))
 
 
 def _open_items(
@@ -240,12 +261,14 @@ def _open_items(
     find_revision: Callable[[], str],
     options: ReadOptions,
     *,
-    has_questions: bool,
+    use: Use | None = Use.CORPUS,
     read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
-    use: Use = Use.CORPUS,
 ) -> Dataset:
-    """Open what a reader of a format yields, as one subset; `read` also yields the texts unless `read_texts` does."""
+    """Open what a reader of a format yields, as one subset.
+
+    `read` also yields the texts unless `read_texts` does; without questions, `use` is None.
+    """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
 
     @cache
@@ -264,7 +287,8 @@ def _open_items(
 
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
-    return Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, has_questions, in_memory=True, use=use)
+    opened = Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, use is not None, in_memory=True)
+    return replace(opened, find_use=lambda: use or Use.CORPUS)
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
@@ -278,13 +302,12 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     for subset in task.hf_subsets:
         read = partial(list_judged_passages, task, subset, options.split)
         own, judgments = replace(options, language=spoken[subset][0]), partial(read_task_judgments, task, subset, options.split)
-        opened = _open_items(
-            subset, "", name, read, lambda: metadata.revision, own, has_questions=True, read_judgments=judgments
-        )
-        subsets += opened.subsets
+        opened = _open_items(subset, "", name, read, lambda: metadata.revision, own, read_judgments=judgments)
+        # Predictions of mteb have its names of the subsets.
+        subsets += [replace(part, domain=subset) for part in opened.subsets]
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
-    return Dataset(name, "a task of mteb", location, RelativePositions(), tuple(subsets), find_revision, in_memory=True)
+    return Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, in_memory=True)
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json
-from posir_tasks.sources.checks import read_column_types, read_table
+from posir_tasks.sources.checks import iterate_rows, read_column_types, read_table
 from posir_tasks.sources.formats.documents import (
     BINARY_BYTES,
     is_binary,
@@ -35,7 +35,17 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.sources.formats.published import is_repliqa, read_repliqa
-from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_lines, read_records, validate
+from posir_tasks.sources.formats.records import (
+    Id,
+    StrictRecord,
+    Text,
+    error_context,
+    has_fields,
+    list_rows,
+    read_lines,
+    read_records,
+    validate,
+)
 from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
 from posir_tasks.table_files import read_delimited
 
@@ -153,6 +163,22 @@ class _AnswerField(StrictRecord):
     answer_start: Annotated[int, BeforeValidator(_parse_integer)]
 
 
+#: What the questions of CUAD's templates begin with (arXiv 2103.06268): each is about its contract alone.
+CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
+
+
+class _AllAnswers(StrictRecord):
+    answers: Annotated[list[_AnswerField], BeforeValidator(list_rows)]
+
+
+def _list_all_answers(file: str, name: str, text: str, stated: object) -> Iterator[PassageQuestion]:
+    """Yield a question for each answer, all of which count in CUAD; raise ValueError if there is none."""
+    answers = validate(_AllAnswers, stated).answers
+    if not answers:
+        raise ValueError(UNANSWERABLE)
+    yield from list_places(file, name, text, (StatedAnswer(answer.text, answer.answer_start) for answer in answers))
+
+
 class _AnswersField(StrictRecord):
     answers: Annotated[_AnswerField | None, BeforeValidator(_select_first)] = None
     is_impossible: object = None
@@ -185,7 +211,7 @@ class _LineAnswer(_AnswersField):
 
 
 def read_json_lines(file: Path) -> Iterator[Item]:
-    """Yield each line's document, with its question if it has one; raise DataError if the file is not as expected."""
+    """Yield the document of each line, or row of Parquet, with its question if it has one; raise DataError if it is wrong."""
     for place, line in read_records(file, _Line):
         if isinstance(line, SkippedText):
             yield line
@@ -200,11 +226,12 @@ def is_question_row(row: object) -> bool:
 
 def has_question_lines(file: Path) -> bool:
     """Return whether the first line of a file that can be decoded and is not blank is a row with a question's document."""
-    first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
-    try:
-        return is_question_row(parse_json(first, file))
-    except GateError:
-        return False
+    return has_fields(file, frozenset({"context"}), frozenset({"passage"}))
+
+
+def has_question_rows(file: Path) -> bool:
+    """Return whether a Parquet file has columns of questions and their documents."""
+    return has_fields(file, frozenset({"question", "context"}), frozenset({"question", "passage"}))
 
 
 def read_row(row: object, file: str, place: str) -> Iterator[Item]:
@@ -215,9 +242,11 @@ def read_row(row: object, file: str, place: str) -> Iterator[Item]:
 
 
 def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
-    name, questions, stated = line.id or place, [], line.model_extra or {}
+    name, questions, stated = line.id or place, list[PassageQuestion](), line.model_extra or {}
     try:
-        if line.question is not None:
+        if line.question is not None and line.question.startswith(CUAD_TEMPLATE):
+            questions += _list_all_answers(file, name, line.question, stated)
+        elif line.question is not None:
             # Checked here, since an invalid answer excludes this question only.
             answer = validate(_LineAnswer, stated)
             is_empty = "answers" in stated and answer.answer is None and answer.start is None
@@ -264,10 +293,13 @@ def read_squad_json(file: Path) -> Iterator[Item]:
         yield from read_row(row, str(file), f"data[{number}]")
     for number, article in enumerate(articles):
         for row, paragraph in enumerate(article.paragraphs):
-            place, questions = f"data[{number}].paragraphs[{row}]", []
+            place, questions = f"data[{number}].paragraphs[{row}]", list[PassageQuestion]()
             for position, qa in enumerate(paragraph.qas):
                 name = qa.id or f"{place}.qas[{position}]"
                 try:
+                    if qa.question.startswith(CUAD_TEMPLATE):
+                        questions += _list_all_answers(str(file), name, qa.question, qa.model_extra)
+                        continue
                     answer = validate(_AnswersField, qa.model_extra).first()
                     questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
                 except ValueError as error:
@@ -276,31 +308,22 @@ def read_squad_json(file: Path) -> Iterator[Item]:
             yield Passage(str(file), place, paragraph.context, questions, title=article.title or "", question_ids=ids)
 
 
-class _CuadAnswers(StrictRecord):
-    answers: list[_AnswerField]
-
-
 def is_cuad(file: Path) -> bool:
-    """Return whether a file begins with a contract and a question of CUAD's templates (arXiv 2103.06268)."""
+    """Return whether a file of SQuAD-format JSON, or of lines or rows with questions, begins with a question of CUAD."""
+    if split_suffix(file)[1] in PARQUET:
+        return has_question_rows(file) and asks_about_contract(next(iterate_rows(file), None))
     with open_decompressed(file) as content:
-        return b"Highlight the parts (if any) of this contract" in content.read(2**20)
+        return CUAD_TEMPLATE.encode() in content.read(2**20)
 
 
-def read_cuad(file: Path) -> Iterator[Item]:
-    """Yield the contracts of CUAD, SQuAD-format JSON in which all answers of a question count, each as a place."""
-    with error_context(file, "", _SquadFile.expected):
-        articles = validate(_SquadFile, _load(file)).data
-    for title, paragraph in ((article.title or "", row) for article in articles for row in article.paragraphs):
-        places = list[PassageQuestion]()
-        for qa in paragraph.qas:
-            name = qa.id or qa.question
-            with error_context(file, f"question {name}", _SquadFile.expected):
-                answers = validate(_CuadAnswers, qa.model_extra).answers
-            if not answers:
-                yield skip_question(str(file), name, UNANSWERABLE)
-            stated = (StatedAnswer(answer.text, answer.answer_start) for answer in answers)
-            places += list_places(str(file), name, qa.question, stated)
-        yield Passage(str(file), title, paragraph.context, places, title=title)
+def asks_about_contract(row: object) -> bool:
+    """Return whether a row has a question of CUAD's templates."""
+    return isinstance(row, dict) and str(row.get("question")).startswith(CUAD_TEMPLATE)
+
+
+def read_questions(file: Path) -> Iterator[Item]:
+    """Yield the documents of a file with their questions: SQuAD-format JSON, JSON Lines or Parquet."""
+    return read_squad_json(file) if split_suffix(file)[1] == ".json" else read_json_lines(file)
 
 
 def is_squad_json(file: Path) -> bool:
@@ -325,34 +348,29 @@ def _load(file: Path) -> object:
     return {"data": value} if isinstance(value, list) else value
 
 
-def has_question_rows(file: Path) -> bool:
-    """Return whether a Parquet file has columns of questions and their documents."""
-    try:
-        return {"question"} < (columns := read_column_types(file)).keys() and is_question_row(columns)
-    except DataError:
-        return False
-
-
-def read_question_rows(file: Path) -> Iterator[Item]:
-    """Yield each row's document, with its question; raise DataError if the file is not as expected."""
-    for number, row in enumerate(read_table(file, list(read_column_types(file))).iter_rows(named=True)):
-        yield from read_row(row, str(file), f"row {number}")
-
-
-def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
+def _load_hub(reference: str, commit: str) -> Iterable[object]:
     from datasets import load_dataset
 
     name, _, configuration = reference.partition(":")
     try:
-        rows = load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
+        rows: Iterable[object] = load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
     except Exception as error:  # pyarrow has errors of its own, too
         raise DataError(
             f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub ({summarize_error(error)}). Check the name and "
             "the revision, or give a file or folder."
         ) from error
+    return rows
+
+
+def find_hub_use(reference: str, commit: str) -> Use:
+    """Return the texts of which the questions of a dataset on the Hub can be asked; raise DataError as `read_hub`."""
+    return Use.WITHIN if asks_about_contract(next(iter(_load_hub(reference, commit)), None)) else Use.CORPUS
+
+
+def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item]:
+    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
     source = f"{reference}@{commit}"
-    for number, row in enumerate(rows):
+    for number, row in enumerate(_load_hub(reference, commit)):
         if options.column is None and is_question_row(row):
             yield from read_row(row, source, f"row {number}")
         else:
@@ -369,21 +387,25 @@ class FileFormat:
     """Yields the content of a file, given its path, its name for messages, and what the user says."""
     accepts: Callable[[Path], bool] = lambda _: True
     """Whether a file with one of the suffixes is in the format."""
-    has_questions: bool = False
-    use: Use = Use.CORPUS
+    use: Use | None = None
+    """Texts of which its questions can be asked; None if it has texts alone."""
 
 
 #: In order of precedence: the first that accepts a file reads it; if the user names a column of texts, the rows are texts.
 FILE_FORMATS = (
-    FileFormat("TyDi QA", ROWS, lambda file, _, options: read_tydi([file], options), is_tydi, True),
+    FileFormat("TyDi QA", ROWS, lambda file, _, options: read_tydi([file], options), is_tydi, Use.CORPUS),
     FileFormat(
-        "Natural Questions", ROWS, lambda file, _, options: read_natural_questions([file], options), is_natural_questions, True
+        "Natural Questions",
+        ROWS,
+        lambda file, _, options: read_natural_questions([file], options),
+        is_natural_questions,
+        Use.CORPUS,
     ),
-    FileFormat("RepLiQA", PARQUET, lambda file, _, options: read_repliqa(file, options), is_repliqa, True),
-    FileFormat("CUAD", (".json",), lambda file, *_: read_cuad(file), is_cuad, True, Use.WITHIN),
-    FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, True),
-    FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, True),
-    FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_question_rows(file), has_question_rows, True),
+    FileFormat("RepLiQA", PARQUET, lambda file, _, options: read_repliqa(file, options), is_repliqa, Use.CORPUS),
+    FileFormat("CUAD", (".json", *ROWS), lambda file, *_: read_questions(file), is_cuad, Use.WITHIN),
+    FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, Use.CORPUS),
+    FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, Use.CORPUS),
+    FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_json_lines(file), has_question_rows, Use.CORPUS),
     FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
     FileFormat("Parquet with texts", PARQUET, read_text_rows),
     FileFormat("CSV with texts", TABLES, read_text_table),
@@ -404,7 +426,7 @@ def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
     formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
     with error_context(file, "", KINDS):
         texts = options.column is not None
-        return next((row for row in formats if not (texts and row.has_questions) and row.accepts(file)), None)
+        return next((row for row in formats if not (texts and row.use) and row.accepts(file)), None)
 
 
 def read_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:

@@ -366,12 +366,13 @@ def _is_card(file: Path) -> bool:
         return content.readline().strip() == b"---"
 
 
-def _has_question_files(folder: Path, options: ReadOptions) -> bool:
+def _find_use(folder: Path, options: ReadOptions) -> Use | None:
+    """Return the texts of which the questions of files can be asked, the fewest of any; None without questions."""
+    uses = set[Use | None]()
     for file in _list_data_files(folder):
         with suppress(DataError):
-            if (format_ := find_file_format(file, options)) and format_.has_questions:
-                return True
-    return False
+            uses |= {format_.use} if (format_ := find_file_format(file, options)) else set()
+    return next((use for use in (Use.WITHIN, Use.CORPUS) if use in uses), None)
 
 
 @dataclass(frozen=True)
@@ -380,20 +381,20 @@ class FolderFormat:
 
     title: str
     accepts: Callable[[Path], bool]
-    has_questions: Callable[[Path, ReadOptions], bool]
+    find_use: Callable[[Path, ReadOptions], Use | None]
+    """Returns the texts of which its questions can be asked; None if it has texts alone."""
     read: Callable[[Path, ReadOptions], Iterator[Item]]
     read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
     """Yields the documents; questions are ignored."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
     """Returns all judgments, if a query may have grades or several relevant documents."""
-    use: Use = Use.CORPUS
 
 
 def _build_format(
     title: str, accepts: Callable[[Path], bool], read: Callable[[Path, ReadOptions], Iterator[Item]], use: Use = Use.CORPUS
 ) -> FolderFormat:
     """Return the format of a published dataset, whose reader yields documents with questions."""
-    return FolderFormat(f"a folder of {title}", accepts, lambda *_: True, read, read, use=use)
+    return FolderFormat(f"a folder of {title}", accepts, lambda *_: use, read, read)
 
 
 def _build_rows_format(
@@ -411,15 +412,17 @@ def _build_rows_format(
 
 CHUNKING = "a folder of Chroma's chunking evaluation"
 FOLDER_FORMATS = (
-    FolderFormat("a BEIR folder", is_beir_folder, lambda *_: True, read_beir, read_beir_texts, read_judgments),
-    FolderFormat(CHUNKING, is_chunking_folder, lambda *_: True, read_chunking, read_chunking_texts, read_chunking_judgments),
+    FolderFormat("a BEIR folder", is_beir_folder, lambda *_: Use.CORPUS, read_beir, read_beir_texts, read_judgments),
+    FolderFormat(
+        CHUNKING, is_chunking_folder, lambda *_: Use.CORPUS, read_chunking, read_chunking_texts, read_chunking_judgments
+    ),
     _build_format("MIRACL", is_miracl, read_miracl),
     _build_format("LegalBench-RAG", is_legalbench, read_legalbench, Use.NAMED),
     _build_format("MS MARCO v2", is_marco, read_marco),
     _build_format("BRIGHT", is_bright, read_bright),
     _build_rows_format("TyDi QA", is_tydi, read_tydi),
     _build_rows_format("Natural Questions", is_natural_questions, read_natural_questions),
-    FolderFormat("a folder of files", Path.is_dir, _has_question_files, _read_files, _read_files),
+    FolderFormat("a folder of files", Path.is_dir, _find_use, _read_files, _read_files),
 )
 
 

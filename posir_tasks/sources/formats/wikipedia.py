@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field
 
 from posir_tasks.digests import digest
+from posir_tasks.document_keys import digest_documents
 from posir_tasks.errors import DataError
+from posir_tasks.files import open_decompressed
 from posir_tasks.languages import two_letter_code
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import (
@@ -45,7 +48,8 @@ from posir_tasks.text.spans import Span, to_characters
 #: Annotators who have to give an answer, where there are several.
 AGREEING = 2
 DISAGREEING = f"fewer than {AGREEING} of its annotators give an answer"
-REVISED = "is about another revision of its page, and its evidence is not once in the one that is kept"
+REVISED = "is about another revision or copy of its page, and its evidence is not once in the one that is kept"
+NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
 
 
 class _Pages:
@@ -53,6 +57,18 @@ class _Pages:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._originals: dict[str, str] = {}
+        self._by_key: dict[tuple[int, int], str] = {}
+
+    def find_original(self, page: str, title: str, text: str) -> str:
+        """Return the first page that shares the text, the title or the first words of a page: perhaps the page itself."""
+        if page not in self._originals:
+            keys = [key for key in enumerate(digest_documents([page], {page: title}, {page: text})[0].tolist()) if key[1]]
+            original = next((self._by_key[key] for key in keys if key in self._by_key), page)
+            for key in keys:
+                self._by_key.setdefault(key, original)
+            self._originals[page] = original
+        return self._originals[page]
 
     def place(self, page: str, text: str, spans: Iterable[Span]) -> tuple[str, list[StatedAnswer]]:
         """Return the kept text of a page, and where spans of a text of it are there; raise ValueError if that is unclear."""
@@ -213,6 +229,11 @@ class _NqRow(StrictRecord):
         _select_annotators(answered, len(self.annotations))
         if any(not row.start < row.end <= len(placed) for row in answered):
             raise ValueError("its long answer is not within its page")
+        if not all(self.tokens[row.start].is_html for row in answered):
+            raise ValueError(
+                "its long answer does not begin with a tag: the tokens of its page are not those of the release, which single "
+                "blanks divide"
+            )
         if all(PARAGRAPH.match(self.tokens[row.start].token) for row in answered) != (split == PARAGRAPHS):
             raise ValueError(f"its long answer is {'no' if split == PARAGRAPHS else 'a'} paragraph: it is in the other --split")
         for row in answered:
@@ -230,7 +251,7 @@ def is_natural_questions(file: Path) -> bool:
 
 def read_natural_questions(files: Iterable[Path], options: ReadOptions) -> Iterator[Item]:
     """Yield pages with the questions whose long answers are paragraphs, or `other`: tables lose sense without tags."""
-    pages, split = _Pages(), options.split or PARAGRAPHS
+    pages, copies, split = _Pages(), set[str](), options.split or PARAGRAPHS
     if split not in (PARAGRAPHS, OTHERS):
         raise DataError(f"--split {split}: Natural Questions has {PARAGRAPHS} and {OTHERS}, by the type of the long answer.")
     for file in files:
@@ -243,7 +264,11 @@ def read_natural_questions(files: Iterable[Path], options: ReadOptions) -> Itera
                 yield SkippedText(f"{file.name}:{place}", "empty", file=str(file))
                 continue
             # The address of a page states its revision.
-            page = re.sub(r"[?&]oldid=\d+", "", row.url) or digest(text).hex()
+            address = re.sub(r"[?&]oldid=\d+", "", row.url) or digest(text).hex()
+            page = pages.find_original(address, row.title, text)
+            if page != address and address not in copies:
+                copies.add(address)
+                yield SkippedText(address, NEAR_DUPLICATES, file=str(file))
             try:
                 kept, answers = pages.place(page, text, [*row.find_evidence(placed, split)])
             except ValueError as error:
@@ -268,6 +293,10 @@ class _PassageRow(StrictRecord):
     docid: Annotated[Text, Field(pattern=r"^.+#\d+$")]
     title: Text = ""
     text: Text
+
+
+#: A line of TREC qrels, and how many decide whether a file has them.
+QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+-?\d+\s*"), 20
 
 
 def is_miracl(folder: Path) -> bool:
@@ -309,6 +338,13 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
             if len(cells) != columns:
                 raise DataError(f"{file}: line {number}: has {len(cells)} cells; expected {columns}.")
             yield cells
+
+
+def is_qrels(file: Path) -> bool:
+    """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
+    with open_decompressed(file) as content:
+        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
+    return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
 
 
 def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:

@@ -97,7 +97,7 @@ def test_tydi_qa(tmp_path):
     assert reasons == {
         "fewer than 2 of its annotators give an answer": 1,
         "has no answer": 1,
-        "is about another revision of its page, and its evidence is not once in the one that is kept": 1,
+        "is about another revision or copy of its page, and its evidence is not once in the one that is kept": 1,
         "its span of bytes divides a character": 1,
         "its span of bytes is not within its document": 1,
     }
@@ -173,6 +173,9 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
         read(folder)
 
 
+NOT_A_TAG = (
+    "its long answer does not begin with a tag: the tokens of its page are not those of the release, which single blanks divide"
+)
 NQ_TOKENS = "<H1> Google </H1> <P> It was founded by Page . </P>"
 NQ_TOKENS += ' <Table> <Tr> <Td_colspan="2"> CEO </Td> <Td> a\u180eb </Td> </Tr> </Table>'
 LONG, TABLE, WHOLE_TEXT = (3, 10), (10, 19), "Google\nIt was founded by Page .\nCEO\na\u180eb"
@@ -208,7 +211,7 @@ def nq_row(form, number, boxes, tokens=NQ_TOKENS, url="https://w/index.php?title
 )
 def test_natural_questions(tmp_path, form, name):
     rows = [
-        nq_row(form, 1, [LONG, LONG, (4, 7), None, None]),
+        nq_row(form, 1, [LONG, LONG, TABLE, None, None]),
         nq_row(form, 2, [LONG, None, None, None, None]),
         nq_row(form, 3, [TABLE]),
         nq_row(form, 4, [None], url="https://w/index.php?title=Other"),
@@ -221,13 +224,42 @@ def test_natural_questions(tmp_path, form, name):
     assert places == {"5": [paragraph]}
     assert reasons == {
         "fewer than 2 of its annotators give an answer": 1,
-        "its long answer is no paragraph: it is in the other --split": 3,
+        "its long answer is no paragraph: it is in the other --split": 2,
         "has no answer": 1,
+        NOT_A_TAG: 1,
+        "near-duplicates of another page, with its text, title or first words": 1,
     }
-    assert sorted(data.documents.values()) == [WHOLE_TEXT] * 2
-    assert read(tmp_path, split="other")[0] == {"1": [paragraph], "3": ["CEO\na\u180eb"], "6": [paragraph]}
+    assert [*data.documents.values()] == [WHOLE_TEXT]
+    assert read(tmp_path, split="other")[0] == {"1": [paragraph, table := "CEO\na\u180eb"], "3": [table]}
     with pytest.raises(DataError, match="paragraph and other"):
         read(file, split="dev")
+
+
+def test_a_page_that_is_nearly_another_is_left_out_with_what_it_alone_says(tmp_path):
+    """Both begin with the same 200 words; of three questions about the copy, the kept page answers two."""
+    opening = " ".join(f"w{number}" for number in range(200))
+    pages = [f"<P> {opening} </P> <P> It was {part} . </P>" for part in ("founded here", "founded here . But sold")]
+    boxes = [(202, 208), (202, 208), (202, 211), (0, 202)]
+    rows = [
+        nq_row("simplified", number, [box], pages[place], f"https://w/{place}")
+        for number, (box, place) in enumerate(zip(boxes, (0, 1, 1, 1), strict=True))
+    ]
+    places, reasons, data = read(write(tmp_path / "v1.0.jsonl", rows))
+    assert places == {"0": ["It was founded here ."], "1": ["It was founded here ."], "3": [opening]}
+    assert list(reasons.values()) == [1, 1]
+    assert len(data.documents) == 1
+
+
+def test_tokens_divided_otherwise_than_at_single_blanks_are_one_sentence(tmp_path):
+    """The release's `<P>` is two blanks later than in a text that `split()` has divided and a blank joined."""
+    tokens = "Google  and  more <P> It was founded . </P>"
+    rows = [nq_row("simplified", number, [(5, 11)], " ".join(tokens.split())) for number in range(3)]
+    file = write(tmp_path / "v1.0.jsonl", rows)
+    assert read(file)[:2] == ({}, {"its long answer is not within its page": 3})
+    with pytest.raises(DataError, match="no question with a usable answer"):
+        posir.import_data(file, language="eng-Latn", domain="paragraph", output=tmp_path / "out")
+    rows = [nq_row("simplified", number, [(5, 8)], " ".join(tokens.split())) for number in range(3)]
+    assert read(write(tmp_path / "v1.0.jsonl", rows))[:2] == ({}, {NOT_A_TAG: 3})
 
 
 REPLIQA = "The “harbour” was re-\npaired  in\nMay. It is deep. It is deep."
@@ -385,13 +417,44 @@ def write_cuad(folder):
     return write(folder / "CUADv1.json", {"version": "aok_v1.0", "data": paragraphs})
 
 
-def test_cuad(tmp_path):
-    places, reasons, _ = read(write_cuad(tmp_path))
+def write_cuad_rows(folder):
+    """The form of the Hub: a row for each question, with its contract and an object of lists."""
+    rows = [
+        {"id": qa["id"], "title": article["title"], "context": paragraph["context"], "question": qa["question"],
+         "answers": {field: [answer[field] for answer in qa["answers"]] for field in ("text", "answer_start")}}
+        for article in json.loads(write_cuad(folder).read_text())["data"]
+        for paragraph in article["paragraphs"]
+        for qa in paragraph["qas"]
+    ]  # fmt: skip
+    (folder / "CUADv1.json").unlink()
+    write(folder / "data/train-00000-of-00001.parquet", rows)
+    return folder
+
+
+@pytest.mark.parametrize("write_source", [write_cuad, write_cuad_rows])
+def test_cuad(tmp_path, write_source):
+    places, reasons, _ = read(write_source(tmp_path))
     assert places == {"A__Term": ["It ends in May.", "It ends in June."]}
     assert reasons == {"has no answer": 1}
 
 
-@pytest.mark.parametrize(("write_source", "reason"), [(write_cuad, "this contract"), (write_legalbench, "name their document")])
+def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
+    rows = pl.read_parquet(write_cuad_rows(tmp_path) / "data/train-00000-of-00001.parquet").to_dicts()
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: rows)
+    opened = open_data("theatticusproject/cuad-qa", revision="6" * 40)
+    with pytest.raises(PosirError, match="this contract"):
+        opened.require_corpus()
+    assert [row["query_id"] for row in opened.rows] == ["A__Term", "A__Term#2"]
+
+
+@pytest.mark.parametrize(
+    ("write_source", "reason"),
+    [
+        (write_cuad, "this contract"),
+        (write_cuad_rows, "this contract"),
+        (write_legalbench, "name their document"),
+    ],
+)
 def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_source, reason):
     source = write_source(tmp_path)
     with pytest.raises(PosirError, match=f"{reason}.*posir score --model"):

@@ -122,6 +122,15 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
         read_run(tmp_path, "Third")
 
 
+def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path: Path):
+    """As `InformationRetrievalEvaluator(write_predictions=True)` of version 6.2 writes them."""
+    file = tmp_path / "Information-Retrieval_evaluation_dev_predictions_cosine.jsonl"
+    results = [{"corpus_id": "d2", "score": 0.5}, {"corpus_id": "d1", "score": 0.25}]
+    lines = [{"query_id": "q1", "query": "aab", "results": results}, {"query_id": "q2", "query": "b", "results": []}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert merge(read_run_file(file)) == {"q1": {"d2": 0.5, "d1": 0.25}, "q2": {}}
+
+
 def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(tmp_path: Path):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
     run = read_run_file(tmp_path / "a.trec")

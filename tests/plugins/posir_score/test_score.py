@@ -304,6 +304,51 @@ def test_predictions_of_a_task_of_mteb_are_scored_without_its_positions(tmp_path
         posir.score(tmp_path / "runs", data="NFCorpus", output=tmp_path, split="dev")
 
 
+def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
+    """As pytrec_eval scores them; documents that are not judged keep their ranks; nothing else is known."""
+    file = tmp_path / "2021.qrels.pass.final.txt"
+    judged = [(query, *pair) for query, documents in PLAIN_GRADES.items() for pair in documents.items()]
+    file.write_text("".join(f"{query} Q0 {document} {grade}\n" for query, document, grade in judged))
+    runs = {name: {query: {**scores, "x1": 9.0} for query, scores in run.items()} for name, run in PLAIN_RUNS.items()}
+    scored = posir.score([*runs.values()], name=[*runs], data=file, output=tmp_path / "out").runs
+    assert [run.counts.unknown_documents for run in scored] == [0] * len(runs)
+    for name, row in zip(runs, posir.report(tmp_path / "out").to_polars().rows(named=True), strict=True):
+        for metric, values in evaluate_with_trec(runs[name]).items():
+            assert row[metric] == pytest.approx(values.mean(), abs=2e-6)
+        assert row["ndcg_at_10_low"] < row["ndcg_at_10"] < row["ndcg_at_10_high"]
+    assert {row["metric"] for row in posir.compare(tmp_path / "out").records()} == {*METRICS.values()}
+    with pytest.raises(PosirError, match="posir score"):
+        posir.import_data(file, language="eng-Latn", domain="trec", output=tmp_path / "data")
+    chunks = {query: {f"{name}#1": score for name, score in scores.items()} for query, scores in PLAIN_RUNS["a"].items()}
+    with pytest.raises(PosirError, match="without the corpus"):
+        posir.score(chunks, data=file, output=tmp_path / "out")
+    file.write_text("q Q0 d 1\nq Q0 d 2\n")
+    with pytest.raises(PosirError, match="query q, document d: has two grades"):
+        posir.score(PLAIN_RUNS["a"], data=file, output=tmp_path / "out")
+
+
+def test_predictions_of_several_languages_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    task = mteb.get_task("MIRACLRetrievalHardNegatives", hf_subsets=["sw", "yo"])
+    grades = {"sw": {"1": {"d": 1}}, "yo": {"1": {"d": 1, "e": 2}}}
+
+    def load(self: Any, **_: Any) -> None:
+        corpus = Dataset.from_list([{"id": name, "title": "T" * (name == "d"), "text": ""} for name in "def"])
+        queries = Dataset.from_list([{"id": "1", "text": "Which?"}])
+        parts = {name: {"corpus": corpus, "queries": queries, "relevant_docs": judged} for name, judged in grades.items()}
+        self.dataset, self.data_loaded = {name: {"dev": part} for name, part in parts.items()}, True
+
+    monkeypatch.setattr(type(task), "load_data", load)
+    monkeypatch.setattr(mteb, "get_task", lambda *_: task)
+    by_subset = {"sw": {"dev": {"1": {"d": 2.0, "f": 1.0}}}, "yo": {"dev": {"1": {"d": 2.0, "e": 1.0}}}}
+    file = tmp_path / "MIRACLRetrievalHardNegatives_predictions.json"
+    file.write_text(json.dumps({"mteb_model_meta": {"model_name": "org/model", "revision": "1"}} | by_subset))
+    (run,) = posir.score(file, data="MIRACLRetrievalHardNegatives", output=tmp_path / "out").runs
+    content = json.loads(next(run.folder.glob("MIRACL*.json")).read_text())
+    scores = {row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]}
+    # By hand: (1 + 2 / log2(3)) / (2 + 1 / log2(3)).
+    assert scores == {"sw": (1, ["swa-Latn"]), "yo": (pytest.approx(0.85972, abs=1e-5), ["yor-Latn"])}
+
+
 def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
     """By hand: of ordered p-values, the number of those left times each, and never less than the one before."""
     judgments = Judgments({}, PLAIN_GRADES)

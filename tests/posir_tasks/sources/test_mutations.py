@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from posir_data.api import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.sources.formats.files import has_question_rows, read_question_rows, read_text_rows
+from posir_tasks.sources.formats.files import has_question_rows, read_json_lines, read_text_rows
 from posir_tasks.sources.formats.passages import ReadOptions
 from posir_tasks.sources.posir import SubsetKey, read_domain
 from posir_tasks.sources.repository import LocalRepository
@@ -215,7 +215,7 @@ def test_a_damaged_parquet_file_is_one_error_and_never_a_panic(tmp_path, capfd):
             damaged[place] = rng.randrange(256)
         file.write_bytes(damaged[: len(content) - number % 2 * rng.randrange(len(content))])
         try:
-            list(read_question_rows(file))
+            list(read_json_lines(file))
         except DataError as error:
             refused += f"{file}: not a readable parquet file" in str(error)
         list(read_text_rows(file, "rows", ReadOptions("context")))
