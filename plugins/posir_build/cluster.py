@@ -25,14 +25,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.models.rerankers import (
-    ModelReranker,
-    Pair,
-    Scores,
-    build_context,
-    build_scorer,
-    to_probabilities,
-)
+from posir_tasks.models.rerankers import ModelReranker, Pair, Scores, build_context, build_scorer, to_probabilities
 from posir_tasks.search.dispatch import search_dense
 
 if TYPE_CHECKING:

@@ -289,24 +289,24 @@ def _estimate(values: Sequence[tuple[Translation, float]], low: float, high: flo
 
 def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
     """Return the scores of ratings: by system, language and scale, and of all languages if there are several."""
-    groups: dict[tuple[str, str], list[Rated]] = defaultdict(list)
-    for row in rated:
-        groups[row[0].system, row[0].language].append(row)
-    for system in dict.fromkeys(system for system, _ in groups):
-        members = [row for (name, _), rows in groups.items() if name == system for row in rows]
-        if len({translation.language for translation, _ in members}) > 1:
-            groups[system, ALL_LANGUAGES] = members
-    scores = []
-    for (system, language), rows in groups.items():
-        by_scale: dict[str, list[tuple[Translation, float]]] = {
-            scale: [(translation, given[scale]) for translation, given in rows if scale in given] for scale in SCALES
-        }
-        complete = [(translation, fmean(given.values())) for translation, given in rows if len(given) == len(SCALES)]
-        for scale, values in (by_scale | {OVERALL: complete}).items():
-            if values:
-                counts = dict(sorted(Counter(rating for _, rating in values).items()))
-                scores.append(ScaleScore(rater, system, language, scale, counts, _estimate(values, LOWEST, HIGHEST)))
-    return scores
+    values: dict[tuple[str, str], dict[str, list[tuple[Translation, float]]]] = {}
+    for translation, given in rated:
+        overall = {OVERALL: fmean(given.values())} if len(given) == len(SCALES) else {}
+        for language in (translation.language, ALL_LANGUAGES):
+            own = values.setdefault((translation.system, language), {scale: [] for scale in (*SCALES, OVERALL)})
+            for scale, rating in {**given, **overall}.items():
+                own[scale].append((translation, rating))
+    several = {system for system, _ in values if sum(system == name for name, _ in values) > 2}
+    groups = [group for group in values if group[1] != ALL_LANGUAGES]
+    groups += [group for group in values if group[1] == ALL_LANGUAGES and group[0] in several]
+    return [
+        ScaleScore(
+            rater, *group, scale, dict(sorted(Counter(rating for _, rating in rows).items())), _estimate(rows, LOWEST, HIGHEST)
+        )
+        for group in groups
+        for scale, rows in values[group].items()
+        if rows
+    ]
 
 
 def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[ScaleAgreement]:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import cycle, islice, zip_longest
+from itertools import chain, cycle, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from huggingface_hub import ModelCard
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor
 
-from posir_tasks.display.progress import progress
+from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.interventions import find_parts
@@ -194,21 +194,14 @@ def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[ModelReran
     the third with the evidence minus the larger one of the other two; the paper's threshold is 0.3. The filter keeps more
     evidence at the beginning than elsewhere, so positions are balanced after it. Scores are in [0, 1].
     """
-    blocks = [examples[start : start + BLOCK] for start in range(0, len(examples), BLOCK)]
-    kept: list[Example] = []
-    for block in progress(blocks, "Filtering by margin"):
-        thirds = [find_parts(example.document.text, len(Position)) for example in block]
-        usable = [(example, spans) for example, spans in zip(block, thirds, strict=True) if len(spans) == len(Position)]
-        pairs = [(example.question, example.document.text[slice(*span)]) for example, spans in usable for span in spans]
-        if not pairs:
-            continue
-        scores = np.stack(
-            [scores.reshape(-1, len(Position)) for reranker in rerankers for _, scores in reranker.score_batches([pairs])]
-        )
-        kept += [
-            example for row, (example, _) in enumerate(usable) if compute_margin(scores[:, row], example.position) >= margin
-        ]
-    return kept
+    thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
+    usable = [example for example in examples if len(thirds[example]) == len(Position)]
+    pairs = [[(row.question, row.document.text[slice(*span)]) for span in thirds[row]] for row in usable]
+    batches = [list(chain(*pairs[start : start + BLOCK])) for start in range(0, len(pairs), BLOCK)]
+    with track("Filtering by margin"):
+        scored = [[scores for _, scores in reranker.score_batches(batches)] for reranker in rerankers]
+    scores = np.array([np.concatenate(own) for own in scored if own]).reshape(len(rerankers), -1, len(Position))
+    return [row for number, row in enumerate(usable) if compute_margin(scores[:, number], row.position) >= margin]
 
 
 #: Rows of the training data by position.

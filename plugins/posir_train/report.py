@@ -48,14 +48,7 @@ from posir_tasks.tasks.base import PositionTask
 from posir_train.evaluation import Measurement, measure, select_third
 from posir_train.examples import list_tasks, name_articles
 from posir_train.preparation import load_base
-from posir_train.settings import (
-    HELD_OUT,
-    WORK,
-    Position,
-    TrainingSettings,
-    display_name,
-    open_dataset,
-)
+from posir_train.settings import HELD_OUT, WORK, Position, TrainingSettings, display_name, open_dataset
 from posir_train.training import TrainedModel
 
 if TYPE_CHECKING:
