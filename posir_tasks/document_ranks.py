@@ -117,6 +117,8 @@ class QueryColumns:
     """Third of the document, 0 to 2; shape (0,) if that of a query is unknown."""
     weights: Integers
     """Weight of each row in parts of `PLACE_WEIGHT`, if rows are places of queries; else shape (0,)."""
+    questions: Integers
+    """Number of each row's query, if rows are places of queries; else shape (0,)."""
 
     @property
     def gains(self) -> Floats:
@@ -232,6 +234,7 @@ class DocumentRanks:
             twelfths=join_known("twelfths"),
             thirds=join_known("thirds"),
             weights=join("weights"),
+            questions=numbers,
         )
 
     @cached_property

@@ -21,6 +21,8 @@ from posir_tasks.profile import NDCG_AT_10, reading_json
 from posir_tasks.result_schema import PLACES_KEY
 from posir_tasks.schemes import Axes, PositionScheme
 
+#: What follows the name of a task if its queries with several places of evidence are meant.
+PLACES = ", several places"
 #: Version of the JSON form. A reader refuses a newer one.
 SCHEMA = 1
 #: Most places of a query: of each number up to it, `PLACE_WEIGHT` is a multiple.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from posir_tasks.display.progress import progress
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results, unify_names
@@ -149,6 +150,8 @@ class CommonResults:
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
     """Notes on subsets that were skipped, such as those on different data, and why queries could not be paired."""
+    places: tuple[DocumentRanks, DocumentRanks] | None = None
+    """Ranks of the places of the queries that have several, if both have such queries."""
 
     @property
     def are_paired(self) -> bool:
@@ -180,7 +183,8 @@ def find_common_results(pair: Pair) -> CommonResults:
     common = CommonResults(first, second, same, ())
     if not common.are_paired:
         notes.append(f"{where}: compared without pairing. The two results are on different queries or documents.")
-    return CommonResults(common.a, common.b, same, tuple(notes))
+    placed = [[places.ranks for subset in same if (places := run[subset].values.places)] for run in (a, b)]
+    return replace(common, notes=tuple(notes), places=(pool(placed[0]), pool(placed[1])) if all(placed) else None)
 
 
 def _describe_skipped(
@@ -429,13 +433,16 @@ def compare_pair(
     baseline_reads, model_reads = (pool(parts) if parts else UNKNOWN for parts in read_parts)
     buckets = common.a.profile.lengths
     names = (ALL, *buckets) if len(buckets) > 1 else (ALL,)
-    groups = list(zip(names, first.groups, other.groups, strict=True))
+    groups = [(pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)]
     chosen = {name.casefold() for name in lengths}
-    compared = sum(bool(a.queries) for name, a, _ in groups if name != ALL and (not chosen or name.casefold() in chosen))
+    compared = sum(bool(a.queries) for _, name, a, *_ in groups if name != ALL and (not chosen or name.casefold() in chosen))
+    if common.places:
+        of_a, of_b = common.places
+        groups.append((f"{pair.task}{PLACES}", ALL, analyze(of_a).overall, analyze(of_b).overall, of_a.same_queries(of_b)))
     rows = []
-    for name, a, b in groups:
+    for task, name, a, b, is_paired in groups:
         level = CHANGE_LEVEL if name == ALL else 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
-        change = compare_groups(a, b, paired=paired, margins=margins, level=level)
+        change = compare_groups(a, b, paired=is_paired, margins=margins, level=level)
         thirds: list[Estimate | None] = []
         for group, analysis in ((a, first), (b, other)):
             contrast, printed = group.position.start_to_end, LEVEL if name == ALL else level_of_lengths(analysis)
@@ -447,19 +454,21 @@ def compare_pair(
             ComparisonRow(
                 baseline=pair.a.label,
                 model=pair.b.label,
-                task=pair.task,
+                task=task,
                 subsets=len(common.subsets),
                 length=name,
                 queries=a.queries,
                 documents=change.documents,
                 metric=metric,
-                method="paired by query" if paired else "unpaired",
+                method="paired by query" if is_paired else "unpaired",
                 a=of_baseline,
                 b=of_model,
                 change=change,
                 reads=(baseline_reads, model_reads),
             )
             for metric, (of_baseline, of_model) in by_metric.items()
+            # PSI is of queries with one place.
+            if not (a.has_places and metric is Metric.PSI)
         ]
     return rows
 

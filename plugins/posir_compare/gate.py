@@ -31,6 +31,7 @@ from posir_tasks.display.wording import escape_controls
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.judgments import JudgedScores
+from posir_tasks.place_ranks import PLACES
 from posir_tasks.scores import ALL, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
@@ -136,7 +137,8 @@ class LimitedValue:
             (Metric.PSI, group.psi, find_psi if group.psi else None, few_in_thirds),
         ):
             subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, length, "", model, group.queries)
-            yield cls(subject, value, find, lacking)
+            if not (group.has_places and metric is Metric.PSI):
+                yield cls(subject, value, find, lacking)
 
     @property
     def system(self) -> tuple[str, str]:
@@ -296,6 +298,8 @@ def check_limits(
     baseline = next((value.subject.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
         for limited in (limit for limit in parsed if (limit.metric, model, task, length) not in known):
+            if limited.metric is Metric.PSI and task.endswith(PLACES):
+                continue
             is_measured = (model, task, length) in of_lengths
             why = f"{limited.metric} is not known of it" if is_measured else "there are no questions of this length"
             tested.append(_refuse(limited, gaps.get((model, task), why), task, length, baseline, model))

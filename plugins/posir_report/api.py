@@ -17,6 +17,7 @@ from posir_report.summary import (
     TaskSummary,
     average_languages,
     build_bin_rows,
+    build_place_row,
     build_rows,
     judged_table,
     mark_notable_bias,
@@ -26,12 +27,13 @@ from posir_report.summary import (
 )
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
-from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
+from posir_tasks.place_ranks import PLACES
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import JudgedResult, SubsetResult
 from posir_tasks.scores import ALL, ScoreInfo
@@ -102,6 +104,11 @@ class Results(Presentable, Sequence[SubsetResult]):
         summaries = progress(self.summaries, "Analyzing results")
         return mark_notable_bias(row for summary in summaries for row in build_rows(summary))
 
+    @cached_property
+    def place_rows(self) -> list[ReportRow]:
+        """A row for each model and task that has queries with several places of evidence."""
+        return [row for summary in self.summaries if (row := build_place_row(summary))]
+
     @property
     def title(self) -> str:
         """Subject in a few words."""
@@ -121,14 +128,13 @@ class Results(Presentable, Sequence[SubsetResult]):
         if self and (self.keys or self.full):
             rows = [*self.rows, *average_languages(self.rows)]
             further.insert(0, tables.length_table(rows, self.columns, curves=True))
-        if places := tables.place_table(self.summaries):
-            further.append(places)
-        shown = [*tables.answer_sections(self.rows), *([DisplaySection(tables=tuple(further))] if further else [])]
+        shown = [*tables.answer_sections(self.rows + self.place_rows), *to_paragraphs(tables.place_notes(self.summaries))]
+        shown += [DisplaySection(tables=tuple(further))] if further else []
         return [*shown[:-1], replace(shown[-1], draw=self._draw_chosen)] if self else shown
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
-        rows = progress(self.rows, "Scoring results")
+        rows = progress(self.rows + self.place_rows, "Scoring results")
         judged = [summary.columns() for summary in self.judged_summaries]
         return [*(tables.select_columns(row, self.columns) if self.keys else row.columns() for row in rows), *judged]
 
@@ -213,7 +219,9 @@ class Results(Presentable, Sequence[SubsetResult]):
         values = [
             value
             for model, summary in named
-            for value in LimitedValue.of_scores(summary.decisions[0], model, summary.task, ALL)
+            for decision, part in ((summary.decisions[0], ""), (summary.place_decision, PLACES))
+            if decision and (decision.find_group().queries or not summary.place_decision)
+            for value in LimitedValue.of_scores(decision, model, f"{summary.task}{part}", ALL)
         ]
         for summary in self.judged_summaries:
             values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.task)

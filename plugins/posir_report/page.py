@@ -13,6 +13,7 @@ from posir_report.summary import (
     ReportRow,
     TaskSummary,
     build_bin_rows,
+    build_place_row,
     build_rows,
     model_labels,
     partial_suffix,
@@ -37,6 +38,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
+    places = [row for summary in ordered if (row := build_place_row(summary))]
     compared = []
     for figure in figures:
         of_task = [summary for summary in ordered if summary.task == figure.task]
@@ -45,12 +47,12 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     return render_page(
         __package__,
         "report.html",
-        summary=tables.summary_table(rows, tables.known_columns()),
-        places=tables.place_table(ordered),
+        summary=tables.summary_table([*rows, *places], tables.known_columns()),
+        places=list(tables.place_notes(ordered)),
         compared=compared,
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
-        findings=list(tables.describe_findings(rows)),
+        findings=list(tables.describe_findings([*rows, *places])),
         strips=build_strips(rows),
         levels=tables.level_note(rows),
         few=FEW,

@@ -13,8 +13,9 @@ import numpy as np
 
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_result
+from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_places, decide_result
 from posir_significance.intervals import MeanEstimate, estimate_judged
+from posir_significance.regression import Contrast
 from posir_significance.sentences import describe_decision, describe_start_to_end
 from posir_tasks.display.numbers import draw_sparkline, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
@@ -24,6 +25,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.languages import LANGUAGES
+from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain, pool
 from posir_tasks.result_schema import SubsetData, share_data
@@ -116,6 +118,11 @@ class TaskSummary:
     def decisions(self) -> tuple[Decision, ...]:
         """The decision over all lengths, then on each length bucket if there are several."""
         return tuple(replace(decision, margin=self.margins.start_to_end) for decision in decide_result(self.values))
+
+    @cached_property
+    def place_decision(self) -> Decision | None:
+        """The decision on the queries with several places of evidence; None if there are none."""
+        return decide_places(self.values, self.margins.start_to_end)
 
     @property
     def profile(self) -> PositionProfile:
@@ -345,6 +352,32 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
         changed = row.decision is not None and summary.margins != DEFAULT_MARGINS
         rows.append(row.with_scores(state=decision.state.value) if changed else row)
     return rows
+
+
+def build_place_row(summary: TaskSummary) -> ReportRow | None:
+    """Return the row of the queries with several places of evidence, as a task of its own; None if there are none."""
+    decision = summary.place_decision
+    if decision is None:
+        return None
+    names = ("start_to_end", "bias_within_read", "not_read_difference")
+    contrasts: dict[str, Contrast | None] = {name: getattr(decision, name) for name in names}
+    scores: GroupScores = {
+        "queries": decision.find_group().queries,
+        "ndcg_at_10": decision.ndcg_at_10,
+        "start_to_end_plain": decision.start_to_end_plain,
+        "not_read": decision.not_read,
+        "state": decision.state.value,
+        **{name: contrast and Estimate(contrast.value, contrast.interval) for name, contrast in contrasts.items()},
+    }
+    return ReportRow(
+        model=summary.model,
+        task=f"{summary.task}{PLACES}",
+        revision=summary.revision,
+        scores=scores,
+        subsets=len(summary.subsets),
+        missing_subsets=len(summary.missing),
+        decision=decision,
+    )
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:

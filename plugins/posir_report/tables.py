@@ -21,7 +21,7 @@ from posir_report.summary import (
     partial_suffix,
 )
 from posir_significance.decision import Decision, Reason
-from posir_significance.intervals import LEVEL, contrast_means
+from posir_significance.intervals import LEVEL
 from posir_significance.sentences import describe_not_read, describe_state, format_level, iterate_answer, label_state
 from posir_tasks.display.numbers import (
     MISSING,
@@ -36,10 +36,11 @@ from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, shorten_middle
 from posir_tasks.errors import PosirError
+from posir_tasks.place_ranks import MOST_PLACES, PLACES
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
+from posir_tasks.profile import RANKS, mean_gain
 from posir_tasks.read_part import CountedWith, ReadKind
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Estimate, Score, ScoreInfo, Unit, scores_to_json
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, scores_to_json
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
@@ -177,60 +178,38 @@ def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
 
 
 def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
-    """Return what is known of the queries with several places of evidence, each place at 1/n; None if there are none.
-
-    A place has the rank of its own document. The interval of start to end is for new documents; places of one query, and
-    queries of one document, are in one cluster.
-    """
+    """Return what is known of the queries with several places of evidence, each place at 1/n; None if there are none."""
     places = summary.values.places
     if places is None:
         return None
     columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
-    rows = [np.flatnonzero(columns.thirds == third) for third in range(3)]
-    by_third = [np.average(columns.gains[third], weights=weights[third]) if len(third) else None for third in rows]
-    contrast = contrast_means(columns.gains, columns.clusters, weights, (rows[0], rows[2])) if shares else None
+    thirds = [columns.thirds == third for third in range(3 if shares else 0)]
+    means = [np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None for rows in thirds]
     recall = {f"place_recall_at_{depth}": (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64) for depth in (10, 100)}
-    gains = {"ndcg_at_10": NDCG_AT_10, **recall}
     return {
         "queries": places.queries,
         "places": len(weights),
         "left_out": places.left_out,
-        **{key: places.mean(gain) if len(weights) else None for key, gain in gains.items()},
+        **{key: places.mean(gain) if len(weights) else None for key, gain in recall.items()},
         "shares": shares or None,
-        "ndcg_at_10_by_third": by_third if shares else None,
-        "start_to_end": contrast and contrast.value,
-        "start_to_end_interval": contrast and contrast.interval,
+        "ndcg_at_10_by_third": means or None,
+        **(summary.place_decision.to_json() if summary.place_decision else {}),
     }
 
 
-#: Headings of the table of queries with several places, and how to read it.
-PLACE_HEADINGS = (
-    *("Queries", "Places", "Left out", "nDCG@10", "Place recall@10", "Place recall@100", "Evidence in thirds (%)"),
-    *("nDCG@10 of thirds", "Start to end"),
-)
-PLACE_NOTE = (
-    "Queries with several places of evidence, which are not in the other tables: each place has the rank of its own document "
-    "and the weight 1/n of n places. Place recall: the share of a query's places whose document is among the first. Left "
-    "out: queries with more than 12 places. Interval: 95 %, for new documents."
-)
-
-
-def place_table(summaries: Sequence[TaskSummary]) -> Table | None:
-    """Return a table of the queries with several places of evidence; None if there are none."""
-    rows = []
+def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield how many places the queries with several of them have, where these are, and how many are found."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if (place := describe_places(summary)) is None:
             continue
-        interval = place["start_to_end_interval"]
-        contrast = None if place["start_to_end"] is None else Estimate(place["start_to_end"], interval)
-        counts = (format_count(place[key]) for key in ("queries", "places", "left_out"))
-        means = (format_percent(place[key]) for key in ("ndcg_at_10", "place_recall_at_10", "place_recall_at_100"))
-        lists = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
-        rows.append((label, summary.task, *counts, *means, *lists, format_estimate(contrast, format_points)))
-    if not rows:
-        return None
-    columns = build_columns(("Model", "Task", *PLACE_HEADINGS), PLACE_HEADINGS)
-    return Table(columns, tuple(rows), "Several places of evidence", (PLACE_NOTE,), keys=2)
+        shares, gains = (" / ".join(map(format_percent, place[key] or [None])) for key in ("shares", "ndcg_at_10_by_third"))
+        yield (
+            f"{label}, {summary.task}{PLACES}: {pluralize(place['places'], 'place')} of "
+            f"{pluralize(place['queries'], 'query', 'queries')}, each with the rank of its own document and the weight 1/n of "
+            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of the document: {shares} % of "
+            f"the evidence, nDCG@10 {gains}. Share of a query's places whose document is among the first 10: "
+            f"{format_percent(place['place_recall_at_10'])} %, 100: {format_percent(place['place_recall_at_100'])} %."
+        )
 
 
 #: Most results with a sentence each.
@@ -388,7 +367,8 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
 
     Of a task with one model, its lengths follow. With many results there are counts of states in place of answers and lengths.
     """
-    overall = list_overall(rows)
+    # Where each query has several places, there is nothing else to show.
+    overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
     labels = dict(zip(map(_identify, overall), full_labels(overall), strict=True))
     many = len(overall) > MOST_SENTENCES
     if many:

@@ -45,7 +45,12 @@ class GroupAnalysis:
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return len(self.observations.gains)
+        return round(self.observations.weights.sum()) if self.has_places else len(self.observations.gains)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether each query has several places of evidence; PSI and the test of any effect of position are then undefined."""
+        return bool(len(self.observations.weights))
 
     @cached_property
     def documents(self) -> int:
@@ -77,7 +82,7 @@ class GroupAnalysis:
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
         """Mean over queries."""
-        return estimate_mean(self.observations.gains, self.observations.clusters)
+        return estimate_mean(self.observations.gains, self.observations.clusters, self.observations.shares)
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
@@ -94,6 +99,8 @@ class GroupAnalysis:
 
     @cached_property
     def _effect_and_test(self) -> tuple[position_effect.PositionEffect | None, EffectTest | None]:
+        if self.has_places:
+            return None, None
         observations, effect = self.observations, position_effect.estimate_effect(self.observations)
         if not effect or not observations.gains.any():
             return effect, None
@@ -118,6 +125,8 @@ class GroupAnalysis:
     @cached_property
     def p_value_within_read(self) -> float | None:
         """P-value of any effect of position over what is read; None with too few documents, or if what is read is unknown."""
+        if self.has_places:
+            return None
         if not self.observations.not_read:
             return self.test.p_value if self.test and self.observations.not_read == 0 else None
         within = self.observations.select_read()
@@ -177,7 +186,7 @@ class GroupAnalysis:
 
     @cached_property
     def _chance(self) -> ChanceScores | None:
-        return ChanceScores.from_observations(self.observations)
+        return None if self.has_places else ChanceScores.from_observations(self.observations)
 
     @property
     def psi_as_published(self) -> float | None:

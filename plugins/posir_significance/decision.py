@@ -287,6 +287,12 @@ def decide_result(values: ResultValues) -> tuple[Decision, ...]:
     return decisions
 
 
+def decide_places(values: ResultValues, margin: float = DEFAULT_MARGINS.start_to_end) -> Decision | None:
+    """Return the decision on the queries with several places of evidence, each place at 1/n; None if there are none."""
+    places = values.places
+    return decide(analyze(places.ranks, values.read).overall, margin) if places and places.queries else None
+
+
 def _find_group(values: ResultValues, place: int) -> GroupAnalysis:
     return analyze(values.ranks, values.read).groups[place]
 
@@ -346,7 +352,7 @@ def compare_groups(
     if paired:
         first, second = a.observations, b.observations
         differences = subtract_observations(first, second)
-        ndcg = estimate_difference(differences.gains, differences.clusters)
+        ndcg = estimate_difference(differences.gains, differences.clusters, differences.shares)
         thirds = PositionContrasts(differences, limit=2.0).start_to_end
         # The mean instead of the sum has the same sign, and is a gain.
         sums = PositionContrasts(replace(first, gains=(second.gains + first.gains) / 2)).start_to_end

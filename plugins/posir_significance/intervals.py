@@ -77,45 +77,17 @@ def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:
     return estimate_mean(*scores.expand(metric), max_trials=np.inf)
 
 
-def estimate_difference(differences: Floats, clusters: Integers) -> Difference | None:
+def estimate_difference(differences: Floats, clusters: Integers, shares: Floats | None = None) -> Difference | None:
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
     A t interval with the standard error and the degrees of freedom of `estimate_mean`. The differences of queries are in [-1,
-    1], shape (n,).
+    1], shape (n,); `shares` are their weights, summing to 1, by default 1 / n.
     """
     if not len(differences):
         return None
-    mean, _, _, variance, degrees = _linearize(differences, clusters, np.full(len(differences), 1 / len(differences)))
+    weights = np.full(len(differences), 1 / len(differences)) if shares is None else shares
+    mean, _, _, variance, degrees = _linearize(differences, clusters, weights)
     return student_difference(mean, variance**0.5, degrees) if degrees else None
-
-
-def contrast_means(gains: Floats, clusters: Integers, weights: Floats, groups: tuple[Integers, Integers]) -> Difference | None:
-    """Estimate the weighted mean of some rows minus that of others; None with an empty group or fewer than two clusters.
-
-    The linearization of `estimate_mean`, with the residuals of both groups added up in each cluster, which may have rows of
-    both.
-
-    Args:
-        gains: nDCG@10 of each row in [0, 1], shape (n,).
-        clusters: Cluster of each row, from 0, shape (n,).
-        weights: Of each row, positive, shape (n,).
-        groups: The indices of the rows of the first and of the second group.
-    """
-    if not all(map(len, groups)):
-        return None
-    value, pseudo, residuals, sizes = 0.0, 0.0, np.zeros(clusters.max() + 1), np.zeros(clusters.max() + 1)
-    for sign, rows in zip((1, -1), groups, strict=True):
-        shares = weights[rows] / weights[rows].sum()
-        mean, bound, *_ = _linearize(gains[rows], clusters[rows], shares)
-        value += sign * mean
-        pseudo += bound * float(shares.max()) ** 2
-        residuals += np.bincount(clusters[rows], sign * shares * (gains[rows] - mean), len(sizes))
-        sizes += np.bincount(clusters[rows], shares / 2, len(sizes))
-    used = int((sizes > 0).sum())
-    if used < 2:
-        return None
-    variance = used / (used - 1) * float(residuals @ residuals) + pseudo
-    return student_difference(value, variance**0.5, max(1 / float(sizes @ sizes) - 1, 1.0))
 
 
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:

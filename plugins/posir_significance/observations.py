@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.document_ranks import PLACE_WEIGHT, DocumentRanks
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
 from posir_tasks.schemes import bin_midpoints
@@ -17,7 +17,18 @@ Integers = NDArray[np.int64]
 
 
 #: Columns of `Observations` with a value for each query.
-QUERY_COLUMNS = ("gains", "subsets", "lengths", "documents", "clusters", "half_octaves", "thirds", "twelfths")
+QUERY_COLUMNS = (
+    "gains",
+    "subsets",
+    "lengths",
+    "documents",
+    "clusters",
+    "half_octaves",
+    "thirds",
+    "twelfths",
+    "questions",
+    "weights",
+)
 
 
 def _unknown() -> Integers:
@@ -53,6 +64,10 @@ class Observations:
     """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its bins are known."""
     twelfths: Integers = field(default_factory=_unknown)
     """Twelfth of what the model reads, 0 to 11, or `posir_tasks.evidence.Unread`, shape (n,); (0,) if unknown."""
+    questions: Integers = field(default_factory=_unknown)
+    """Query of each row, if the n rows are places of queries that have several, shape (n,); else shape (0,)."""
+    weights: Floats = field(default_factory=lambda: np.zeros(0))
+    """1/n of each of the n places of a query, shape (n,); (0,) if rows are queries."""
     read: ReadPart = UNKNOWN
     """The part of a document that the model reads."""
 
@@ -73,7 +88,12 @@ class Observations:
             return 0.0
         if self.read.kind is ReadKind.UNKNOWN or not len(self.twelfths):
             return None
-        return float((self.twelfths >= TWELFTHS).mean())
+        return float(np.average(self.twelfths >= TWELFTHS, weights=self.shares))
+
+    @property
+    def shares(self) -> Floats | None:
+        """Weight of each row, summing to 1; None if all are equal."""
+        return self.weights / self.weights.sum() if len(self.weights) else None
 
     @property
     def subsets_and_lengths(self) -> Integers:
@@ -95,6 +115,20 @@ class Observations:
         """Return the observations in bins of `size` consecutive ones; a query in two of them is counted once."""
         query, position = np.unique(np.stack([self.query, self.position // size]), axis=1)
         return replace(self, query=query, position=position, bins=self.bins // size)
+
+    def merge_places(self, columns: Floats) -> tuple[Observations, Floats]:
+        """Return a row for each query and document, with the weighted mean of some columns over its places there.
+
+        The places of a query in one document share its rank, so that they say nothing apart. `columns` have shape (n, p).
+        """
+        if not len(self.questions):
+            return self, columns
+        pairs = self.questions * (self.documents.max(initial=0) + 1) + self.documents
+        _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
+        weights = np.bincount(pair, self.weights)
+        means = np.stack([np.bincount(pair, self.weights * column) / weights for column in columns.T], axis=1)
+        rows = {name: column[first] for name in QUERY_COLUMNS if len(column := getattr(self, name))}
+        return replace(self, **rows | {"weights": weights}, query=_unknown(), position=_unknown()), means
 
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
@@ -121,6 +155,8 @@ class Observations:
             half_octaves=columns.half_octaves,
             thirds=columns.thirds,
             twelfths=columns.twelfths,
+            questions=columns.questions,
+            weights=columns.weights / PLACE_WEIGHT,
             read=read,
         )
 

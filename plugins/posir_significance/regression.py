@@ -53,23 +53,29 @@ class GroupContrasts:
     """Largest possible difference: 1 of gains, 2 of differences of two models."""
 
     @cached_property
+    def _rows(self) -> tuple[Observations, Floats]:
+        """The rows that are compared, and the share of each in the groups, shape (rows, groups)."""
+        columns = np.stack([np.asarray(group, np.float64) for group in self.groups], axis=1)
+        return self.observations.merge_places(columns)
+
+    @cached_property
     def _by_document(self) -> Regression | None:
-        documents = self.observations.documents
+        documents = self._rows[0].documents
         if not len(documents) or (np.bincount(documents)[documents] > 1).mean() < SHARED_QUERIES:
             return None
         return self._fit(Stratum.DOCUMENT, documents)
 
     @cached_property
     def _by_length(self) -> Regression | None:
-        observations = self.observations
+        observations, _ = self._rows
         several = len(np.unique(observations.subsets)) > 1
         lengths = observations.half_octaves if observations.half_octaves.any() else observations.lengths
         cells = observations.subsets * (lengths.max(initial=0) + 1) + lengths
         return self._fit(Stratum.SUBSET_AND_LENGTH if several else Stratum.LENGTH, cells)
 
     def _fit(self, held_fixed: Stratum, strata: Integers) -> Regression | None:
-        columns = np.stack([np.asarray(group, np.float64) for group in self.groups], axis=1)
-        return Regression.fit(self.observations.gains, columns, held_fixed, strata, self.observations.clusters)
+        observations, columns = self._rows
+        return Regression.fit(observations.gains, columns, held_fixed, strata, observations.clusters, observations.weights)
 
     def contrast(self, *weights: float) -> Contrast | None:
         """Estimate a difference; None if no stratum has questions on both sides, or only one cluster has.
@@ -112,8 +118,13 @@ class PositionContrasts:
     @cached_property
     def start_to_end_plain(self) -> float | None:
         """Mean over questions of the first third minus that of the last: nothing is held fixed."""
-        gains, (first, last) = self.observations.gains, self._thirds.groups
-        return float(gains[first].mean() - gains[last].mean()) if first.any() and last.any() else None
+        sides, weights = self._thirds.groups, self.observations.shares
+        if not all(side.any() for side in sides):
+            return None
+        first, last = (
+            np.average(self.observations.gains[side], weights=None if weights is None else weights[side]) for side in sides
+        )
+        return float(first - last)
 
     @cached_property
     def start_to_middle(self) -> Contrast | None:
@@ -182,22 +193,34 @@ class Regression:
 
     @classmethod
     def fit(
-        cls, gains: Floats, columns: Floats, held_fixed: Stratum, strata: Integers, clusters: Integers
+        cls,
+        gains: Floats,
+        columns: Floats,
+        held_fixed: Stratum,
+        strata: Integers,
+        clusters: Integers,
+        weights: Floats | None = None,
     ) -> Regression | None:
         """Fit the regression; None if no stratum has questions on both sides of a column.
 
         Args:
             gains: Shape (n,).
-            columns: Indicators, shape (n, p).
+            columns: Indicators or, of places, shares; shape (n, p).
             held_fixed: The kind of strata. Only documents are nested in clusters.
             strata: Number of each question's stratum, shape (n,).
             clusters: Number of each question's cluster, shape (n,).
+            weights: Of each question, shape (n,); None or (0,) if all are equal.
         """
         if not len(gains):
             return None
         _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
-        y = gains - (np.bincount(stratum, weights=gains) / sizes)[stratum]
-        x = np.stack([column - (np.bincount(stratum, weights=column) / sizes)[stratum] for column in columns.T], axis=1)
+        weights = np.ones(len(gains)) if weights is None or not len(weights) else weights
+        totals = np.bincount(stratum, weights)
+        y, *deviations = (
+            np.sqrt(weights) * (values - (np.bincount(stratum, weights * values) / totals)[stratum])
+            for values in (gains, *columns.T)
+        )
+        x = np.stack(deviations, axis=1)
         # Only questions whose stratum has several groups say anything.
         used = (np.abs(x) > TOLERANCE).any(axis=1)
         if not used.any():
@@ -213,7 +236,7 @@ class Regression:
         _, cluster = np.unique(clusters[used], return_inverse=True)
         pairs = [[np.bincount(cluster, weights=a * b) for b in x.T] for a in x.T]
         scores: Floats = np.stack([np.bincount(cluster, weights=column * residuals) for column in x.T], axis=1)
-        sides = [columns[:, 0] > 0, columns[:, -1] > 0 if columns.shape[1] > 1 else columns[:, 0] == 0]
+        sides = [columns[:, 0] > 0, columns[:, -1] > 0 if columns.shape[1] > 1 else columns[:, 0] < 1]
         documents = min(len(np.unique(cluster[side])) for side in sides)
         return cls(held_fixed, coefficients, inverse, np.moveaxis(np.array(pairs), 2, 0), scores, pseudo, documents)
 

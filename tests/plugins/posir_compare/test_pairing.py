@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from posir_compare.comparison import compare_pairs, find_common_results
+import posir
+from posir_compare.comparison import Metric, compare_pairs, find_common_results
+from posir_significance.decision import State
 from posir_significance.observations import Observations
 from posir_tasks.errors import PosirError
+from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import NDCG_AT_10, rank_columns
 from posir_tasks.schemes import RelativePositions
 from tests.support.comparison import DOMAINS, SCHEME, draw_evidence, draw_ranks, only_pair, pair_runs, write_run
@@ -125,3 +128,28 @@ def test_only_subsets_on_other_data_are_skipped(tmp_path):
     assert common.subsets == ("sports",)
     assert common.are_paired
     assert "skipped subsets whose data differ (corpus): game in" in common.notes[0]
+
+
+def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
+    evidence, gains = draw_evidence(600, 3), []
+    for model, seed in (("org/a", 1), ("org/b", 5)):
+        ranks = draw_ranks(600, seed)
+        gains.append(NDCG_AT_10[rank_columns(ranks)])
+        places = PlaceRanks.from_ranks(SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game")
+        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json())
+    comparison = posir.compare(tmp_path)
+    rows = {row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"}
+    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [
+        ("ndcg_at_10", 300, "paired by query"), ("start_to_end", 300, "paired by query")
+    ]  # fmt: skip
+    assert rows[Metric.NDCG].difference.value == pytest.approx(np.mean(gains[1] - gains[0]))
+    gate = comparison.check(["ndcg_at_10 < -50", "psi > 1"])
+    tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]
+    assert tested.count(("PosIR-English, several places", "ndcg_at_10", "passes")) == 1
+    assert (len(tested), gate.exit_status) == (3, 0)
+    shown = posir.report(tmp_path)
+    assert shown.check("start_to_end > 90").exit_status == 0
+    (row,) = (row for row in shown.place_rows if row.model == "org/b")
+    assert row.ndcg_at_10.value == pytest.approx(np.mean(gains[1]))
+    assert row.decision.state in State
+    assert "PosIR-English, several places · 300 queries" in str(shown)

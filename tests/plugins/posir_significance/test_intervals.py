@@ -7,7 +7,6 @@ from scipy import stats
 from benchmarks.simulation import draw_clustered
 from posir_significance.intervals import (
     Z,
-    contrast_means,
     estimate_difference,
     estimate_mean,
     subtract_means,
@@ -98,25 +97,3 @@ def test_one_document_has_no_interval():
     assert estimate_difference(np.zeros(0), np.zeros(0, np.int64)) is None
     mean = estimate_mean(np.array([0.5, 1.0]), np.zeros(2, np.int64))
     assert subtract_means(mean, mean) is None
-
-
-def test_a_contrast_of_weighted_means_has_the_error_of_a_jackknife_over_clusters():
-    rng = np.random.default_rng(5)
-    clusters, groups = np.repeat(np.arange(120), 4), rng.integers(0, 3, 480)
-    gains = (rng.random(480) + rng.random(120)[clusters]) / 2
-    weights = 1 / rng.integers(2, 5, 480)
-
-    def contrast(kept):
-        means = [np.average(gains[kept & (groups == group)], weights=weights[kept & (groups == group)]) for group in (0, 2)]
-        return means[0] - means[1]
-
-    rows = np.flatnonzero(groups == 0), np.flatnonzero(groups == 2)
-    difference = contrast_means(gains, clusters, weights, rows)
-    assert difference.value == pytest.approx(contrast(np.ones(480, bool)))
-    left_out = np.array([contrast(clusters != cluster) for cluster in range(120)])
-    error = np.sqrt(119 / 120 * ((left_out - left_out.mean()) ** 2).sum())
-    assert difference.high - difference.low == pytest.approx(2 * 1.98 * error, rel=0.03)
-    opposite = contrast_means(gains, clusters, weights, rows[::-1])
-    assert (opposite.low, opposite.high) == (pytest.approx(-difference.high), pytest.approx(-difference.low))
-    assert contrast_means(gains, np.zeros(480, np.int64), weights, rows) is None
-    assert contrast_means(gains, clusters, weights, (rows[0], rows[0][:0])) is None
