@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -122,7 +123,7 @@ def compose(
         language: Code of the language, such as jpn-Jpan.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        kind: `windows` (the default) or `mosaics`.
+        kind: `windows` (the default), `moved` or `mosaics`.
         tokens: Tokens of a composed document; 126 by default.
         positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such as `2,1,1`.
         config: YAML file with settings; the other arguments take precedence.
@@ -150,13 +151,18 @@ def compose(
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
     sources = examples.tokenize_examples(examples.pool_corpora(examples.read_examples(dataset)), tokenizer)
-    composer = (
-        examples.WindowComposer(loaded.tokens)
-        if loaded.kind == "windows"
-        else examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
-    )
+    composer: examples.WindowComposer | examples.MosaicComposer | examples.MovedComposer
+    chosen = sources
+    match loaded.kind:
+        case "windows":
+            composer = examples.WindowComposer(loaded.tokens)
+        case "mosaics":
+            composer = examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
+        case "moved":
+            composer, chosen = examples.MovedComposer(language), examples.choose_one_each(sources)
     shares = loaded.weights.shares if loaded.weights else None
-    corpora, skipped = examples.compose_examples(sources, composer, loaded.seed, shares)
+    corpora, skipped = examples.compose_examples(chosen, composer, loaded.seed, shares)
+    skipped += Counter({"another question about its document": len(sources) - len(chosen)})
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:
         raise PosirError(f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer documents.")

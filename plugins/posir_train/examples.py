@@ -1,8 +1,9 @@
 """Training data: questions with the span of their evidence, and the corpus that they are searched in.
 
 Documents are composed so that the evidence is at a chosen place; spans stay true. Natural windows are cut from longer
-documents, so that the answer lies in one third of the window. Mosaics put the passage with the answer between passages of other
-articles, which exaggerates effects: a model learns to tell unrelated passages apart.
+documents, so that the answer lies in one third of the window. Where evidence is moved within its document, the position alone
+differs. Mosaics put the passage with the answer between passages of other articles, which exaggerates effects: a model learns
+to tell unrelated passages apart.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import REPO_ID, Target, write_domain
 from posir_tasks.sources.repository import combine_revisions, folder_name
 from posir_tasks.tasks.catalog import PREFIX
+from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, TokenSpans
-from posir_tasks.text.words import find_words
+from posir_tasks.text.words import find_words, is_unspaced
 from posir_train.settings import Position, find_position
 
 #: Characters before and after the evidence by which another text with the same passage is recognized.
@@ -44,6 +46,7 @@ SEPARATOR = "\n\n"
 #: Reasons to skip a question.
 TOO_LONG = "answer longer than a third of a window"
 NO_ROOM = "no window with the answer in the third"
+NOT_MOVED = "sentences with the answer cannot be moved into the third"
 
 
 @dataclass(frozen=True)
@@ -369,6 +372,36 @@ class MosaicComposer:
         return composed if composed.position == position else NO_ROOM
 
 
+@dataclass(frozen=True)
+class MovedComposer:
+    """Moves the sentences with the evidence within their document: all sentences stay, and the position alone differs."""
+
+    language: str
+
+    def compose(self, source: TokenizedExample, position: Position, _: random.Random) -> Example | str:
+        """Return the question with its evidence before, among or behind the other sentences, or why there is none."""
+        example, text = source.example, source.example.document.text
+        sentences = find_sentences(text, self.language)
+        own = [span for span in sentences if span.start < example.end and example.start < span.end]
+        others = [span.of(text) for span in sentences if span not in own]
+        if not own or len(others) < len(Position) - 1:
+            return NOT_MOVED
+        space = "" if is_unspaced(text) else " "
+        ends = [len(space.join(others[:number])) for number in range(len(others) + 1)]
+        place = int(np.abs(np.array(ends) - ends[-1] * position / (len(Position) - 1)).argmin())
+        parts = [*others[:place], text[own[0].start : own[-1].end], *others[place:]]
+        shift = (ends[place] + len(space) if place else 0) - own[0].start
+        name = f"{example.document.id}:{position.title}"
+        document = replace(example.document, id=name, text=space.join(parts), tokens=0)
+        moved = Example(example.id, example.question, document, example.start + shift, example.end + shift)
+        return moved if moved.position == position else NOT_MOVED
+
+
+def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
+    """Return the first question about each document: several copies of a document would answer each other's questions."""
+    return list({source.example.document: source for source in reversed(sources)}.values())[::-1]
+
+
 def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int) -> MosaicComposer:
     """Divide the articles into groups, and their documents into passages that fill mosaics of the same group.
 
@@ -395,7 +428,7 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
 
 def compose_examples(
     sources: Sequence[TokenizedExample],
-    composer: WindowComposer | MosaicComposer,
+    composer: WindowComposer | MosaicComposer | MovedComposer,
     seed: int,
     shares: Sequence[float] | None = None,
 ) -> tuple[list[list[Example]], Counter[str]]:

@@ -215,8 +215,9 @@ class TrainingSettings(Section):
 class ComposeSettings(Section):
     """Settings of the composition of documents."""
 
-    kind: Literal["windows", "mosaics"] = "windows"
-    """windows: cut from the documents themselves; mosaics: passages of other articles around the evidence."""
+    kind: Literal["windows", "moved", "mosaics"] = "windows"
+    """windows: cut from the documents themselves; moved: whole documents, in which the sentences with the evidence are moved;
+    mosaics: passages of other articles around the evidence."""
     tokens: Annotated[int, Field(ge=9)] = 126
     """Tokens of a composed document."""
     positions: Annotated[str, AfterValidator(lambda text: text if text == EACH else PositionWeights.parse(text).name)] = EACH

@@ -11,9 +11,11 @@ from posir_tasks.sources.opening import open_data
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.examples import (
     Example,
+    MovedComposer,
     TrainingDocument,
     WindowComposer,
     build_mosaic_composer,
+    choose_one_each,
     compose_examples,
     list_targets,
     merge_articles,
@@ -134,6 +136,16 @@ def test_windows_are_parts_of_their_documents(sources):
         assert text[start - 1 : start] in ("", " ")
         assert item.start + start == original[item.id].start
         assert item.document.article == original[item.id].document.article
+
+
+def test_moved_evidence_leaves_all_sentences_and_differs_in_position_alone(sources):
+    chosen = choose_one_each(sources)
+    corpora, _ = compose_examples(chosen, MovedComposer("eng-Latn"), seed=1)
+    assert len(corpora[0]) == len({source.example.document for source in sources}) == len(chosen)
+    for same in zip(*corpora, strict=True):
+        assert {example.position for example in same} == set(Position)
+        assert len({example.evidence for example in same}) == 1
+        assert len({tuple(sorted(example.document.text.split())) for example in same}) == 1
 
 
 def test_mosaics_have_passages_of_their_own_group_only(sources):
