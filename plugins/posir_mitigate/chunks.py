@@ -135,7 +135,8 @@ class Chunks(DividingMethod):
         chunker.check_room(encoder)
         if self.combination is Combination.MAX:
             return MaximumSearch(encoder, chunker.vectorize)
-        return DocumentEncoder(encoder, partial(chunker.pool, combine=lambda vectors: vectors.mean(axis=0, dtype=np.float32)))
+        mean = partial(np.mean, axis=0, dtype=np.float32)
+        return DocumentEncoder(encoder, lambda model, texts: chunker.vectorize(model, texts).pool(mean))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import json
 import logging
 import uuid
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -162,34 +163,6 @@ SUFFIX, DAMAGED_SUFFIX = ".arrow", ".damaged"
 READ_BATCH_SIZE = 4_096
 
 
-class KeyIndex:
-    """Maps keys to locations by binary search in a few sorted runs.
-
-    Runs are merged so that each is at least twice as long as the next: there are few of them, and each key is sorted few times.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[NDArray[np.uint64], Integers]] = []
-
-    def add(self, keys: NDArray[np.uint64], locations: Integers) -> None:
-        """Add the locations of keys; both of shape (n,)."""
-        while self._runs and len(self._runs[-1][0]) < 2 * len(keys):
-            last_keys, last_locations = self._runs.pop()
-            keys, locations = np.concatenate([last_keys, keys]), np.concatenate([last_locations, locations])
-        order = np.argsort(keys, kind="stable")
-        self._runs.append((keys[order], locations[order]))
-
-    def find(self, keys: NDArray[np.uint64]) -> Integers:
-        """Return the location of each key, -1 for unknown keys; shape (n,)."""
-        rows = np.full(len(keys), -1)
-        for known, locations in self._runs:
-            at = np.searchsorted(known, keys)
-            hit = at < len(known)
-            hit[hit] = known[at[hit]] == keys[hit]
-            rows[hit] = locations[at[hit]]
-        return rows
-
-
 class Lookup(NamedTuple):
     """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones; indices of those."""
 
@@ -205,7 +178,8 @@ class EmbeddingCache:
         self.format: EmbeddingFormat | None = None
         """Format of its embeddings; None while it is empty."""
         self._files: list[str] = []
-        self._index = KeyIndex()
+        # Half a key of each embedding, sorted, and its location: file and row.
+        self._keys, self._locations = np.empty(0, np.uint64), np.empty(0, np.int64)
         # Whether a registered file has disappeared.
         self._outdated = False
         remove_stale_parts(folder)
@@ -213,16 +187,19 @@ class EmbeddingCache:
     def look_up(self, keys: Keys) -> Lookup:
         """Return the cached embeddings of texts by keys of shape (n, 2), including those added by other processes."""
         if self._outdated:
-            self._files, self._index, self._outdated = [], KeyIndex(), False
-        registered = set(self._files)
+            self._files, self._outdated = [], False
+            self._keys, self._locations = self._keys[:0], self._locations[:0]
+        registered, added = set(self._files), dict[str, Keys]()
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             if file.name not in registered and (contents := self._open(file.name)):
                 self._require_format(contents.format)
-                self._register(file.name, contents.keys)
-        if self.format is None:
+                added[file.name] = contents.keys
+        self._register(added)
+        if self.format is None or not len(self._keys):
             return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        locations = self._index.find(keys[:, 0])
+        places = np.searchsorted(self._keys, keys[:, 0]).clip(max=len(self._keys) - 1)
+        locations = np.where(self._keys[places] == keys[:, 0], self._locations[places], -1)
         for number in np.unique(locations[locations >= 0] >> 32).tolist():
             selected = np.flatnonzero(locations >> 32 == number)
             intact = self._read_rows(self._files[number], keys, locations, selected, rows)
@@ -244,12 +221,18 @@ class EmbeddingCache:
     def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
         name = uuid.uuid4().hex + SUFFIX
         write_embeddings(self.folder / name, embedding_format, keys, rows)
-        self._register(name, keys)
+        self._register({name: keys})
 
-    def _register(self, name: str, keys: Keys) -> None:
+    def _register(self, added: Mapping[str, Keys]) -> None:
+        """Add files with their keys to the index."""
+        if not added:
+            return
         # Half a key finds the location; the checksum covers the full key and confirms it.
-        self._index.add(keys[:, 0], (len(self._files) << 32) + np.arange(len(keys)))
-        self._files.append(name)
+        rows = [(len(self._files) + number << 32) + np.arange(len(keys)) for number, keys in enumerate(added.values())]
+        joined = np.concatenate([self._keys, *(keys[:, 0] for keys in added.values())])
+        order = np.argsort(joined, kind="stable")
+        self._keys, self._locations = joined[order], np.concatenate([self._locations, *rows])[order]
+        self._files += added
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         own = self.format = self.format or other

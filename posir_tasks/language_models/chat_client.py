@@ -21,7 +21,7 @@ from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.gate import GateError, parse_json, parse_json_at
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.models.connection import Client, Connection, RequestError
+from posir_tasks.models.connection import Connection, RequestError
 from posir_tasks.read_part import estimate_tokens
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
@@ -59,9 +59,7 @@ class ChatRequest:
 class _Server:
     """One endpoint."""
 
-    address: str
     connection: Connection
-    client: Client
     in_flight: int = 0
     resting_until: float = 0.0
 
@@ -76,11 +74,11 @@ class ChatClient:
         self._servers = []
         for address in addresses:
             connection = Connection(address, key_variable=settings.key_variable, retries=retries, timeout=settings.timeout)
-            self._servers.append(_Server(address, connection, Client(connection)))
+            self._servers.append(_Server(connection))
 
     async def aclose(self) -> None:
         """Close the connections to the servers."""
-        await asyncio.gather(*(server.client.aclose() for server in self._servers))
+        await asyncio.gather(*(server.connection.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Return an answer of any server that works; raise RejectedError if this request is refused, else PosirError."""
@@ -102,22 +100,23 @@ class ChatClient:
                 reason = server.connection.explain(error, advice=ADVICE)
                 if error.refused:
                     raise RejectedError(reason) from None
-                raise PosirError(f"{self._model}@{server.address}: {reason} Answers so far are saved.") from None
+                raise PosirError(f"{self._model}@{server.connection.address}: {reason} Answers so far are saved.") from None
             finally:
                 server.in_flight -= 1
 
     async def _send(self, server: _Server, request: ChatRequest) -> Completion:
         # Gateways that honor the key do not charge a request twice whose answer was lost on the way.
         headers = {"Idempotency-Key": request.key}
-        url = f"{server.address}/chat/completions"
+        url = f"{server.connection.address}/chat/completions"
         for _ in range(INVALID_ANSWERS + 1):
-            text = await server.client.send(url, request.body, headers=headers)
+            text = await server.connection.send_async(url, request.body, headers=headers)
             completion = read_completion(text, request.input_tokens)
             if completion is not None:
                 return completion
         shown = server.connection.redact(text)
         raise PosirError(
-            f"{self._model}@{server.address}: the server's answer is not one of an OpenAI-compatible chat API ({shown})."
+            f"{self._model}@{server.connection.address}: the server's answer is not one of an OpenAI-compatible chat API "
+            f"({shown})."
         )
 
 

@@ -6,8 +6,7 @@ differs from the row, or that its class cannot take, is an error that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from inspect import unwrap
 from typing import TYPE_CHECKING, Any
@@ -83,12 +82,6 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
 
 def _load_with(loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any) -> MTEBModels:
     """Load a model of a class that fixes precision and attention, with others."""
-    with _load_weights_with(weights):
-        return loader(*arguments, **options)
-
-
-@contextmanager
-def _load_weights_with(weights: dict[str, Any]) -> Iterator[None]:
     load = transformers.AutoModel.from_pretrained
 
     def load_otherwise(*arguments: Any, **options: Any) -> Any:
@@ -98,7 +91,7 @@ def _load_weights_with(weights: dict[str, Any]) -> Iterator[None]:
 
     transformers.AutoModel.from_pretrained = load_otherwise  # type: ignore[method-assign]
     try:
-        yield
+        return loader(*arguments, **options)
     finally:
         transformers.AutoModel.from_pretrained = load  # type: ignore[method-assign]
 
@@ -109,7 +102,10 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
         # A mitigation, or another model around one that has it.
         setattr(model, RECORD, next(getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)))
         return
-    _apply_settings(model, protocol)
+    if find_transformer(model) is not None:
+        _set_texts(model, type(model).__name__, protocol)
+        _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
+        _set_weights(model, protocol)
     differences = find_differences(model, protocol, loaded := read_loaded_model(model))
     if differences:
         name, value = next(iter(differences.items()))
@@ -123,14 +119,6 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
     setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
-
-
-def _apply_settings(model: Any, protocol: Protocol) -> None:
-    """Set what a loaded model can take."""
-    if find_transformer(model) is not None:
-        _set_texts(model, type(model).__name__, protocol)
-        _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
-        _set_weights(model, protocol)
 
 
 def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:

@@ -7,11 +7,11 @@ time, and texts never follow a redirect to another server.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import re
 import threading
-import weakref
 import zlib
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -124,21 +124,68 @@ class Connection:
         self._key, self._key_variable, self.address = key, key_variable, address
         self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
         self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
-        self.headers = {"Authorization": f"Bearer {key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"}
+        # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
+        parts = urlsplit(address)
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
-    def send(self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> str:
+    def send(self, url: str, body: Mapping[str, Any] | None = None) -> str:
         """Return a server's answer; raise RequestError. Without a body, it is asked with GET."""
-        return _run(self._client.send(url, body, retries=retries))
+        return _run(self.send_async(url, body))
 
     @cached_property
-    def _client(self) -> Client:
-        async def open_client() -> Client:
-            return Client(self)
-
-        client = _run(open_client())
+    def _session(self) -> aiohttp.ClientSession:
+        """The open connections, which are of the event loop that sends the first request."""
+        session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self._key or NO_KEY}", "Accept-Encoding": "gzip", "User-Agent": "posir"},
+            timeout=aiohttp.ClientTimeout(total=None, connect=self.connect_seconds, sock_read=self.seconds),
+            auto_decompress=False,
+            connector=aiohttp.TCPConnector(limit=0),
+        )
         # At the end of the process; an open session would complain.
-        weakref.finalize(self, lambda: _run(client.aclose()))
-        return client
+        atexit.register(lambda: None if session.closed else _run(session.close()))
+        return session
+
+    async def aclose(self) -> None:
+        """Close the connections, in the event loop that they are of."""
+        await self._session.close()
+
+    async def send_async(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None) -> str:
+        """Return the answer to a request, sent again where that may help; raise RequestError. Without a body, it is a GET."""
+        seconds, attempt = COMPLETE_FACTOR * self.seconds, 0
+        while True:
+            try:
+                async with asyncio.timeout(seconds) as limit:
+                    return await self._read(url, body, headers)
+            except RequestError as error:
+                failure = error
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                unread = f"is not complete after {seconds:,.0f} seconds"
+                failure = RequestError(unread, UNREAD_STATUS) if limit.expired() else RequestError(_describe(error))
+            most = self.retries_of_limits if failure.status == 429 else self.retries
+            if not failure.repeats or attempt >= most:
+                raise failure
+            await asyncio.sleep(failure.find_wait(attempt))
+            attempt += 1
+
+    async def _read(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None) -> str:
+        method = "GET" if body is None else "POST"
+        for _ in range(MAX_REDIRECTS + 1):
+            sent: Any = {"json": body} if method == "POST" else {}
+            async with self._session.request(
+                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, **sent
+            ) as response:
+                if response.status in REDIRECTS and "Location" in response.headers:
+                    url = _find_redirect(response)
+                    method = method if response.status in (307, 308) else "GET"
+                    continue
+                content = _Body(response.headers)
+                async for chunk in response.content.iter_any():
+                    content.feed(chunk)
+                text = content.close().decode("utf-8", "replace")
+                if response.ok:
+                    return text
+                raise RequestError(_find_message(text), response.status, response.headers)
+        raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
         """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses."""
@@ -164,7 +211,9 @@ class Connection:
 
     def _list_models(self) -> str:
         try:
-            models = parse_json(self.send(f"{self.address}/models", retries=0), self.address)["data"]
+            # Its own session is perhaps of an event loop that waits for this.
+            other = Connection(self.address, key_variable=self._key_variable, retries=0)
+            models = parse_json(other.send(f"{self.address}/models"), self.address)["data"]
             return f" Its models: {self.redact(shorten([model['id'] for model in models]))}."
         except (RequestError, GateError, TypeError, KeyError):
             return ""
@@ -185,72 +234,6 @@ def _start_loop() -> asyncio.AbstractEventLoop:
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(work, _start_loop()).result()
-
-
-class Client:
-    """Requests to a server from one event loop; close it there."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        wait = aiohttp.ClientTimeout(total=None, connect=connection.connect_seconds, sock_read=connection.seconds)
-        self._session = aiohttp.ClientSession(
-            headers=connection.headers,
-            timeout=wait,
-            auto_decompress=False,
-            connector=aiohttp.TCPConnector(limit=0),
-        )
-        # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
-        parts = urlsplit(connection.address)
-        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._session.close()
-
-    async def send(
-        self,
-        url: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        retries: int | None = None,
-    ) -> str:
-        """Return the answer to a request, sent again where that may help; raise RequestError. Without a body, it is a GET."""
-        seconds, attempt = COMPLETE_FACTOR * self._connection.seconds, 0
-        while True:
-            try:
-                async with asyncio.timeout(seconds) as limit:
-                    return await self._read(url, body, headers)
-            except RequestError as error:
-                failure = error
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                unread = f"is not complete after {seconds:,.0f} seconds"
-                failure = RequestError(unread, UNREAD_STATUS) if limit.expired() else RequestError(_describe(error))
-            most = self._connection.retries_of_limits if failure.status == 429 else self._connection.retries
-            if not failure.repeats or attempt >= (most if retries is None else retries):
-                raise failure
-            await asyncio.sleep(failure.find_wait(attempt))
-            attempt += 1
-
-    async def _read(self, url: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None) -> str:
-        method = "GET" if body is None else "POST"
-        for _ in range(MAX_REDIRECTS + 1):
-            sent: Any = {"json": body} if method == "POST" else {}
-            async with self._session.request(
-                method, url, headers=headers, allow_redirects=False, proxy=self._proxy, **sent
-            ) as response:
-                if response.status in REDIRECTS and "Location" in response.headers:
-                    url = _find_redirect(response)
-                    method = method if response.status in (307, 308) else "GET"
-                    continue
-                content = _Body(response.headers)
-                async for chunk in response.content.iter_any():
-                    content.feed(chunk)
-                text = content.close().decode("utf-8", "replace")
-                if response.ok:
-                    return text
-                raise RequestError(_find_message(text), response.status, response.headers)
-        raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
 
 def _describe(error: Exception) -> str:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import getitem
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -243,7 +245,7 @@ class EmbeddingClient(EndpointModel):
     def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
         texts = [text for chunks in documents for text in chunks]
         try:
-            rows = _find(answer, kind.vectors)
+            rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)
             if kind.nests:
                 nested = self._order(rows, len(documents))
                 pairs = zip(nested, documents, strict=True)
@@ -308,14 +310,12 @@ class EmbeddingClient(EndpointModel):
         """
         if not self.kind.limit_route:
             return None, False
-        body, keys = {"model": self._endpoint.model} if self.kind.names_model else None, self.kind.limit.split(".")
+        body = {"model": self._endpoint.model} if self.kind.names_model else None
         try:
-            answer, last = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body), keys[-1]
-            fields = _find(answer, ".".join(keys[:-1]))
-            stated = next(value for key, value in fields.items() if key == last or key.endswith(f".{last}"))
-        except (RequestError, PosirError, AttributeError, TypeError, ValueError, KeyError, StopIteration):
+            answer = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body)
+        except (RequestError, PosirError):
             return None, False
-        return (stated if isinstance(stated, int) and stated > 0 else None), answer.get("auto_truncate") is False
+        return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get("auto_truncate") is False
 
     def count_read(self, text: str) -> tuple[int | None, bool]:
         """Return how many tokens the server says that it read of a text, or what limit it states in refusing it, and which.
@@ -324,13 +324,10 @@ class EmbeddingClient(EndpointModel):
         """
         words = len(text.split())
         try:
-            answer = self._request(self.kind, [[text]], query=False)
-            counted = _find(answer, self.kind.tokens) if self.kind.tokens else None
+            counted = _find_count(self._request(self.kind, [[text]], query=False), self.kind.tokens)
         except RequestError as error:
             return max(_find_numbers(error.reason, below=words), default=None), error.refused
-        except (TypeError, ValueError, KeyError):
-            return None, False
-        return (counted if isinstance(counted, int) and 0 < counted < words else None), False
+        return (counted if counted and counted < words else None), False
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
@@ -346,10 +343,12 @@ class EmbeddingClient(EndpointModel):
             self._connection.retries = usual
 
 
-def _find(answer: Any, keys: str) -> Any:
-    for key in filter(None, keys.split(".")):
-        answer = answer[key]
-    return answer
+def _find_count(answer: Any, keys: str) -> int | None:
+    """Return a positive number in an answer, by keys of which a server may have longer ones; None if there is none."""
+    for key in keys.split("."):
+        fields = answer.items() if isinstance(answer, Mapping) else ()
+        answer = next((value for name, value in fields if f".{name}".endswith(f".{key}")), None)
+    return answer if isinstance(answer, int) and answer > 0 else None
 
 
 def _refuses_number(error: RequestError) -> bool:

@@ -129,7 +129,7 @@ class RerankEndpoint(EndpointModel):
 
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
-        self._is_text_embeddings_inference = False
+        self._texts_field = ""
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
 
@@ -141,17 +141,7 @@ class RerankEndpoint(EndpointModel):
 
     def rerank(self, query: str, texts: Sequence[str]) -> Scores:
         """Return the score of each text from one request, shape (n,); raise PosirError if not all are finite numbers."""
-        try:
-            answer = self._ask(f"{self._endpoint.address}/rerank", self._build_body(query, texts))
-        except RequestError as refused:
-            if self._is_text_embeddings_inference or refused.status not in OTHER_FIELDS:
-                raise self._failed(refused) from None
-            self._is_text_embeddings_inference = True
-            try:
-                answer = self._ask(f"{self._endpoint.address}/rerank", self._build_body(query, texts))
-            except RequestError:
-                self._is_text_embeddings_inference = False
-                raise self._failed(refused) from None
+        answer = self._ask_either(query, texts)
         try:
             rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
@@ -164,11 +154,22 @@ class RerankEndpoint(EndpointModel):
             raise self._invalid("has a score that is not a finite number")
         return np.array(values, np.float64)
 
-    def _build_body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
-        if self._is_text_embeddings_inference:
-            return {"query": query, "texts": list(texts), "truncate": True}
+    def _ask_either(self, query: str, texts: Sequence[str]) -> Any:
+        """Return the answer to the form of request that has been answered before, or else to the first that is answered."""
         model = {"model": self._endpoint.model.removesuffix(f":{RERANK}")} if self._endpoint.model != RERANK else {}
-        return {**model, "query": query, "documents": list(texts), "top_n": len(texts)}
+        forms = {"documents": {**model, "top_n": len(texts)}, "texts": {"truncate": True}}
+        failures = list[RequestError]()
+        for name in [self._texts_field] if self._texts_field else forms:
+            try:
+                answer = self._ask(f"{self._endpoint.address}/rerank", {"query": query, name: list(texts), **forms[name]})
+            except RequestError as error:
+                failures.append(error)
+                if error.status not in OTHER_FIELDS:
+                    break
+            else:
+                self._texts_field = name
+                return answer
+        raise self._failed(failures[0]) from None
 
 
 def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tuple[str, list[str]]]:

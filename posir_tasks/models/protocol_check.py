@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mteb
 from huggingface_hub import try_to_load_from_cache
@@ -20,9 +20,6 @@ from posir_tasks.models.tiny_model import OWN, with_tiny_weights
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.posq import SQuADPosQ
-
-if TYPE_CHECKING:
-    from mteb.models import ModelMeta
 
 #: Tasks of the papers that have some; a class may take their prompts.
 PROMPTED = {"posq": SQuADPosQ, "myopic-trap": SQuADPosQ, "posir": PosIRMini}
@@ -84,7 +81,8 @@ def check_protocol(protocol: Protocol, *, own_weights: bool = False) -> Protocol
     try:
         if own_weights and isinstance(try_to_load_from_cache(protocol.model, "config.json", revision=registered.revision), str):
             weights = "own"
-        with with_settings(protocol=protocol.paper), _open_weights(registered, protocol, weights) as meta:
+        opened = nullcontext(registered) if weights == "own" else with_tiny_weights(registered, protocol)
+        with with_settings(protocol=protocol.paper), opened as meta:
             model = meta.load_model(device="cpu")
     except ProtocolDifferenceError as error:
         return ProtocolCheck(protocol, weights, {}, str(error), differs=True)
@@ -106,12 +104,3 @@ def find_mteb_settings(protocol: Protocol) -> dict[str, str]:
     # The window of queries is that of documents, and a prompt stands before the sample.
     others = {name: value.removesuffix(QUERY).removesuffix(DOCUMENT) for name, value in others.items()}
     return {name: value for name, value in others.items() if value != OWN.get(name) and name != "max_query_tokens"}
-
-
-@contextmanager
-def _open_weights(meta: ModelMeta, protocol: Protocol, weights: str) -> Iterator[ModelMeta]:
-    if weights == "own":
-        yield meta
-        return
-    with with_tiny_weights(meta, protocol) as tiny:
-        yield tiny

@@ -24,18 +24,6 @@ TITLES = dict(zip(PAPERS, ("PosQ", "Myopic Trap", "PosIR", "Built-in or Learned"
 #: Papers with published results, by the beginning of the tasks' names.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
-KINDS = ("sparse", "dense", "api", "late-interaction", "reranker", "base", "probe", "training")
-#: The allowed texts of fields that are neither free text nor numbers.
-CHOICES = {
-    "paper": PAPERS,
-    "kind": KINDS,
-    "prompt_is_pooled": ("", "true", "false"),
-    "dtype": ("", UNKNOWN, "float32", "float16", "bfloat16"),
-    "attention": ("", UNKNOWN, "sdpa", "eager", "flash_attention_2"),
-    "padding_side": ("", UNKNOWN, "left", "right"),
-    "status": ("code", "text", UNKNOWN),
-}
-NUMBERS = ("max_query_tokens", "max_document_tokens", "dimensions", "depth")
 #: Fields that a loaded model is given, with their names in sentences; in the order in which they are listed.
 SETTINGS = {
     "query_prompt": "query prompt",
@@ -91,20 +79,6 @@ class Protocol:
     """Repository@commit and place, or the part of the paper's text."""
     status: str
     """Whether it was read in `code` or `text`."""
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for a value that is not allowed."""
-        for name, allowed in CHOICES.items():
-            if (value := getattr(self, name)) not in allowed:
-                raise ValueError(f"{self.paper}, {self.model}: {name}={value!r} must be one of {', '.join(allowed)}")
-        for name in NUMBERS:
-            if (value := getattr(self, name)) not in ("", UNKNOWN) and not (value.isdecimal() and int(value)):
-                raise ValueError(f"{self.paper}, {self.model}: {name}={value!r} must be a positive number, empty or unknown")
-        known = {*SETTINGS, *STATED}
-        if strange := {*self.mteb_differs.split()} - known:
-            raise ValueError(f"{self.paper}, {self.model}: mteb_differs has {', '.join(sorted(strange))}, which is no field")
-        if not (self.model and self.source):
-            raise ValueError(f"{self.paper}, {self.model}: a model and a source are required")
 
     def find(self, name: str) -> str | None:
         """Return what a field sets; None if the authors set nothing, or it is not known."""

@@ -140,15 +140,11 @@ def with_run_settings(meta: ModelMeta) -> ModelMeta:
     return meta.model_copy(update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}) if settings else meta
 
 
-def without_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata without settings of a run, which mteb would pass to the model's loader."""
-    rest = {name: value for name, value in (meta.experiment_kwargs or {}).items() if name not in SETTINGS}
-    return meta if rest == (meta.experiment_kwargs or {}) else meta.model_copy(update={"experiment_kwargs": rest or None})
-
-
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata without settings of a run, whose loader sets what a protocol leaves to it."""
-    plain, protocol = without_run_settings(meta), find_run_protocol(meta)
+    """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a protocol leaves to it."""
+    given, protocol = meta.experiment_kwargs or {}, find_run_protocol(meta)
+    rest = {name: value for name, value in given.items() if name not in SETTINGS}
+    plain = meta if rest == given else meta.model_copy(update={"experiment_kwargs": rest or None})
     if protocol is None:
         return plain
     from posir_tasks.models.apply_protocol import prepare_loading

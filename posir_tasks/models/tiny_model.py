@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,31 +58,9 @@ OWN = {
 BERT_POSITIONS = 8_200
 
 
-@dataclass(frozen=True)
-class Family:
-    """A kind of weights, and the special tokens around a text."""
-
-    single: str
-    pair: str = f"{START} $A {END} {END} $B {END}"
-
-    def build_tokenizer(self) -> PreTrainedTokenizerFast:
-        """Return a tokenizer whose tokens are bytes."""
-        bpe = Tokenizer(BPE())
-        bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
-        bpe.train_from_iterator([], BpeTrainer(special_tokens=[*SPECIAL], initial_alphabet=ByteLevel.alphabet()))
-        if self.single:
-            special = [(token, bpe.token_to_id(token)) for token in (START, END)]
-            bpe.post_processor = TemplateProcessing(single=self.single, pair=self.pair, special_tokens=special)
-        # Its class has no annotations in some versions.
-        fast: Any = PreTrainedTokenizerFast
-        named = {"bos_token": START, "cls_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<pad>"}
-        tokenizer: PreTrainedTokenizerFast = fast(tokenizer_object=bpe, model_max_length=POSITIONS, **named)
-        return tokenizer
-
-
-#: By mteb's class; NV-Embed and Qwen3's reranker put the end of a text themselves.
-FAMILIES = {"_NVEmbedWrapper": Family(f"{START} $A"), "Qwen3RerankerWrapper": Family("")}
-DEFAULT = Family(f"{START} $A {END}")
+#: Special tokens around a text, by mteb's class; NV-Embed and Qwen3's reranker put the end of a text themselves.
+SINGLE = {"_NVEmbedWrapper": f"{START} $A", "Qwen3RerankerWrapper": ""}
+PAIR = f"{START} $A {END} {END} $B {END}"
 CROSS_ENCODERS = ("CrossEncoderWrapper", "BGEReranker")
 #: Rerankers that score by the logit of a word.
 LANGUAGE_MODELS = ("Qwen3RerankerWrapper", "load_flag_reranker")
@@ -91,9 +68,24 @@ LANGUAGE_MODELS = ("Qwen3RerankerWrapper", "load_flag_reranker")
 HEAD = "MultiVectorWrapper"
 
 
+def build_tokenizer(single: str) -> PreTrainedTokenizerFast:
+    """Return a tokenizer whose tokens are bytes, with special tokens around a text."""
+    bpe = Tokenizer(BPE())
+    bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
+    bpe.train_from_iterator([], BpeTrainer(special_tokens=[*SPECIAL], initial_alphabet=ByteLevel.alphabet()))
+    if single:
+        special = [(token, bpe.token_to_id(token)) for token in (START, END)]
+        bpe.post_processor = TemplateProcessing(single=single, pair=PAIR, special_tokens=special)
+    # Its class has no annotations in some versions.
+    fast: Any = PreTrainedTokenizerFast
+    named = {"bos_token": START, "cls_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<pad>"}
+    tokenizer: PreTrainedTokenizerFast = fast(tokenizer_object=bpe, model_max_length=POSITIONS, **named)
+    return tokenizer
+
+
 def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
     """Write a model for mteb's class or function of this name, with the dimensions and pooling of a row."""
-    tokenizer = FAMILIES.get(loader, DEFAULT).build_tokenizer()
+    tokenizer = build_tokenizer(SINGLE.get(loader, f"{START} $A {END}"))
     size = protocol.find_number("dimensions") or 16
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "num_hidden_layers": 1, "intermediate_size": 16}

@@ -10,6 +10,7 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from torch import nn
 
 from posir_tasks.errors import PosirError
+from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.reading_length import read_measured
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
@@ -89,16 +90,10 @@ def set_window(model: MTEBModels, tokens: int) -> None:
 
 def find_capacity(model: Any) -> int | None:
     """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or what its metadata claims."""
-    loaded = getattr(model, "model", None)
-    modules = [part for part in (model, loaded, getattr(loaded, "model", None)) if isinstance(part, nn.Module)]
-    for inner in (inner for module in modules for inner in module.modules()):
-        config = getattr(inner, "config", None)
-        if config is None:
-            continue
-        text_config = config.get_text_config() if hasattr(config, "get_text_config") else config
-        positions = getattr(text_config, "max_position_embeddings", None)
+    if (transformer := find_transformer(model)) is not None:
+        positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
         if isinstance(positions, int) and positions > 0:
-            return positions - _count_reserved(inner)
+            return positions - _count_reserved(transformer)
     claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
     return int(claimed) if claimed and claimed < NO_LIMIT else None
 

@@ -211,10 +211,6 @@ class Chunker:
         chunks = [[before + chunk for chunk in several] for several in self.divide(texts, encoder.context.corpus_language)]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
-    def pool(self, encoder: ModelEncoder, texts: Sequence[str], combine: Callable[[Vectors], Vectors]) -> Vectors:
-        """Return the vectors that a function makes of those of each document's chunks, shape (n, dimensions)."""
-        return self.vectorize(encoder, texts).pool(combine)
-
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
         """Raise PosirError if a chunk does not fit the model's window, with its prompt for documents if a task is given."""
         room = None if self.chunking.unit is ChunkUnit.SENTENCES else find_room(model, context)

@@ -24,9 +24,7 @@ from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hi
 from posir_tasks.search.bm25 import fit_to_script, search_bm25
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from mteb.models import ModelMeta
-    from mteb.models.models_protocols import MTEBModels
 
 #: Documents encoded at a time, as in mteb's `SearchEncoderWrapper`.
 CORPUS_CHUNK_SIZE = 50_000

@@ -17,7 +17,6 @@ from posir_tasks.embeddings.cache import (
     DamageError,
     EmbeddingCache,
     EmbeddingFormat,
-    KeyIndex,
     compute_checksums,
     read_embeddings,
     to_rows,
@@ -71,17 +70,6 @@ def test_caches_of_one_folder_see_what_the_others_add(tmp_path: Path):
         cached = cache.look_up(keys)
         assert cached.missing.tolist() == [6, 7, 8]
         assert np.array_equal(cached.rows[:6], rows[:6])
-
-
-@given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=12), st.lists(st.integers(0, 50), max_size=20))
-def test_the_index_finds_what_a_dictionary_finds(parts: list[list[int]], requested: list[int]):
-    index, known = KeyIndex(), {}
-    for number, part in enumerate(parts):
-        index.add(np.array(part, np.uint64), number * 100 + np.arange(len(part)))
-        for row, key in enumerate(part):
-            known.setdefault(key, set()).add(number * 100 + row)
-    for key, location in zip(requested, index.find(np.array(requested, np.uint64)).tolist(), strict=True):
-        assert location in known.get(key, {-1})
 
 
 @given(st.data())

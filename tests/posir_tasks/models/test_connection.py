@@ -14,7 +14,7 @@ import pytest
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
-from posir_tasks.models.connection import Client, Connection, RequestError
+from posir_tasks.models.connection import Connection, RequestError
 from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 from posir_tasks.models.references import parse_endpoint
 from tests.support import embedding_server
@@ -78,10 +78,9 @@ def ask_chat(address: str) -> str:
     """Ask as `posir build` does."""
 
     async def ask() -> str:
-        known = Connection(address, retries=1)
-        async with aclosing(Client(known)) as client:
+        async with aclosing(Connection(address, retries=1)) as known:
             try:
-                return await client.send(f"{address}/chat/completions", {})
+                return await known.send_async(f"{address}/chat/completions", {})
             except RequestError as error:
                 raise PosirError(known.explain(error, advice="")) from None
 
