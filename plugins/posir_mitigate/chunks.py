@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -135,8 +134,10 @@ class Chunks(DividingMethod):
         chunker.check_room(encoder)
         if self.combination is Combination.MAX:
             return MaximumSearch(encoder, chunker.vectorize)
-        mean = partial(np.mean, axis=0, dtype=np.float32)
-        return DocumentEncoder(encoder, lambda model, texts: chunker.vectorize(model, texts).pool(mean))
+        return DocumentEncoder(
+            encoder,
+            lambda model, texts: chunker.vectorize(model, texts).pool(lambda vectors: vectors.mean(axis=0, dtype=np.float32)),
+        )
 
 
 @dataclass(frozen=True)

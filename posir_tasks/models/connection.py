@@ -178,10 +178,7 @@ class Connection:
                     url = _find_redirect(response)
                     method = method if response.status in (307, 308) else "GET"
                     continue
-                content = _Body(response.headers)
-                async for chunk in response.content.iter_any():
-                    content.feed(chunk)
-                text = content.close().decode("utf-8", "replace")
+                text = (await _read_content(response)).decode("utf-8", "replace")
                 if response.ok:
                     return text
                 raise RequestError(_find_message(text), response.status, response.headers)
@@ -256,32 +253,23 @@ def _find_message(text: str) -> str:
     return str(said.get("message") or said) if isinstance(said, dict) else str(said)
 
 
-class _Body:
-    """The content of an answer, decompressed within `MAX_ANSWER`."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "gzip", "deflate"):
-            raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
-        # Zlib tells gzip from deflate by the header.
-        self._decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
-        self._parts: list[bytes] = []
-        self._room = MAX_ANSWER
-
-    def feed(self, chunk: bytes) -> None:
+async def _read_content(response: aiohttp.ClientResponse) -> bytes:
+    """Return the content of an answer, decompressed within `MAX_ANSWER`."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
+    # Zlib tells gzip from deflate by the header.
+    decoder, content = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32), bytearray()
+    async for chunk in response.content.iter_any():
         try:
-            part = self._decoder.decompress(chunk, self._room + 1) if self._decoder else chunk
+            content += decoder.decompress(chunk, MAX_ANSWER + 1 - len(content)) if decoder else chunk
         except zlib.error:
             raise RequestError("is not compressed as it says", UNREAD_STATUS) from None
-        self._room -= len(part)
-        if self._room < 0:
+        if len(content) > MAX_ANSWER:
             raise RequestError(f"is larger than {MAX_ANSWER >> 20:,} MiB", UNREAD_STATUS)
-        self._parts.append(part)
-
-    def close(self) -> bytes:
-        if self._decoder and self._parts and not self._decoder.eof:
-            raise RequestError("ends in the middle", UNREAD_STATUS)
-        return b"".join(self._parts)
+    if decoder and response.content.total_bytes and not decoder.eof:
+        raise RequestError("ends in the middle", UNREAD_STATUS)
+    return bytes(content)
 
 
 def _find_redirect(response: aiohttp.ClientResponse) -> str:

@@ -157,7 +157,7 @@ class RerankEndpoint(EndpointModel):
     def _ask_either(self, query: str, texts: Sequence[str]) -> Any:
         """Return the answer to the form of request that has been answered before, or else to the first that is answered."""
         model = {"model": self._endpoint.model.removesuffix(f":{RERANK}")} if self._endpoint.model != RERANK else {}
-        forms = {"documents": {**model, "top_n": len(texts)}, "texts": {"truncate": True}}
+        forms: dict[str, dict[str, Any]] = {"documents": {**model, "top_n": len(texts)}, "texts": {"truncate": True}}
         failures = list[RequestError]()
         for name in [self._texts_field] if self._texts_field else forms:
             try:
