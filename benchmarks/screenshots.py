@@ -14,12 +14,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
-from posir_report.charts import build_figures
-from posir_report.summary import summarize
-from posir_tasks.display.figures import SCALE
-from posir_tasks.results import read_results
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -46,11 +43,9 @@ def photograph(browser: Browser, address: str) -> None:
 
 
 def draw_figure(results: Path) -> None:
-    """Write the figure of the README: the models on PosIR-Mini over each other."""
-    summaries = [summary for summary in summarize(read_results(results)) if summary.task == "PosIR-Mini"]
-    (figure,) = (figure for figure in build_figures(summaries) if figure.kind == "models")
-    figure.chart.save(IMAGES / "posir-mini.png", format="png", scale_factor=SCALE)
-    print(IMAGES / "posir-mini.png")
+    """Write the picture of the README: the models on PosIR-Mini below each other."""
+    posir.read_results(results).plot("PosIR-Mini").save(IMAGES / "posir-mini.svg")
+    print(IMAGES / "posir-mini.svg")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +30,7 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
+from posir_tasks.display.strip import Picture, Strip, draw_strips
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -39,10 +41,7 @@ from posir_tasks.results import JudgedResult, SubsetResult
 from posir_tasks.scores import ALL, ScoreInfo
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from posir_tasks.display.figures import Figure
-    from posir_tasks.display.strip import Strip
 
 BRIEF = (
     "nDCG@10 x 100. Start to end: nDCG@10 of the first minus the last third of the document. Not read: share of the evidence "
@@ -54,8 +53,8 @@ JUDGED_NOTE = (
     "for new clusters: documents, topics, or what `posir score --clusters` named. How positions are added: docs/data.md."
 )
 CURVE_NOTE = (
-    "Over position: nDCG@10 from the start to the end of documents, on an axis from 0 to 100, a character for each position "
-    "bin; twenty equal bins are merged into five where one has fewer than 30 queries."
+    "Over the document: nDCG@10 at each place of what is read, on an axis from 0 to 100; ░ after ┊: evidence that is not read, "
+    "as wide as its share. The border is no place in any one document."
 )
 
 
@@ -166,7 +165,7 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def describe_data(self) -> str:
         """Return the tasks with the revisions of their data."""
-        return ", ".join(dict.fromkeys(f"{summary.task}, data {summary.data_revision}" for summary in self.summaries))
+        return ", ".join(dict.fromkeys(f"{summary.task}, data revision {summary.data_revision}" for summary in self.summaries))
 
     def figures(self) -> list[Figure]:
         """Return every chart: the models of each task, each model by itself, and all tasks together."""
@@ -250,14 +249,14 @@ class Results(Presentable, Sequence[SubsetResult]):
             notes=["Recall x 100, without intervals.", *tables.describe_cut_rankings(self.summaries)],
         )
 
-    def plot(self, task: str | None = None) -> alt.VConcatChart:
-        """Draw nDCG@10 over the position of the evidence, or PSI against nDCG@10 for several tasks.
+    def plot(self, task: str | None = None) -> Picture:
+        """Draw where in documents evidence is found, and what is not read: a strip for each model, best nDCG@10 first.
 
         Args:
             task: The task to draw; None for all.
 
         Returns:
-            A chart of Altair, which a notebook shows and `chart.save("chart.png")` writes.
+            A picture that a notebook shows without a network, and `save("picture.png")` or `.svg` writes.
 
         Raises:
             PosirError: There are no results on this task.
@@ -265,15 +264,13 @@ class Results(Presentable, Sequence[SubsetResult]):
         tasks = {summary.task for summary in self.summaries}
         if task is not None and task not in tasks:
             raise PosirError(f"There are no results on a task '{task}'. There are results on {', '.join(sorted(tasks))}.")
-        charts = [figure for figure in self._draw_chosen() if task in (None, figure.task)]
-        return next((figure for figure in charts if figure.task is None and len(tasks) > 1), charts[0]).chart
+        shown = replace(self, subset_results=tuple(result for result in self.subset_results if task in (None, result.task)))
+        return Picture(draw_strips(shown.strips(), source=shown.describe_data()))
 
     def _draw_chosen(self) -> Sequence[Figure]:
-        """Return the charts that put models side by side, and the curves of a model that is alone on its task."""
-        figures = self.figures()
-        compared = [figure for figure in figures if figure.model is None]
-        tasks = {figure.task for figure in compared}
-        return [*compared, *(figure for figure in figures if figure.kind == "curves" and figure.task not in tasks)]
+        """Return the chart that puts models side by side, and the curves of a model that is alone on its task."""
+        models: Counter[str | None] = Counter(summary.task for summary in self.summaries)
+        return [figure for figure in self.figures() if not figure.model or (figure.kind, models[figure.task]) == ("curves", 1)]
 
 
 def read_results(

@@ -1,15 +1,15 @@
-"""The four charts of a report; page and pictures show the same ones."""
+"""The three charts of a report; page and pictures show the same ones."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Literal
 
 import altair as alt
 
-from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond, pool_curve_cells
+from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond
 from posir_report.summary import (
     TaskSummary,
     build_rows,
@@ -17,7 +17,7 @@ from posir_report.summary import (
     partial_suffix,
     task_and_scheme,
 )
-from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_models, title_sensitivity
+from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_sensitivity
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
@@ -26,13 +26,8 @@ from posir_tasks.display.numbers import format_percent, format_psi, format_score
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import shorten_middle
 from posir_tasks.profile import CellCounts
-from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import ALL, Unit
 
-#: Height of a chart of several models.
-HEIGHT = 340
-#: Most models whose intervals are drawn over each other.
-MAX_INTERVALS = 4
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
 #: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
 NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
@@ -137,90 +132,6 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     )
     seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
-
-
-def draw_models(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, all lengths together, of the models on one task in one scheme."""
-    names, rows = model_labels(summaries), [build_rows(summary)[0] for summary in summaries]
-    chart, explanation, seen = compare_curves(summaries, names)
-    return charts.add_frame(chart, title_models(names, rows), summaries[0].task, explanation, cite(summaries), seen)
-
-
-def compare_curves(summaries: Sequence[TaskSummary], names: Sequence[str]) -> tuple[charts.LayeredChart, str, str]:
-    """Return the curves of models on one task over each other, what their marks are, and their scores in words."""
-    labels = [f"{name} · {summary.profile.queries:,} queries" for name, summary in zip(names, summaries, strict=True)]
-    curves = pool_curve_cells(summaries)
-    values = [
-        {**cell.columns(), "label": label, "model": summary.model}
-        for label, summary, cells in zip(labels, summaries, curves, strict=True)
-        for cell in cells
-    ]
-    known, ends = any(value.get("ndcg_at_10_low") is not None for value in values), _list_ends(names, curves)
-    legible, named = known and len(summaries) <= MAX_INTERVALS, len(ends) == len(names) <= charts.MAX_LABELS
-    legend = None if named else legend_of_models(labels)
-    color = alt.Color("label:N", scale=charts.cycle_scale(labels, charts.COLORS), legend=legend)
-    fill = {"field": "label", "type": "nominal", "scale": charts.cycle_scale(labels, charts.COLORS), "legend": legend}
-    positions = charts.build_positions(summaries[0].profile.axes)
-    windows = _draw_window_ends(summaries, curves) if positions.equal_bins else []
-    layers = [
-        *windows,
-        *charts.curve(
-            charts.with_percentages(charts.build_chart(values)),
-            positions,
-            color,
-            "area" if legible else None,
-            line={"strokeDash": alt.StrokeDash("label:N", scale=charts.cycle_scale(labels, charts.DASHES), legend=legend)},
-            point={
-                "shape": alt.Shape("label:N", scale=charts.cycle_scale(labels, charts.SHAPES), legend=legend),
-                "fill": _hollow_if_few(fill),
-                "tooltip": [charts.MODEL, charts.POSITION, charts.QUERIES, *charts.percent_tooltips(charts.MEAN_TITLES)],
-            },
-        ),
-        *(charts.name_lines(ends, positions, summaries[0].profile.positions) if named else []),
-    ]
-    explanation = "All lengths together. Lines: mean of the queries with evidence at that position."
-    explanation += FEW_NOTE if any(cell.few for cell in chain(*curves)) else ""
-    explanation += merging_note(summaries[0], curves[0])
-    if known:
-        explanation += " Shaded: 95 % intervals." if legible else " Intervals are in the chart of each model."
-    if windows:
-        explanation += " Dotted: from there on, most of the evidence is beyond the tokens that a model reads."
-    seen = " ".join(
-        charts.describe_scores(name, _list_scores(cells, ALL_LENGTHS)) for name, cells in zip(names, curves, strict=True)
-    )
-    return alt.layer(*layers, width=740, height=HEIGHT), explanation, seen
-
-
-def _list_ends(names: Sequence[str], curves: Sequence[Sequence[ProfileCell]]) -> dict[str, float]:
-    """Return the last score of each model's curve by its short name; of models without any score, none."""
-    ends: dict[str, float] = {}
-    for name, cells in zip(names, curves, strict=True):
-        scores = [cell.ndcg_at_10.value for cell in cells if cell.ndcg_at_10]
-        short = name_shortly(name)
-        ends |= {name if short in ends else short: score for score in scores[-1:]}
-    return ends
-
-
-def _draw_window_ends(summaries: Sequence[TaskSummary], curves: Sequence[Sequence[ProfileCell]]) -> list[alt.Chart]:
-    """Return a dotted line where most evidence begins to be beyond a window, named below, each name at another height."""
-    ends: dict[int, float] = {}
-    for summary, cells in zip(summaries, curves, strict=True):
-        shares = ((cell.start, find_beyond(summary.values, cell)) for cell in cells)
-        start = next((start for start, share in shares if share is not None and share > charts.MOSTLY), None)
-        window = summary.values.read.tokens
-        if start is not None and window is not None:
-            ends.setdefault(window, start)
-    layers = []
-    for place, (window, start) in enumerate(sorted(ends.items())):
-        base = charts.build_chart([{"x": start, "window": f"beyond {window:,} tokens"}]).encode(x=alt.X("x:Q"))
-        left = start <= HALF
-        layers += [
-            base.mark_rule(strokeDash=[2, 3], color=charts.FAINT),
-            base.mark_text(align="left" if left else "right", dx=4 if left else -4, fontSize=11, color=charts.INK).encode(
-                y=alt.value(HEIGHT - 10 - 14 * place), text="window:N"
-            ),
-        ]
-    return layers
 
 
 def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
@@ -380,7 +291,7 @@ def legend_of_models(labels: Sequence[str]) -> alt.Legend:
 
 
 def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
-    """Return the figures of a report: for each task its models together and each by itself, then all tasks together."""
+    """Return the figures of a report: those of each model on each task, then all tasks together."""
     with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=task_and_scheme)
     groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
     figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
@@ -391,9 +302,6 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
-    task = summaries[0].task
-    if len(summaries) > 1:
-        yield Figure("models", task, None, draw_models(summaries))
     for summary, name in zip(summaries, model_labels(summaries), strict=True):
-        yield Figure("curves", task, name, draw_curves(summary, build_curve_cells(summary)))
-        yield Figure("heat-map", task, name, draw_heat_map(summary, build_cells(summary)))
+        yield Figure("curves", summary.task, name, draw_curves(summary, build_curve_cells(summary)))
+        yield Figure("heat-map", summary.task, name, draw_heat_map(summary, build_cells(summary)))

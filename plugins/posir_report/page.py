@@ -39,21 +39,16 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
-    compared = []
-    for figure in figures:
-        of_task = [summary for summary in ordered if summary.task == figure.task]
-        if figure.model is None:
-            compared.append((figure, list(tables.not_read_notes(model_labels(of_task), of_task))))
     return render_page(
         __package__,
         "report.html",
         summary=tables.summary_table([*rows, *places], tables.known_columns()),
         places=list(tables.place_notes(ordered)),
-        compared=compared,
+        compared=[figure for figure in figures if figure.model is None],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
         findings=list(tables.describe_findings([*rows, *places])),
-        strips=build_strips(rows),
+        strips=build_strips([*rows, *places]),
         levels=tables.level_note(rows),
         few=FEW,
         sources=ordered,
@@ -78,7 +73,8 @@ def _task_section(
         own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
         name = label + partial_suffix(len(summary.subsets), len(summary.missing))
         models.append({"name": name, "table": table, "figures": own})
-    return {"name": task, "models": models, "notes": list(tables.document_notes(labels, summaries))}
+    notes = [*tables.not_read_notes(labels, summaries), *tables.document_notes(labels, summaries)]
+    return {"name": task, "models": models, "notes": notes}
 
 
 #: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.

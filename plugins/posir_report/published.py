@@ -7,7 +7,6 @@ from itertools import groupby
 from posir_published import rows as data
 from posir_report.cells import build_cells
 from posir_report.summary import ReportRow, TaskSummary, build_bin_rows, order_value
-from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import ALL, Estimate, GroupScores, ScoreValue
 
@@ -91,5 +90,5 @@ def row_from_published(published: data.PublishedRow) -> ReportRow:
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
     }
-    drawn = draw_sparkline(curve.ndcg_at_10) if curve else MISSING
-    return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores, curve=drawn)
+    drawn = tuple(curve.ndcg_at_10) if curve else ()
+    return ReportRow(model=published.model, task=published.task, length=published.length, scores=scores, published_curve=drawn)

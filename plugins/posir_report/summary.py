@@ -16,8 +16,9 @@ from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_places, decide_result
 from posir_significance.intervals import MeanEstimate, estimate_judged
 from posir_significance.regression import Contrast
-from posir_significance.sentences import describe_decision, describe_start_to_end
-from posir_tasks.display.numbers import draw_sparkline, format_count, format_estimate, format_percent
+from posir_significance.sentences import build_strip, describe_decision, describe_start_to_end
+from posir_tasks.display.numbers import MISSING, draw_sparkline, format_count, format_estimate, format_percent
+from posir_tasks.display.strip import sketch_strip
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import LABEL_WIDTH, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
@@ -27,7 +28,7 @@ from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import NDCG_AT_10, PositionProfile, mean_gain, pool
+from posir_tasks.profile import PositionProfile, pool
 from posir_tasks.result_schema import SubsetData, share_data
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult
 from posir_tasks.schemes import Axes
@@ -80,16 +81,6 @@ def is_sparse(axes: Axes, queries: Integers) -> bool:
     `queries` are those of each bin, shape (P,).
     """
     return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
-
-
-def draw_curve(axes: Axes, counts: Integers) -> str:
-    """Return nDCG@10 over position on an axis from 0 to 1; twenty equal bins are merged into five if one has few queries.
-
-    `counts` are queries by bin and rank column, shape (P, 12).
-    """
-    if is_sparse(axes, counts.sum(axis=1)):
-        counts = counts.reshape(MERGED_BINS, EQUAL_BINS // MERGED_BINS, -1).sum(axis=1)
-    return draw_sparkline(mean_gain(counts, NDCG_AT_10))
 
 
 @dataclass(frozen=True)
@@ -156,8 +147,15 @@ class ReportRow:
     """The decision on its position bias; None of a position bin and of published results."""
     subsets: int = 0
     missing_subsets: int = 0
-    curve: str = ""
-    """nDCG@10 over position, a character for each bin."""
+    published_curve: tuple[float, ...] = ()
+    """nDCG@10 of each position bin of a published row; NaN where unknown."""
+
+    @property
+    def sketch(self) -> str:
+        """The picture of the answer as a line of text, which a published row has of its position bins."""
+        if self.decision:
+            return sketch_strip(build_strip(self.decision, self.model))
+        return draw_sparkline(self.published_curve) or MISSING
 
     def identity(self) -> dict[str, str]:
         """Return the columns that say what the row is about."""
@@ -334,9 +332,8 @@ def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> l
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return the row of all lengths, then one per length bucket, each with its decision."""
     profile, rows = summary.profile, []
-    buckets = [(ALL, profile.counts.sum(axis=0))]
-    buckets += zip(profile.lengths, profile.counts, strict=True) if len(profile.lengths) > 1 else ()
-    for (length, counts), decision in zip(buckets, summary.decisions, strict=True):
+    lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
+    for length, decision in zip(lengths, summary.decisions, strict=True):
         row = ReportRow(
             model=summary.model,
             task=summary.task,
@@ -346,7 +343,6 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
             subsets=len(summary.subsets),
             missing_subsets=len(summary.missing),
             decision=decision if profile.queries else None,
-            curve=draw_curve(profile.axes, counts),
         )
         # The declared state is that of the default margin.
         changed = row.decision is not None and summary.margins != DEFAULT_MARGINS

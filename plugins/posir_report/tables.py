@@ -46,6 +46,8 @@ from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreIn
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 #: Keys of the columns of the answer: how well, what is lost from start to end, what is not read, the state within what is read.
 ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
+#: Heading of the pictures of the answer.
+SKETCH = "Over the document"
 #: Keys of the columns that are shown if all is asked for.
 FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
 
@@ -214,8 +216,8 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
 
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
-#: Most models that the title of a chart names, and most characters of such a name.
-MOST_NAMED, TITLE_WIDTH = 3, 32
+#: Most characters of a model's name in the title of a chart.
+TITLE_WIDTH = 32
 #: Depth of the recall that a sentence names.
 DEPTH = 10
 
@@ -255,19 +257,6 @@ def title_effect(row: ReportRow) -> str:
     if row.decision is None:
         return "nDCG@10 by position of the evidence"
     return describe_state(row.decision).removesuffix(".")
-
-
-def title_models(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
-    """Return the states of several models as the title of a chart; how many have each if there are many."""
-    if all(row.decision is None for row in rows):
-        return "nDCG@10 of the models by position of the evidence"
-    if len(rows) > MOST_NAMED:
-        return f"Bias within what {len(rows)} models read: {count_states(rows)}"
-    names: dict[str, list[str]] = {}
-    for label, row in zip(labels, rows, strict=True):
-        names.setdefault(count_states([row])[2:], []).append(name_shortly(label))
-    clauses = (f"{state} ({', '.join(models)})" for state, models in names.items())
-    return f"Bias within what is read: {'; '.join(clauses)}"
 
 
 def title_sensitivity(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
@@ -417,15 +406,16 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None),
             format_estimate(row.start_to_end, format_points),
             MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
+            row.sketch,
             # In two lines, so that the table is narrow.
             label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
     )
-    headings = (heading, *numbers, "State", *(column.title for column in added))
+    headings = (heading, *numbers, SKETCH, "State", *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
-    return Table(build_columns(headings, right), tuple(cells), title)
+    return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
 
 
 def _identify(row: ReportRow) -> tuple[str, str, str]:
@@ -437,7 +427,7 @@ def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Ta
     overall = list_overall(rows)
     chosen = [column for column in columns if column.key in ANSWER[1:]]
     names = {"Task": list(map(_name_task, overall)), "Model": full_labels(overall)}
-    return replace(_build_table(overall, chosen, names, curves=True), keys=2)
+    return replace(_build_table(overall, chosen, names), keys=2)
 
 
 def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
@@ -458,7 +448,7 @@ def _build_table(
     curves: bool = False,
 ) -> Table:
     if curves:
-        names = {**names, "Over position": [row.curve for row in rows]}
+        names = {**names, SKETCH: [row.sketch for row in rows]}
     lines = zip(*names.values(), strict=True)
     aligned = (Column(column.title, "left" if column.unit is Unit.TEXT else "right") for column in columns)
     return Table(

@@ -14,16 +14,13 @@ import mteb
 import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 
-from posir_report.charts import compare_curves
 from posir_report.summary import TaskSummary
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_gains, compare_groups
 from posir_significance.intervals import estimate_difference, estimate_mean
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.sentences import describe_metric_change, label_change
-from posir_tasks.display.charts import add_frame
-from posir_tasks.display.figures import SCALE, Figure
+from posir_significance.sentences import build_strip, describe_metric_change, label_change
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -34,10 +31,11 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.progress import progress
+from posir_tasks.display.strip import Picture, Strip, draw_strips
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write, write_text
+from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.host.retrieval_task import find_retrieval_task
 from posir_tasks.plugin_api import score_result
@@ -325,16 +323,16 @@ class TrainingReport(Presentable):
         """The table of changes."""
         return (build_table(self.changes, self.title, self.notes),)
 
+    @property
+    def pictures(self) -> tuple[Strip, ...]:
+        """The pictures of the answer before and after training."""
+        named = zip(("before", "after"), self.measured, strict=True)
+        return tuple(build_strip(summary.decisions[0], name) for name, summary in named)
+
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the tables."""
         findings = to_paragraphs(describe_changes(self.changes))
-        return (*findings, DisplaySection(tables=self.tables, draw=self._draw), DisplaySection(sentences=(DEPLOYMENT,)))
-
-    def _draw(self) -> list[Figure]:
-        chart, explanation, seen = compare_curves(self.measured, ("before", "after"))
-        source = f"Source: {self.measured[0].profile.queries:,} queries about held-out articles."
-        framed = add_frame(chart, title_changes(self.changes), self.title, explanation, source, seen)
-        return [Figure("before-after", None, None, framed)]
+        return (*findings, DisplaySection(tables=self.tables, strips=self.pictures), DisplaySection(sentences=(DEPLOYMENT,)))
 
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each score and data."""
@@ -407,9 +405,7 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     markdown = "\n\n".join([*sentences, *map(to_markdown, report.tables)])
     for name, text in {"report.json": report.to_json(), "report.md": markdown, "report.html": report.to_html()}.items():
         write_text(work_folder / name, text)
-    (figure,) = report.figures()
-    with atomic_write(work_folder / "curve.png") as temporary:
-        figure.chart.save(temporary, format="png", scale_factor=SCALE)
-    image = f"![{figure.title}]({WORK}/curve.png)"
+    Picture(draw_strips(report.pictures)).save(work_folder / "curve.png")
+    image = f"![{title_changes(report.changes)}]({WORK}/curve.png)"
     card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables), DEPLOYMENT])
     add_to_card(report.folder, card, model.model_card_data.base_model)

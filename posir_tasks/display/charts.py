@@ -12,17 +12,13 @@ from itertools import cycle, islice
 from typing import Any, Literal
 
 import altair as alt
-import numpy as np
 
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.schemes import Axes
 
 #: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [12, 4])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-#: The same colors for text, as dark as its contrast with white demands (at least 4.5 to 1).
-TEXT_COLORS = ("#005f96", "#a34700", "#00704f", "#97477a", "#000000", "#825900", "#1f6f9e")
 #: The null band, and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
@@ -99,12 +95,8 @@ LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
 QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
 
-#: Most lines that are named beside their ends; of more, a legend has the names.
+#: Most points that are named beside them; of more, a legend has the names.
 MAX_LABELS = 4
-#: Least distance between the names of lines on an axis of scores from 0 to 1, and how far above its end a name is.
-LABEL_GAP, LABEL_LIFT = 0.06, 0.05
-#: Most characters of such a name: the width of a telephone has room for them.
-LABEL_LETTERS = 26
 #: A position counts as beyond a model's window if more than this share of its evidence ends there.
 MOSTLY = 0.5
 
@@ -218,29 +210,6 @@ def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str
     return (
         f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the model reads." if is_marked else ""
     )
-
-
-def name_lines(ends: Mapping[str, float], positions: Positions, names: Sequence[str]) -> list[alt.Chart]:
-    """Return the names of lines above their right ends, in [0, 1], at heights that do not overlap, in dark colors."""
-    x = positions.axis
-    layers = []
-    for place, (name, height) in enumerate(zip(ends, spread_heights(list(ends.values())), strict=True)):
-        text = name if len(name) <= LABEL_LETTERS else f"{name[: LABEL_LETTERS - 1]}…"
-        base = build_chart([{"middle": 1.0, "position": names[-1], "height": height, "name": text}])
-        encoded = base.encode(x=x, y=ndcg_axis("height"), text="name:N")
-        style: dict[str, Any] = {"align": "right", "dx": -3 if positions.equal_bins else 12, "fontSize": 12, "fontWeight": 600}
-        halo = encoded.mark_text(**style, stroke="white", strokeWidth=4, strokeJoin="round", color="white")
-        layers += [halo, encoded.mark_text(**style, color=TEXT_COLORS[place % len(TEXT_COLORS)])]
-    return layers
-
-
-def spread_heights(ends: Sequence[float]) -> list[float]:
-    """Return heights of names in [0, 1], above the ends of their lines in the same order, at least `LABEL_GAP` apart."""
-    order, steps, top = np.argsort(ends, kind="stable"), LABEL_GAP * np.arange(len(ends)), 1 - LABEL_GAP / 2
-    lifted = np.minimum(np.array(ends)[order] + LABEL_LIFT, top) - steps
-    heights = np.minimum(np.maximum.accumulate(lifted), top - steps.max(initial=0)) + steps
-    spread: list[float] = heights[order.argsort()].round(12).tolist()
-    return spread
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:

@@ -16,12 +16,10 @@ import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from posir_tasks.display.progress import progress
-from posir_tasks.display.strip import NARROW, draw_strips
+from posir_tasks.display.strip import NARROW, SCALE, draw_strips
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
-#: Pixels of a picture for each pixel of a figure.
-SCALE = 2
 #: Characters of a task or model in a file name.
 SLUG = 80
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from posir_tasks.display.strip import Strip, draw_card, render_png
+from posir_tasks.display.strip import SCALE, Strip, draw_card, draw_strips, render_png
 from posir_tasks.display.tables import (
     DisplaySection,
     OutputFormat,
@@ -284,7 +284,10 @@ def write_charts(shown: Presentable, png: Path | None, html: Path | None, card: 
         from posir_tasks.display.figures import export
 
         pages: dict[Path, Callable[[], bytes]] = {html: lambda: shown.to_html().encode()} if html else {}
-        export(shown.figures() if png else [], png, pages | ({card: shown.to_card} if card else {}))
+        pages |= {card: shown.to_card} if card else {}
+        if png and (strips := shown.strips()):
+            pages[png / "answer.png"] = lambda: render_png(draw_strips(strips), SCALE)
+        export(shown.figures() if png else [], png, pages)
 
 
 def to_values(values: float | Iterable[float] | None) -> tuple[float, ...]:

@@ -11,10 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import nan
+from pathlib import Path
 
 import numpy as np
 
 from posir_tasks.display.numbers import draw_sparkline, format_percent
+from posir_tasks.errors import PosirError
+from posir_tasks.files import atomic_write
 from posir_tasks.scores import Estimate
 
 #: Widths of a picture, in pixels: of a page, and of a telephone, where the words are above the drawing.
@@ -25,6 +28,8 @@ CARD = 1200, 630
 HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 34
 #: Share of a wide picture that the drawing takes, distance to the words, and pixels of a letter of them.
 DRAWN, GAP, LETTER = 0.58, 20, 7.1
+#: Pixels of a PNG for each pixel of the picture.
+SCALE = 2
 #: Pixels between the lines of what is hatched.
 HATCH = 7
 #: Characters of a line of text, without the mark where reading ends.
@@ -152,6 +157,24 @@ def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
         width += 20
     moved = f'<g transform="translate(0 {(width * ratio - rows[1]) / 2:.1f})">{rows[0]}</g>'
     return _wrap_svg(moved, strips, (width, round(width * ratio, 1)), CARD)
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A picture that a notebook shows without a script or a network."""
+
+    svg: str
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def save(self, file: str | Path) -> None:
+        """Write the picture as `.svg` or `.png`; raise PosirError for another suffix."""
+        suffix = Path(file).suffix.lower()
+        if suffix not in (".svg", ".png"):
+            raise PosirError(f"{file}: a picture is written as .svg or .png.")
+        with atomic_write(Path(file)) as temporary:
+            temporary.write_bytes(self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE))
 
 
 def render_png(svg: str, scale: float = 1) -> bytes:

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from itertools import groupby, product
@@ -81,6 +81,8 @@ class Column:
     align: Literal["left", "right"] = "left"
     group: str = ""
     """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal does not part them."""
+    picture: bool = False
+    """Whether its cells are sketches: shown where a table with them fits, and not on pages, which have drawings."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,10 @@ class Table:
         has_value = [not self.rows or any(row[at] not in ("", MISSING) for row in self.rows) for at in range(len(self.columns))]
         return self._select([at for at, filled in enumerate(has_value) if at < self.keys or filled])
 
+    def without_pictures(self) -> Table:
+        """Return the table without columns of sketches."""
+        return self._select([at for at, column in enumerate(self.columns) if not column.picture])
+
     def divided(self, width: int) -> Iterator[Table]:
         """Yield the table if it fits a width, or else tables with consecutive columns of it; no column is left out."""
         widths = self.column_widths()
@@ -141,7 +147,7 @@ class Table:
 
         They lose their organizations and their middles or, where two would become equal, how they all begin.
         """
-        limit = max(MIN_WIDTH, NARROW - total_width([0, *self.column_widths()[1:]]))
+        limit = max(MIN_WIDTH, NARROW - total_width([0, *self.without_pictures().column_widths()[1:]]))
         names = [row[0] for row in self.rows]
         own = [ORGANIZATION.sub("", name) for name in names]
         ends = zip(min(own, default=""), max(own, default=""), strict=False)
@@ -172,10 +178,10 @@ def total_width(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def build_columns(headings: Iterable[str], right: Iterable[str] = ()) -> tuple[Column, ...]:
-    """Return a column for each heading; those in `right` are aligned to the right."""
+def build_columns(headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = ()) -> tuple[Column, ...]:
+    """Return a column for each heading; those in `right` are aligned to the right, those in `pictures` are sketches."""
     numbers = set(right)
-    return tuple(Column(heading, "right" if heading in numbers else "left") for heading in headings)
+    return tuple(Column(name, "right" if name in numbers else "left", picture=name in pictures) for name in headings)
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
@@ -239,6 +245,8 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
+            if total_width(part.column_widths()) > console.width:
+                part = part.without_pictures()
             _print_title(console, part.title)
             if not console.is_terminal:
                 console.out("\n".join(_plain_lines(part)), "\n", sep="", end="\n", highlight=False)

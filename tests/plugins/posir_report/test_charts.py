@@ -22,11 +22,10 @@ from posir_report.charts import (
     cover_tenths,
     draw_curves,
     draw_heat_map,
-    draw_models,
     draw_psi_against_ndcg,
 )
 from posir_report.page import render_latex, render_report
-from posir_report.summary import build_rows, draw_curve, model_labels, summarize
+from posir_report.summary import build_rows, model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_tasks.command.app import build_app
@@ -174,15 +173,6 @@ def test_heat_map_shows_the_same_cells(figures, curves):
     assert heat.row.unique().tolist() == curves.panel.unique().tolist()
 
 
-def test_models_are_compared_by_bins_over_all_lengths(raw, figures):
-    data = data_of(figure_of(figures, "models")).set_index("model")
-    for model, frame in {"org/model": raw, HOSTILE: drawn_queries(4)}.items():
-        bins = frame.groupby("bin").ndcg
-        assert_same(data.loc[model].ndcg_at_10, bins.mean())
-        assert data.loc[model].queries.tolist() == bins.size().tolist()
-    assert len(data.label.unique()) == 2
-
-
 def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures):
     cells = build_curve_cells(summary)
     lengths = [cell.length for cell in cells]
@@ -200,14 +190,6 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(summary, values=ResultValues(separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))))
     assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
-
-
-def test_sparklines_are_on_one_axis_from_0_to_100(raw, summary):
-    axes, counts = summary.profile.axes, summary.profile.counts
-    line = draw_curve(axes, counts.sum(axis=0))
-    assert line == "".join("▁▂▃▄▅▆▇█"[int(8 * mean)] for mean in raw.groupby("bin").ndcg.mean())
-    assert [len(row.curve) for row in build_rows(summary)] == [20, 20, 5, 5, 5]
-    assert draw_curve(axes, counts[2]) == "·" * 5
 
 
 def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(figures):
@@ -234,7 +216,7 @@ def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, figures, task
     (summary,) = (item for item in summaries if item.task == task)
     means, names = raw.groupby(raw.bin % bins).ndcg.mean(), list(summary.profile.positions)
     drawn = [figure.chart for figure in figures if figure.task == task]
-    for chart in (*drawn, draw_models([summary])):
+    for chart in drawn:
         data, specification = data_of(chart), json.dumps(chart.to_dict())
         assert_same(data.ndcg_at_10, means)
         assert data.position.tolist() == names
@@ -285,11 +267,11 @@ def test_shortened_names_keep_both_ends(name, width):
 
 
 def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
-    assert len(figures) == 10
+    assert len(figures) == 9
     # One of each kind, where there is one of the model with a hostile name.
     kinds = {figure.kind: figure for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)}
     paths = write_pictures([*kinds.values()], tmp_path / "pictures")
-    assert len(set(paths)) == len(kinds) == 4
+    assert len(set(paths)) == len(kinds) == 3
     assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
     for path in paths:
         assert re.fullmatch(r"[A-Za-z0-9._-]+\.png", path.name)
@@ -343,7 +325,7 @@ def test_page_holds_every_figure_as_drawn(page, figures):
 def test_page_opens_with_the_summary_and_the_models_compared(page):
     summary, rest = page.split('<section id="task-1">')
     assert summary.count("<tr>") == 1 + 4, "a row for each model and task"
-    assert summary.count("<figure>") == 2, "the models of the one task with several, and PSI against nDCG@10"
+    assert summary.count("<figure>") == 1, "PSI against nDCG@10 of the one task with several models"
     assert "<details open><summary>Figures of org/model" in rest.split('<section id="task-3">')[1], "SQuAD-PosQ has one model"
     assert rest.split('<section id="task-3">')[0].count("<details><summary>Figures of") == 2
 
@@ -370,12 +352,6 @@ def test_notes_say_what_is_not_read_and_how_tokens_were_counted(summary, counted
     assert first.startswith("b: It reads the first 256 tokens; 50.0 % of the evidence lies beyond")
     assert ("estimated" in first) == (counted_with is not CountedWith.TOKENIZER)
     assert second.startswith("It is unknown what a reads")
-
-
-def test_intervals_of_many_models_are_not_laid_over_each_other(summary):
-    models = [replace(summary, model=f"org/{number}") for number in range(5)]
-    assert "Shaded: 95 % interval" in texts_of(draw_models(models[:4]))
-    assert "Intervals are in the chart of each model" in texts_of(draw_models(models))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from posir_report.cells import find_beyond, pool_lengths
 from posir_report.summary import ReportRow
-from posir_report.tables import title_effect, title_lengths, title_models, title_sensitivity
+from posir_report.tables import title_effect, title_lengths, title_sensitivity
 from posir_significance.decision import Decision
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
@@ -59,13 +59,6 @@ START, OPEN = decision(0.1, 0.2), decision(-0.1, 0.2)
 )
 def test_the_title_of_curves_is_the_state(decided, words):
     assert words in title_effect(row(decided))
-
-
-def test_models_are_named_or_counted():
-    rows = [row(OPEN), row(START)]
-    assert title_models(["org/a", "org/b"], rows) == "Bias within what is read: cannot be said (a); biased to the start (b)"
-    assert title_models(list("abcd"), rows * 2) == "Bias within what 4 models read: 2 cannot be said, 2 biased to the start"
-    assert title_models(["a"], [row(None)]) == "nDCG@10 of the models by position of the evidence"
 
 
 def test_the_best_model_is_named_if_there_is_one_task():

@@ -259,10 +259,12 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
     counts, table = answer_sections([row for item in ten for row in build_rows(item)])
     assert (len(counts.sentences), len(table.tables[0].rows)) == (1, 10)
     assert max(map(len, print_plainly(table).splitlines())) <= 80
+    assert print_plainly(table).count("▇▆") == 0 < print_plainly(table, 100).count("▇▆") == 10
     assert {column.heading: column.align for column in table.tables[0].columns} == {
         "Model": "left",
         "nDCG@10": "right",
         "Start to end": "right",
+        "Over the document": "left",
         "Not read": "right",
         "State": "left",
     }
@@ -271,8 +273,8 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
     assert note.sentences[0].endswith("Not estimated: Q3 (0 queries).")
 
 
-def print_plainly(section):
-    console = Console(file=io.StringIO(), width=500)
+def print_plainly(section, width=80):
+    console = Console(file=io.StringIO(), width=width)
     section.print_on(console)
     return console.file.getvalue()
 

@@ -28,7 +28,7 @@ from posir_inspect.window import WindowReading
 from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells
-from posir_report.charts import draw_curves, draw_models, draw_psi_against_ndcg
+from posir_report.charts import draw_curves, draw_psi_against_ndcg
 from posir_report.tables import describe_answer, describe_findings
 from posir_significance.decision import ChangeState, Decision, State
 from posir_significance.sentences import (
@@ -63,6 +63,7 @@ from posir_train.report import (
     describe_changes,
     list_not_read,
     summarize_measurement,
+    title_changes,
     write_report,
 )
 from tests.support.results import write_result
@@ -280,9 +281,8 @@ def test_pictures_are_titled_by_the_state(results, decisions):
         (strip,) = inspect(decision).strips()
         assert label_state(decision) in strip.words[-1].lower()
         assert strip.not_read == (decision.not_read or 0)
-    compared = [read_drawn(draw_models(results.summaries[:2])), read_drawn(draw_psi_against_ndcg(results.summaries))]
-    assert all(label_state(decisions[summary.model]) in compared[0] for summary in results.summaries[:2])
-    assert all(label_state(decision) in compared[1] for decision in decisions.values())
+    compared = read_drawn(draw_psi_against_ndcg(results.summaries))
+    assert all(label_state(decision) in compared for decision in decisions.values())
 
 
 def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_path):
@@ -422,7 +422,6 @@ def train(comparison: Comparison, results: Results, mirrored: Path) -> TrainingR
 @pytest.mark.parametrize("state", PAIRS)
 def test_a_training_says_what_a_comparison_says(comparisons, results, mirrored, state):
     report = train(comparisons[state], results, mirrored)
-    (figure,) = report.figures()
     shown, records = str(report), {record["score"]: record for record in report.records()}
     for row in comparisons[state].rows:
         metric = row.metric_change
@@ -433,7 +432,7 @@ def test_a_training_says_what_a_comparison_says(comparisons, results, mirrored, 
         assert (record["state"], record["reason"]) == (metric.state, metric.reason and metric.reason.value)
         assert record["difference"].value == metric.difference.value
         if row.metric is Metric.START_TO_END:
-            assert f"({label_change(metric)})" in figure.title
+            assert f"({label_change(metric)})" in title_changes(report.changes)
 
 
 def test_the_card_of_a_trained_model_says_what_its_report_says(comparisons, results, mirrored, tmp_path):
@@ -445,8 +444,8 @@ def test_the_card_of_a_trained_model_says_what_its_report_says(comparisons, resu
     assert sentences.count("worse") == 3
     for shown in (card, (tmp_path / "training" / "report.md").read_text(), page):
         assert sentences in shown
-    (figure,) = report.figures()
-    assert f"![{figure.title}]" in card
+    assert f"![{title_changes(report.changes)}]" in card
+    assert [strip.name for strip in report.strips()] == ["before", "after"]
     assert to_markdown(report.tables[0]) in card
 
 

@@ -1,32 +1,8 @@
-"""Names of lines, and the shade of a model's window."""
+"""The shade of a model's window, and scores in words."""
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-
-from posir_tasks.display.charts import (
-    LABEL_GAP,
-    LABEL_LIFT,
-    MAX_LABELS,
-    describe_scores,
-    explain_window,
-    mark_beyond,
-    spread_heights,
-)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=MAX_LABELS))
-def test_names_of_lines_do_not_overlap_and_stay_in_the_chart_in_the_order_of_their_lines(ends):
-    heights = spread_heights(ends)
-    order = np.argsort(ends, kind="stable")
-    assert (np.diff(np.array(heights)[order]) >= LABEL_GAP - 1e-9).all()
-    assert max(heights) <= 1
-
-
-def test_a_name_that_is_alone_is_above_its_line():
-    assert spread_heights([0.2, 0.7]) == [0.2 + LABEL_LIFT, 0.7 + LABEL_LIFT]
+from posir_tasks.display.charts import describe_scores, explain_window, mark_beyond
 
 
 def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_panel():

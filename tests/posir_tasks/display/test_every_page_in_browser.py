@@ -27,7 +27,8 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 #: Color scheme and forced colors.
 STATES = [("light", "none"), ("dark", "none"), ("light", "active")]
 #: Pixels of the smallest text of a chart.
-SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((text) => text.textContent.trim()).map((text) => {
+SMALLEST = """Math.min(...[...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length)
+.map((text) => {
   const svg = text.ownerSVGElement;
   return parseFloat(getComputedStyle(text).fontSize) * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
 }))"""
