@@ -29,9 +29,9 @@ from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
-from posir_report.charts import compare_curves
+from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
-from posir_tasks.display.charts import add_frame, build_chart
+from posir_tasks.display.charts import COLORS, add_frame, build_chart, build_positions, curve, cycle_scale, describe_scores
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
 from posir_tasks.display.progress import progress
@@ -198,10 +198,16 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
     """Return a figure for each model and sample: nDCG@10 of each position bucket in the sample and in the complete data."""
     figures = []
     for pair in find_samples(summaries):
-        (sample, complete), model = [summary.task for summary in pair], pair[0].model
-        chart, explanation, seen = compare_curves(pair, (sample, complete))
-        texts = f"As Fig. 3 of arXiv 2505.13950. {explanation}", f"Source: {sample} and {complete}.", seen
-        figures.append(Figure("subset-validity", sample, model, add_frame(chart, "Sample and complete data", model, *texts)))
+        names, model = [summary.task for summary in pair], pair[0].model
+        curves = dict(zip(names, pool_curve_cells(pair), strict=True))
+        rows = build_chart([{**cell.columns(), "data": name} for name, cells in curves.items() for cell in cells])
+        color = alt.Color("data:N", title=None, scale=cycle_scale(names, COLORS), legend=alt.Legend(orient="bottom"))
+        chart = alt.layer(*curve(rows, build_positions(pair[0].profile.axes), color, "area"), width=640, height=300)
+        explanation = "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths together. Shaded: 95 %."
+        scores = ([cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells] for cells in curves.values())
+        seen = " ".join(map(describe_scores, names, scores))
+        texts = explanation, f"Source: {' and '.join(names)}.", seen
+        figures.append(Figure("subset-validity", names[0], model, add_frame(chart, "Sample and complete data", model, *texts)))
     return figures
 
 
