@@ -161,7 +161,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the picture of each model and task; a terminal has it in the tables."""
         from posir_report.page import build_strips
 
-        return build_strips(self.rows)
+        return build_strips([*self.rows, *self.place_rows])
 
     def describe_data(self) -> str:
         """Return the tasks with the revisions of their data."""

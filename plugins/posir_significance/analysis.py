@@ -276,8 +276,12 @@ class ChanceScores:
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of each position bin; None where it is empty."""
+    weights = observations.weights if len(observations.weights) else np.ones(len(observations.gains))
     queries = (observations.query[observations.position == position] for position in range(observations.bins))
-    return [estimate_mean(observations.gains[rows], observations.clusters[rows]) for rows in queries]
+    return [
+        estimate_mean(observations.gains[rows], observations.clusters[rows], weights[rows] / max(weights[rows].sum(), 1e-9))
+        for rows in queries
+    ]
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:

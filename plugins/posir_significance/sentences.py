@@ -299,6 +299,6 @@ def build_strip(decision: Decision, name: str) -> Strip:
         ),
         parts,
         unread,
-        estimate_mean(beyond.gains, beyond.clusters) if unread else None,
+        estimate_mean(beyond.gains, beyond.clusters, beyond.shares) if unread else None,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
     )
