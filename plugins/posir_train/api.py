@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.public import public, to_list
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.settings_file import load_settings
 from posir_train.settings import RECORD, ComposeSettings, Position, TrainingSettings, open_dataset
 
@@ -31,10 +31,11 @@ def train(
     pooling: str | None = None,
     per_article: int | None = None,
     guard: str | Path | Iterable[str | Path] = (),
+    seeds: Annotated[int, Option(min=1)] = 1,
     config: str | Path | None = None,
     resume: bool = False,
     **settings: Any,
-) -> TrainingReport:
+) -> TrainingReport | TableResult:
     """Train a model on evidence at chosen positions, and compare it with the base model on held-out articles.
 
     The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is in `training/`, and so are
@@ -48,6 +49,8 @@ def train(
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's.
         per_article: Questions about one article in a row of a batch; 4 by default.
         guard: Data of a forgetting check: a task of mteb, or what `data` takes.
+        seeds: Models to train, each with a seed of its own, on the same articles: changes have an interval over seeds beside
+            those over articles. Each is in a folder in `output`, `seed-42` and so on.
         config: YAML file with settings; the other arguments take precedence.
         resume: Continue a run of the same settings that was interrupted.
         settings: Further fields by name, such as `learning_rate` (default 2e-5), `epochs` (3), `window` in tokens, and
@@ -55,7 +58,8 @@ def train(
 
     Returns:
         The changes by training: nDCG@10 and start to end in [-1, 1], PSI in [0, 1] and the cosine of unrelated texts, before
-        and after, with 95 % intervals; `folder` of the model; `notes`, warnings first.
+        and after, with 95 % intervals; `folder` of the model; `notes`, warnings first. Of several seeds, the change with each,
+        and its mean.
 
     Raises:
         PosirError: accelerate is not installed; there is no such model or data; a setting is wrong; `output` is not empty; or
@@ -79,12 +83,25 @@ def train(
     loaded = load_settings(TrainingSettings, Path(config) if config is not None else None, settings, options)
     if find_spec("accelerate") is None:
         raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
+    folder = Path(output)
+    if seeds == 1:
+        return _train(loaded, folder, resume=resume)
+    runs = {
+        seed: loaded.model_copy(update={"seed": seed, "split_seed": loaded.division})
+        for seed in range(loaded.seed, loaded.seed + seeds)
+    }
+    reports = {seed: _train(run, folder / f"seed-{seed}", resume=resume) for seed, run in runs.items()}
+    from posir_train.report import compare_seeds
+
+    return compare_seeds(reports)
+
+
+def _train(loaded: TrainingSettings, folder: Path, *, resume: bool) -> TrainingReport:
     with track("Loading libraries"):
         from posir_train import training
         from posir_train.examples import read_examples
         from posir_train.report import build_report, open_forgetting_check, write_report
 
-    folder = Path(output)
     try:
         forgetting_checks = [open_forgetting_check(name) for name in loaded.guard]
         with track("Reading the data"):

@@ -406,7 +406,7 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
     sources = tokenize_examples(data, reader.tokens)
     if not settings.drop_beyond:
         reader.refuse_beyond(sources, data.name)
-    training_examples, held_out = split_by_article(data, settings.held_out, settings.seed)
+    training_examples, held_out = split_by_article(data, settings.held_out, settings.division)
     readable = {source.example for source in sources if reader.reads_evidence(source)}
     # What is measured keeps the evidence beyond the window: the model fails on it, and the report says so.
     read = [example for example in training_examples.examples if example in readable]
@@ -420,7 +420,7 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReade
         passages = [passage for passage in open_data(settings.texts).read_texts() if isinstance(passage, Passage)]
         texts, articles, held_out = {passage.text for passage in passages}, frozenset[str](), data
     else:
-        _, held_out = split_by_article(data, settings.held_out, settings.seed)
+        _, held_out = split_by_article(data, settings.held_out, settings.division)
         documents = [document for document in data.corpus if document.article not in held_out.articles]
         texts = {document.text for document in documents}
         articles = frozenset(document.article for document in documents)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mteb
 import numpy as np
 from mteb.abstasks.retrieval import AbsTaskRetrieval
+from scipy.stats import sem, t
 
 from posir_report.summary import TaskSummary
 from posir_report.tables import not_read_notes
@@ -29,7 +30,7 @@ from posir_tasks.display.numbers import (
     format_psi,
     format_psi_difference,
 )
-from posir_tasks.display.presentation import Presentable, to_paragraphs
+from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Picture, Strip, draw_strips
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_markdown
@@ -395,6 +396,33 @@ def build_report(
         ),
         commands=(*runs, shlex.join(["posir", "compare" if base else "report", str(results)])),
         measured=(summarize_measurement(labels[0], trained.before), summarize_measurement(TRAINED, trained.after)),
+    )
+
+
+def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
+    """Return the changes by trainings that differ in their seed alone, and their means with 95 % intervals for new seeds."""
+    rows, cells, sentences = [], [], []
+    for changes in zip(*(report.changes for report in reports.values()), strict=True):
+        first, form = changes[0], format_psi_difference if changes[0].score in (PSI, COSINE) else format_points
+        values = [change.difference.value for change in changes if change.difference]
+        mean = None
+        if len(values) == len(changes):
+            half = float(t.ppf(0.975, len(values) - 1) * sem(values))
+            mean = Estimate(float(np.mean(values)), (float(np.mean(values)) - half, float(np.mean(values)) + half))
+            sentences += (
+                [f"Over {len(values)} seeds, {first.title} changes by {format_estimate(mean, form)}."] if first.metric else []
+            )
+        own = {f"seed_{seed}": change.difference for seed, change in zip(reports, changes, strict=True)}
+        rows.append({"score": first.score, "forgetting_check": first.forgetting_check, "mean": mean, **own})
+        cells.append((first.title, *(format_estimate(change, form) for change in (*own.values(), mean))))
+    columns = build_columns(("Score", *(f"Seed {seed}" for seed in reports), "Over seeds"))
+    note = (
+        "After - before on the same held-out articles. Of a seed: the interval is for new articles. Over seeds: the mean, and "
+        "its interval for new seeds on these articles, by Student's t."
+    )
+    title, folders = next(iter(reports.values())).title, [str(report.folder) for report in reports.values()]
+    return TableResult(
+        title=title, rows=rows, tables=[Table(columns, tuple(cells))], sentences=sentences, notes=[note], last=folders
     )
 
 

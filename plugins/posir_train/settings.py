@@ -154,6 +154,8 @@ class TrainingSettings(Section):
     """Schedule of the learning rate, by transformers' names."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Seed of all random numbers."""
+    split_seed: Annotated[int, Field(ge=0)] | None = None
+    """Seed of the division into training and held-out articles; null for `seed`."""
     held_out: Share = 0.2
     """Share of the articles to measure with."""
     per_article: Count = 4
@@ -198,6 +200,11 @@ class TrainingSettings(Section):
     def weights(self) -> PositionWeights:
         """Weights of the positions in training."""
         return PositionWeights.parse(self.positions)
+
+    @property
+    def division(self) -> int:
+        """The seed of the division into training and held-out articles."""
+        return self.seed if self.split_seed is None else self.split_seed
 
     @property
     def chosen(self) -> Select:

@@ -1,8 +1,10 @@
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from posir_significance.analysis import analyze
 from posir_significance.decision import Reason, compare_groups
@@ -24,6 +26,7 @@ from posir_train.report import (
     add_to_card,
     build_table,
     compare_measurements,
+    compare_seeds,
     describe_changes,
     find_warnings,
     list_not_read,
@@ -156,3 +159,13 @@ def test_settings_say_nothing_of_where_files_are(tmp_path):
     recorded = TrainingSettings(model=str(tmp_path / "base"), data=str(tmp_path)).to_json()
     assert (recorded["data"], recorded["model"]) == (tmp_path.name, "base")
     assert str(tmp_path) not in str(recorded)
+
+
+def test_the_interval_over_seeds_is_that_of_students_t():
+    trained = {seed: compare_measurements(BIASED, measurement([0.85] * 3, seed=seed)) for seed in (1, 2, 3)}
+    reports = {seed: SimpleNamespace(changes=changes, folder=seed, title="m") for seed, changes in trained.items()}
+    row = compare_seeds(reports).rows[0]
+    assert row["seed_2"] == trained[2][0].difference
+    assert row["mean"].interval == pytest.approx(
+        tuple(ttest_1samp([row[f"seed_{seed}"].value for seed in trained], 0).confidence_interval())
+    )
