@@ -191,7 +191,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         partial(format_.read, path, options),
         partial(_name_revision, path, files),
         options,
-        read_texts=partial(format_.read_texts, path, options),
+        read_texts=partial(format_.read_texts, path, options) if format_.read_texts else None,
         use=format_.find_use(path, options),
         read_judgments=partial(format_.read_judgments, path, options) if format_.read_judgments else None,
     )

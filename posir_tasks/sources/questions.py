@@ -5,6 +5,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from reprlib import repr as short_repr
 
 from posir_tasks.digests import digest
@@ -26,6 +27,7 @@ from posir_tasks.sources.formats.passages import (
     derive_document_ids,
     skip_question,
 )
+from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
 
 logger = logging.getLogger(__name__)
@@ -114,23 +116,21 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
     spans = set()
     for joiner in ("", " "):
-        letters, bare = _spell(part, joiner), "".join(letter for _, letter in _spell(answer, joiner))
-        for place in find_occurrences(bare, "".join(letter for _, letter in letters)) if bare else ():
-            spans.add(Span(first + letters[place][0], first + letters[place + len(bare) - 1][0] + 1))
+        spell = partial(_spell, joiner=joiner)
+        letters, bare = Spelling.build(part, spell), "".join(map(spell, answer))
+        for place in find_occurrences(bare, letters.text) if bare else ():
+            span = letters.restore(Span(place, place + len(bare)))
+            spans.add(Span(first + span.start, first + span.end))
     return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
 
 
-def _spell(text: str, joiner: str) -> list[tuple[int, str]]:
-    """Return position and letter of each visible character; those of `SAME_LETTERS`, and all white space, are one letter.
+def _spell(character: str, joiner: str) -> str:
+    """Return the letter of a visible character; those of `SAME_LETTERS`, and all white space, are one letter.
 
     A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or nothing, too.
     """
-    spelled = []
-    for position, character in enumerate(text):
-        letter = " " if character.isspace() else joiner if character == NON_JOINER else character.translate(SAME_LETTERS)
-        if letter and unicodedata.category(letter) != "Cf":
-            spelled.append((position, letter))
-    return spelled
+    letter = " " if character.isspace() else joiner if character == NON_JOINER else character.translate(SAME_LETTERS)
+    return letter if letter and unicodedata.category(letter) != "Cf" else ""
 
 
 def find_occurrences(text: str, document: str, first: int = 0, last: int | None = None) -> list[int]:

@@ -117,11 +117,6 @@ class SearchedSubset:
     """Entries of the result that are no scores."""
 
 
-def compute_declared(scores: QueryScores, _: SearchedSubset) -> dict[str, Any]:
-    """Compute the scores that plugins declare."""
-    return scores.compute_declared()
-
-
 @dataclass(frozen=True)
 class SubsetScorer:
     """Scores search results on subsets of a task."""
@@ -130,7 +125,7 @@ class SubsetScorer:
     k_values: Sequence[int] = K_VALUES
     top_k: int = max(K_VALUES)
     missing_subsets: Sequence[str] = ()
-    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = compute_declared
+    compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: scores.compute_declared()
     """Computes the scores beside mteb's own."""
 
     def score(

@@ -23,14 +23,14 @@ SIMILAR = 90
 
 
 @dataclass(frozen=True)
-class _Spelling:
+class Spelling:
     """A text in another spelling, and the place in the text that each of its characters is of."""
 
     text: str
     places: Sequence[int]
 
     @classmethod
-    def build(cls, text: str, spell: Callable[[str], str]) -> _Spelling:
+    def build(cls, text: str, spell: Callable[[str], str]) -> Spelling:
         """Spell each character of a text, which may be none or several."""
         spelled = [(letter, place) for place, character in enumerate(text) for letter in spell(character)]
         return cls("".join(letter for letter, _ in spelled), [place for _, place in spelled])
@@ -38,11 +38,12 @@ class _Spelling:
     def find(self, piece: str, previous: Span) -> Span | None:
         """Return the place in the text of a piece in this spelling, sought from the previous place in the text on."""
         before = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
-        return self.restore(_find_next(self.text, piece, before)) if piece else None
+        found = _find_next(self.text, piece, before) if piece else None
+        return self.restore(found) if found else None
 
-    def restore(self, span: Span | None) -> Span | None:
-        """Return the place in the text of a span of this spelling."""
-        return Span(self.places[span.start], self.places[span.end - 1] + 1) if span else None
+    def restore(self, span: Span) -> Span:
+        """Return the place in the text of a span of this spelling, which is not empty."""
+        return Span(self.places[span.start], self.places[span.end - 1] + 1)
 
 
 class TextLocator:
@@ -52,12 +53,12 @@ class TextLocator:
         self.text = text
 
     @cached_property
-    def _bare(self) -> _Spelling:
-        return _Spelling.build(self.text, _drop_space)
+    def _bare(self) -> Spelling:
+        return Spelling.build(self.text, _drop_space)
 
     @cached_property
-    def _folded(self) -> _Spelling:
-        return _Spelling.build(self.text, _fold)
+    def _folded(self) -> Spelling:
+        return Spelling.build(self.text, _fold)
 
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
         """Return where a piece is; None if it is not in the text.
@@ -71,7 +72,7 @@ class TextLocator:
             _find_next(self.text, piece, previous)
             or self._bare.find("".join(map(_drop_space, piece)), previous)
             or self._folded.find(folded := "".join(map(_fold, piece)), previous)
-            or self._folded.restore(_align(folded, self._folded.text))
+            or ((similar := _align(folded, self._folded.text)) and self._folded.restore(similar))
         )
 
 

@@ -39,6 +39,7 @@ from posir_tasks.sources.formats.passages import (
     SkippedText,
     StatedAnswer,
     Use,
+    list_places,
     skip_question,
 )
 from posir_tasks.sources.formats.published import (
@@ -154,14 +155,12 @@ def _read_places(
     """Yield a question for each place of the evidence in a document; `used` has how many places queries have before it."""
     for query, spans, grade in asked:
         try:
-            places = list_evidence(query, str(passage.id), spans, passage.text)
+            stated = list_evidence(query, str(passage.id), spans, passage.text)
         except ValueError as error:
             yield skip_question(file, query.id, str(error))
             continue
-        for place in (*places,) or (None,):
-            used[query.id] += 1
-            name = query.id if used[query.id] == 1 else f"{query.id}#{used[query.id]}"
-            yield PassageQuestion(file, query.id, query.text, place, name, query.id, grade)
+        yield from list_places(file, query.id, query.text, stated or [None], used[query.id] + 1, grade)
+        used[query.id] += len(stated) or 1
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Query], list[SkippedText]]:
@@ -303,11 +302,9 @@ def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for number, row in enumerate(rows, start=1):
         with error_context(file, f"question {number}", EXPECTED):
             references = validate(_ReferenceList, {"references": parse_json(row["references"], "references")}).references
-        for place, reference in enumerate(references, start=1):
-            answer = StatedAnswer(reference.content, reference.start_index, reference.end_index)
-            identifier = f"q{number}" if place == 1 else f"q{number}#{place}"
-            question = PassageQuestion(str(file), f"line {number + 1}", row["question"], answer, identifier, f"q{number}")
-            asked[row["corpus_id"]].append(question)
+        answers = (StatedAnswer(part.content, part.start_index, part.end_index) for part in references)
+        places = list_places(str(file), f"q{number}", row["question"], answers)
+        asked[row["corpus_id"]] += (replace(place, name=f"line {number + 1}") for place in places)
     for passage in read_chunking_texts(folder, options):
         yield replace(passage, questions=asked.pop(passage.id or "", ())) if isinstance(passage, Passage) else passage
     for corpus, questions in asked.items():
@@ -381,20 +378,13 @@ class FolderFormat:
 
     title: str
     accepts: Callable[[Path], bool]
-    find_use: Callable[[Path, ReadOptions], Use | None]
-    """Returns the texts of which its questions can be asked; None if it has texts alone."""
     read: Callable[[Path, ReadOptions], Iterator[Item]]
-    read_texts: Callable[[Path, ReadOptions], Iterator[Item]]
-    """Yields the documents; questions are ignored."""
+    find_use: Callable[[Path, ReadOptions], Use | None] = lambda *_: Use.CORPUS
+    """Returns the texts of which its questions can be asked; None if it has texts alone."""
+    read_texts: Callable[[Path, ReadOptions], Iterator[Item]] | None = None
+    """Yields the documents alone, if `read` takes longer or needs more."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
     """Returns all judgments, if a query may have grades or several relevant documents."""
-
-
-def _build_format(
-    title: str, accepts: Callable[[Path], bool], read: Callable[[Path, ReadOptions], Iterator[Item]], use: Use = Use.CORPUS
-) -> FolderFormat:
-    """Return the format of a published dataset, whose reader yields documents with questions."""
-    return FolderFormat(f"a folder of {title}", accepts, lambda *_: use, read, read)
 
 
 def _build_rows_format(
@@ -405,24 +395,25 @@ def _build_rows_format(
     def find_rows(folder: Path) -> list[Path]:
         return [file for file in list_files(folder) if split_suffix(file)[1] in ROWS and accepts(file)]
 
-    return _build_format(
-        title, lambda folder: bool(find_rows(folder)), lambda folder, options: read(find_rows(folder), options)
-    )
+    return FolderFormat(title, lambda folder: bool(find_rows(folder)), lambda folder, options: read(find_rows(folder), options))
 
 
-CHUNKING = "a folder of Chroma's chunking evaluation"
 FOLDER_FORMATS = (
-    FolderFormat("a BEIR folder", is_beir_folder, lambda *_: Use.CORPUS, read_beir, read_beir_texts, read_judgments),
+    FolderFormat("a BEIR folder", is_beir_folder, read_beir, read_texts=read_beir_texts, read_judgments=read_judgments),
     FolderFormat(
-        CHUNKING, is_chunking_folder, lambda *_: Use.CORPUS, read_chunking, read_chunking_texts, read_chunking_judgments
+        "a folder of Chroma's chunking evaluation",
+        is_chunking_folder,
+        read_chunking,
+        read_texts=read_chunking_texts,
+        read_judgments=read_chunking_judgments,
     ),
-    _build_format("MIRACL", is_miracl, read_miracl),
-    _build_format("LegalBench-RAG", is_legalbench, read_legalbench, Use.NAMED),
-    _build_format("MS MARCO v2", is_marco, read_marco),
-    _build_format("BRIGHT", is_bright, read_bright),
-    _build_rows_format("TyDi QA", is_tydi, read_tydi),
-    _build_rows_format("Natural Questions", is_natural_questions, read_natural_questions),
-    FolderFormat("a folder of files", Path.is_dir, _find_use, _read_files, _read_files),
+    FolderFormat("a folder of MIRACL", is_miracl, read_miracl),
+    FolderFormat("a folder of LegalBench-RAG", is_legalbench, read_legalbench, lambda *_: Use.NAMED),
+    FolderFormat("a folder of MS MARCO v2", is_marco, read_marco),
+    FolderFormat("a folder of BRIGHT", is_bright, read_bright),
+    _build_rows_format("a folder of TyDi QA", is_tydi, read_tydi),
+    _build_rows_format("a folder of Natural Questions", is_natural_questions, read_natural_questions),
+    FolderFormat("a folder of files", Path.is_dir, _read_files, _find_use),
 )
 
 

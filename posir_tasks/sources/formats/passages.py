@@ -114,10 +114,31 @@ def skip_question(file: str, name: str, reason: str) -> SkippedText:
     return SkippedText(name, UNUSABLE, reason, file)
 
 
-def list_places(file: str, query: str, text: str, answers: Iterable[StatedAnswer], first: int = 1) -> Iterator[PassageQuestion]:
+def list_places(
+    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: int = 1
+) -> Iterator[PassageQuestion]:
     """Yield a question for each place of a query's evidence, numbered from `first`; the first has the id of the query."""
     for number, answer in enumerate(answers, start=first):
-        yield PassageQuestion(file, query, text, answer, query if number == 1 else f"{query}#{number}", query)
+        yield PassageQuestion(file, query, text, answer, query if number == 1 else f"{query}#{number}", query, grade)
+
+
+def add_places(
+    asked: dict[str, list[PassageQuestion]], file: str, query: str, text: str, placed: Iterable[tuple[str, StatedAnswer]]
+) -> Iterator[SkippedText]:
+    """Add a question for each place of a query's evidence to those `asked` of its document.
+
+    Without a place, or if `placed`, pairs of document and place, raises ValueError, yield the query and why it is not used.
+    """
+    try:
+        pairs = [*placed]
+        if not pairs:
+            raise ValueError(UNANSWERABLE)
+    except ValueError as error:
+        yield skip_question(file, query, str(error))
+        return
+    places = list_places(file, query, text, (answer for _, answer in pairs))
+    for (document, _), place in zip(pairs, places, strict=True):
+        asked[document].append(place)
 
 
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:

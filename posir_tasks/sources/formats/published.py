@@ -11,7 +11,7 @@ import re
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -29,6 +29,7 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    add_places,
     list_places,
     skip_question,
 )
@@ -43,31 +44,32 @@ from posir_tasks.sources.formats.records import (
     validate,
 )
 from posir_tasks.sources.formats.wikipedia import is_sampled, read_qrels, split_lines
+from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span, to_characters
 
-#: Breaks of words at the end of lines, white space, and quotes, each of which is written in several ways.
-FOLDED = re.compile(r"(?P<hyphen>(?<=\w)-\s+)|(?P<blank>\s+)|(?P<single>[‘’‚`´])|(?P<double>[“”„«»])|.", re.DOTALL)
-LETTERS = {"hyphen": "", "blank": " ", "single": "'", "double": '"'}
+#: Quotes, each of which is written in several ways.
+QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
+
+
+def _fold(character: str) -> str:
+    """Return nothing of white space, and of hyphens, which words are broken at; quotes alike."""
+    return "" if character.isspace() or character == "-" else character.translate(QUOTES)
 
 
 def locate_once(text: str, document: str) -> Span:
-    """Return the only place of a text, exactly, or else with white space, hyphen breaks and quotes folded.
+    """Return the only place of a text, exactly, or else with white space, hyphens and quotes folded.
 
     Raises:
         ValueError: It is not there, or several times.
     """
-    if (count := document.count(text)) == 1:
-        start = document.index(text)
+    count, start = document.count(text), document.find(text)
+    if count == 1:
         return Span(start, start + len(text))
-    if not count:
-        places = [(LETTERS.get(match.lastgroup or "", match[0]), match.span()) for match in FOLDED.finditer(document)]
-        letters = [(letter, span) for letter, span in places if letter]
-        folded = "".join(letter for letter, _ in letters)
-        asked = FOLDED.sub(lambda match: LETTERS.get(match.lastgroup or "", match[0]), text).strip()
-        count = folded.count(asked) if asked else 0
+    if not count and (asked := "".join(map(_fold, text))):
+        folded = Spelling.build(document, _fold)
+        count, start = folded.text.count(asked), folded.text.find(asked)
         if count == 1:
-            first = folded.index(asked)
-            return Span(letters[first][1][0], letters[first + len(asked) - 1][1][1])
+            return folded.restore(Span(start, start + len(asked)))
     raise ValueError("its evidence is several times in its document" if count else "its evidence is not in its document")
 
 
@@ -112,11 +114,8 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
             tests = validate(_Benchmark, read_json(file)).tests
         for number, test in enumerate(tests):
             name, text = f"{file.stem}:{number}", NAMING.sub("", test.query)
-            if not test.snippets:
-                yield skip_question(str(file), name, UNANSWERABLE)
-            stated = (StatedAnswer(row.answer, *row.span) for row in test.snippets)
-            for snippet, place in zip(test.snippets, list_places(str(file), name, text, stated), strict=True):
-                asked[snippet.file_path].append(place)
+            placed = ((row.file_path, StatedAnswer(row.answer, *row.span)) for row in test.snippets)
+            yield from add_places(asked, str(file), name, text, placed)
     for file in sorted((folder / "corpus").rglob("*.txt")):
         name = file.relative_to(folder / "corpus").as_posix()
         if options.split in (None, name.partition("/")[0]):
@@ -309,8 +308,7 @@ def _place_ratings(
                 yield skip_question(file, query, str(error))
                 continue
             used[query] += 1
-            for place in list_places(file, query, queries[query], [answer], used[query]):
-                yield replace(place, grade=rating)
+            yield from list_places(file, query, queries[query], [answer], used[query], rating)
 
 
 class _BrightExample(StrictRecord):
@@ -347,14 +345,7 @@ def read_bright(folder: Path, options: ReadOptions) -> Iterator[Item]:
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)
     file = f"{folder}: examples of {domain}"
     for row in _read_bright(parts["examples"], _BrightExample):
-        try:
-            placed = [*_place_gold(row, short, long)]
-        except ValueError as error:
-            yield skip_question(file, row.id, str(error))
-            continue
-        places = list_places(file, row.id, row.query, (answer for _, answer in placed))
-        for (document, _), place in zip(placed, places, strict=True):
-            asked[document].append(place)
+        yield from add_places(asked, file, row.id, row.query, _place_gold(row, short, long))
     for name, text in long.items():
         yield Passage(file, name, text, asked.get(name, ()), name) if text.strip() else SkippedText(name, "empty", file=file)
 
@@ -367,8 +358,6 @@ def _place_gold(row: _BrightExample, short: Mapping[str, str], long: Mapping[str
     """Yield long document and place of each gold passage, whose id is that of its document with a number behind."""
     if not {*row.excluded_ids} <= {"N/A"}:
         raise ValueError("leaves documents out of its own search, which a corpus for all queries cannot")
-    if not row.gold_ids:
-        raise ValueError(UNANSWERABLE)
     for name in row.gold_ids:
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in row.gold_ids_long:

@@ -30,6 +30,7 @@ from posir_tasks.sources.formats.passages import (
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    add_places,
     list_places,
     skip_question,
 )
@@ -412,14 +413,7 @@ def read_miracl(folder: Path, options: ReadOptions) -> Iterator[Item]:
     yield from _read_articles(_find_corpus(folder, language), language, kept, passages, titles)
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)
     for topic, text in split_lines(topics, 2, "\t"):
-        try:
-            placed = [*_place_passages(judged.get(topic, ()), passages)]
-        except ValueError as error:
-            yield skip_question(str(topics), topic, str(error))
-            continue
-        places = list_places(str(topics), topic, text, (answer for _, answer in placed))
-        for (article, _), place in zip(placed, places, strict=True):
-            asked[article].append(place)
+        yield from add_places(asked, str(topics), topic, text, _place_passages(judged.get(topic, ()), passages))
     for article, parts in passages.items():
         joined = SEPARATOR.join(parts[number] for number in sorted(parts))
         if joined.strip():
