@@ -18,7 +18,7 @@ from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import Item, Passage, PassageQuestion, SkippedText
+from posir_tasks.sources.formats.passages import Item, Passage, SkippedText
 from posir_tasks.tasks.scoring import SplitData, divide_split
 
 if TYPE_CHECKING:
@@ -57,19 +57,11 @@ def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) 
     return Judgments({query: texts[query] for query in grades if query in texts}, grades)
 
 
-def list_judged_passages(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
-    """Yield the documents of a subset of a task of mteb with the queries that they are relevant to, without evidence."""
-    judgments, name = read_task_judgments(task, subset, split), task.metadata.name
-    asked: dict[str, list[PassageQuestion]] = {}
-    for query, grades in judgments.grades.items():
-        for place, document in enumerate(document for document, grade in grades.items() if grade > 0):
-            identifier = f"{query}#{place + 1}" if place else query
-            question = PassageQuestion(name, query, judgments.queries.get(query, ""), None, identifier, query)
-            asked.setdefault(document, []).append(question)
+def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
+    """Yield the documents of a subset of a task of mteb, each as mteb gives it to models, and those that are empty."""
     for row in _load_split(task, subset, split)["corpus"]:
-        text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
-        passage = Passage(name, row["id"], text, asked.get(row["id"], ()), row["id"])
-        yield passage if text else SkippedText(passage.name, "empty", file=name)
+        passage = Passage(task.metadata.name, row["id"], f"{row.get('title') or ''} {row['text'] or ''}".strip(), id=row["id"])
+        yield passage if passage.text else SkippedText(passage.name, "empty", file=passage.file)
 
 
 #: Key in a prediction file of the name and revision of the model that made it.

@@ -293,21 +293,21 @@ def _open_items(
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None if there is none."""
-    from posir_tasks.host.retrieval_task import find_retrieval_task, list_judged_passages, read_task_judgments
+    from posir_tasks.host.retrieval_task import find_retrieval_task, list_task_texts, read_task_judgments
 
     if (task := find_retrieval_task(name)) is None:
         return None
     metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
     subsets = list[Subset]()
     for subset in task.hf_subsets:
-        read = partial(list_judged_passages, task, subset, options.split)
+        read = partial(list_task_texts, task, subset, options.split)
         own, judgments = replace(options, language=spoken[subset][0]), partial(read_task_judgments, task, subset, options.split)
-        opened = _open_items(subset, "", name, read, lambda: metadata.revision, own, read_judgments=judgments)
+        opened = _open_items(subset, "", name, read, lambda: metadata.revision, own, use=None, read_judgments=judgments)
         # Predictions of mteb have its names of the subsets.
         subsets += [replace(part, domain=subset) for part in opened.subsets]
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
-    return Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, in_memory=True)
+    return Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:

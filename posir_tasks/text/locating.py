@@ -38,8 +38,8 @@ class Spelling:
     def find(self, piece: str, previous: Span) -> Span | None:
         """Return the place in the text of a piece in this spelling, sought from the previous place in the text on."""
         before = previous if previous == START else Span(*(bisect_left(self.places, place) for place in previous))
-        found = _find_next(self.text, piece, before) if piece else None
-        return self.restore(found) if found else None
+        span = _find_next(self.text, piece, before) if piece else None
+        return self.restore(span) if span else None
 
     def restore(self, span: Span) -> Span:
         """Return the place in the text of a span of this spelling, which is not empty."""
