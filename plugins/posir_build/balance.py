@@ -85,8 +85,7 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
         elif isinstance(limit, int) and filled[cell] > limit:
             surplus[question.id] = "its cell is full"
     kept = [question for question in questions if question.id not in surplus]
-    rest = [question for question in questions if question.id in surplus]
-    discarded = tuple(Discarded(surplus[question.id], question.id, question=question) for question in rest)
+    discarded = tuple(Discarded(surplus[row.id], row.id, question=row) for row in questions if row.id in surplus)
     held_out, total, by_document = set[str](), 0, Counter(question.document for question in kept)
     # The questions of one document are in one part.
     for document in sorted(by_document, key=lambda name: seeded_order(seed, "held-out", name)):

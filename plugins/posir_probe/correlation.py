@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -118,7 +118,7 @@ def correlate_probes(
         known = probes.get(result.probe)
         if known is not None and result.experiment is None and (estimate := result.sums.estimate(known.first_summary)):
             measured.setdefault((result.probe, result.data), {})[result.model, result.revision] = estimate.value
-    rows, p_values = [], []
+    correlations, p_values = [], []
     for (probe, data), values in measured.items():
         name = next(iter(probes[probe].summaries))
         for (task, score_name), y in scores.items():
@@ -129,20 +129,15 @@ def correlate_probes(
                 continue
             named = [find_family(model, families or {}) for model, _ in models]
             rho, p_value = estimate_rho(np.array([x[m] for m in models]), np.array([y[m] for m in models]), named)
-            needed = count_needed(rho.value) if rho else None
-            counts = len(models), len(set(named))
-            rows.append(ProbeCorrelation(probe, data, name, task, score_name, *counts, rho, None, needed, ""))
+            correlations.append(((probe, data, name, task, score_name), len(models), len(set(named)), rho))
             p_values.append(p_value)
-    adjusted = correct_p_values(p_values, [(row.task, row.score) for row in rows])
-    judged = [
-        replace(
-            row,
-            p_value=p_value,
-            verdict=judge(row.rho, row.families, p_value, "families" if row.families < row.models else "models"),
-        )
-        for row, p_value in zip(rows, adjusted, strict=True)
-    ]
-    return sorted(judged, key=lambda row: (row.task, row.score))
+    rows = []
+    adjusted = correct_p_values(p_values, [names[3:] for names, *_ in correlations])
+    for (names, models_of_both, independent, rho), p_value in zip(correlations, adjusted, strict=True):
+        needed = count_needed(rho.value) if rho else None
+        verdict = judge(rho, independent, p_value, "families" if independent < models_of_both else "models")
+        rows.append(ProbeCorrelation(*names, models_of_both, independent, rho, p_value, needed, verdict))
+    return sorted(rows, key=lambda row: (row.task, row.score))
 
 
 def _list_scores(summaries: Iterable[TaskSummary]) -> Iterator[tuple[TaskSummary, str, str, float]]:

@@ -269,13 +269,7 @@ class PositionCurveCallback(TrainerCallback):
             raise PosirError("PositionCurveCallback needs TensorBoard: pip install tensorboard")
         self._evaluator, self._writer = evaluator, writer
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,  # noqa: ARG002
-        **_: Any,
-    ) -> None:
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on the first process."""
         ranks = self._evaluator.ranks.get(state.global_step)
         if ranks is None or not state.is_world_process_zero:
