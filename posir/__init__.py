@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from posir_report.api import read_results as read_results
     from posir_report.api import report as report
     from posir_run.api import evaluate as evaluate
+    from posir_run.api import nano as nano
     from posir_run.api import run as run
     from posir_score.api import score as score
     from posir_significance.api import power as power
@@ -64,7 +65,7 @@ _MODULES = {
         "posir_published.api": "published",
         "posir_recipes.api": "recipe",
         "posir_report.api": "read_results report",
-        "posir_run.api": "evaluate run",
+        "posir_run.api": "evaluate nano run",
         "posir_score.api": "score",
         "posir_significance.api": "power",
         "posir_stats.api": "stats",

@@ -307,10 +307,13 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     The revision is a commit on the Hub, or that of a dataset that is not there. A folder `POSIR_DATA` is read regardless of it.
     PosIR's corpora, gigabytes of text, are read only on request.
     """
+    from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
     from posir_tasks.tasks.posq import PosqTask
 
-    if issubclass(task, PosirTask) and with_corpus:
+    if issubclass(task, NanoTask):
+        data = task().read_sample(_open_repository(REPO_ID, revision), subset)
+    elif issubclass(task, PosirTask) and with_corpus:
         data = read_domain(_open_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
     elif issubclass(task, PosirTask):
         return _posir_facts(_open_repository(REPO_ID, revision), task.language.code, subset)

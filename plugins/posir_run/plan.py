@@ -39,8 +39,10 @@ from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.mini import read_documents
+from posir_tasks.sources.nano import DISTRACTORS, share_questions
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
+from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
 
 if TYPE_CHECKING:
@@ -89,6 +91,11 @@ class TextCounts:
             tuple(map(sum, zip(self.tokens, other.tokens, strict=True))),
         )
 
+    def scale(self, share: float) -> TextCounts:
+        """Return the counts of a share of the texts with the same lengths; of more than all, the counts of all."""
+        texts, tokens = (tuple(round(count * min(share, 1)) for count in counts) for counts in (self.texts, self.tokens))
+        return TextCounts(texts, tokens)
+
     @classmethod
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
         """Return counts from the numbers of texts and tokens by bucket index; the other buckets are empty."""
@@ -122,7 +129,11 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
             documents = corpora.get(corpus) or measure_texts(texts[0]())
             queries = texts[1]().height
         corpora[corpus] = documents
-        sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=texts is not None))
+        counted = texts is not None
+        if isinstance(task, NanoTask) and not (counted and task.has_list(subset)):
+            queries, counted = share_questions(subset, task.hf_subsets), False
+            documents = documents.scale(queries * (1 + DISTRACTORS) / sum(documents.texts))
+        sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=counted))
     return sizes
 
 
@@ -133,7 +144,11 @@ def _find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadT
         corpus = _find_local_file(repository, f"{task.corpus_language.code}/{subset}/corpus.parquet")
         queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
         read = partial(read_columns, columns={"text": pl.String})
-        return (partial(read, corpus), partial(read, queries)) if corpus and queries else None
+        if not (corpus and queries):
+            return None
+        # A sample without a list is not selected here.
+        if not (isinstance(task, NanoTask) and task.has_list(subset)):
+            return partial(read, corpus), partial(read, queries)
     data = task.read_subset(subset)
     return data.corpus.to_polars, data.queries.to_polars
 

@@ -1,5 +1,8 @@
-"""`posir run`."""
+"""`posir run`, and `posir study nano`."""
 
-from posir_tasks.plugin_api import RUN, Command, declare
+from posir_tasks.plugin_api import DATA, RUN, Command, declare
 
-posir_commands = declare(Command("run", "posir_run.api:run", "Evaluate many models and tasks; run again to resume.", RUN))
+posir_commands = declare(
+    Command("run", "posir_run.api:run", "Evaluate many models and tasks; run again to resume.", RUN),
+    Command("study nano", "posir_run.api:nano", "Select the sample of a task that runs in minutes.", DATA),
+)

@@ -213,7 +213,8 @@ def check_data() -> Iterator[CheckResult]:
 
 
 COLUMNS = build_columns(("Task", "Queries in", "Documents in", "Subsets", "Data"), ["Subsets"])
-LEGEND = "Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: -b PosIR, -b 'PosIR(cross-lingual)', -b PosQ."
+BENCHMARKS = "-b PosIR, -b 'PosIR(cross-lingual)', -b 'PosIR(nano)', -b PosQ"
+LEGEND = f"Evaluate a model with `mteb run -t TASK -m MODEL`. Benchmarks: {BENCHMARKS}."
 
 
 @public()

@@ -316,6 +316,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         # Its data is part of the package, and mteb is not needed to read it.
         subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION)
+    from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
 
     try:
@@ -324,7 +325,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         if judged := _open_judged_task(name, options):
             return judged
         raise
-    if issubclass(task, PosirTask):
+    if issubclass(task, PosirTask) and not issubclass(task, NanoTask):
         repository, location = open_repository(REPO_ID, REVISION), REPO_ID
         codes = task.language.code, task.corpus_language.code
         domains = sorted({*list_domains(repository, codes[0])} & {*list_domains(repository, codes[1])})

@@ -30,11 +30,12 @@ PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
 def builtin_task_classes() -> tuple[type[PositionTask], ...]:
     """Return the built-in task classes."""
+    from posir_tasks.tasks.nano import NANO
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
     from posir_tasks.tasks.published import PUBLISHED_TASKS
 
-    return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini, *PUBLISHED_TASKS)
+    return (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *POSQ_TASKS, PosIRMini, *NANO.values(), *PUBLISHED_TASKS)
 
 
 def builtin_tasks() -> dict[str, type[PositionTask]]:
@@ -43,17 +44,23 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>` or `PosIR-<Language>-English` of any language; None if the name is no such name."""
+    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the name is no such name."""
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.languages import PIVOT, find_language
+    from posir_tasks.sources.nano import SUFFIX
+    from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
 
-    language_name = name.removeprefix(PREFIX).removesuffix(f"-{PIVOT.name}")
+    language_name = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
     language = find_language(language_name, list_languages)
     if language is None:
         return None
-    task = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
+    task: type[PosirTask]
+    if name.endswith(SUFFIX):
+        task = build_nano_task(language)
+    else:
+        task = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
     return task if task.metadata.name == name else None
 
 
@@ -91,15 +98,17 @@ def mention_task(name: str) -> str:
 def language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of plugins, by name."""
     from posir_tasks.languages import PIVOT, name_languages
-    from posir_tasks.tasks.posir import build_posir_task
+    from posir_tasks.tasks.nano import build_nano_task
+    from posir_tasks.tasks.posir import PosirTask, build_posir_task
 
     domains = list_languages()
     english = domains.get(PIVOT.code, frozenset())
-    tasks, (plugin_codes, _) = [], plugin_languages()
+    tasks, (plugin_codes, _) = list[type[PosirTask]](), plugin_languages()
     for language in name_languages([*domains, *plugin_codes]):
         tasks.append(build_posir_task(language, language))
         if language.code in plugin_codes or english & domains[language.code]:
             tasks.append(build_posir_task(language, PIVOT))
+        tasks.append(build_nano_task(language))
     return {task.metadata.name: task for task in tasks}
 
 
@@ -224,17 +233,22 @@ def build_benchmarks() -> list[Benchmark]:
 
     from posir_tasks.languages import LANGUAGES
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
+    from posir_tasks.tasks.nano import NANO
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, POSIR
     from posir_tasks.tasks.posq import POSQ, FineWebPosQ, SQuADPosQ
 
     main = "Ten languages, 31 domains: does a model find evidence at any position? The paper's main table."
     crossed = "PosIR's queries in eight languages against the English corpus."
     posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
+    nano = (
+        "Samples of PosIR's ten languages, of minutes a language: start to end and state as of the complete tasks, not scores."
+    )
     cross_lingual = [CROSS_LINGUAL[language] for language in LANGUAGES if language.cross_lingual_in_paper]
     benchmarks = []
     for name, tasks, description, arxiv, citation in (
         ("PosIR", MONOLINGUAL.values(), main, "2601.08363", POSIR),
         ("PosIR(cross-lingual)", cross_lingual, crossed, "2601.08363", POSIR),
+        ("PosIR(nano)", NANO.values(), nano, "2601.08363", POSIR),
         ("PosQ", (SQuADPosQ, FineWebPosQ), posq, "2505.13950", POSQ),
     ):
         instances = get_tasks([task.metadata.name for task in tasks])

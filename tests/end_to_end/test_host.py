@@ -8,7 +8,7 @@ from tests.support.commands import python, python_with_mteb, run
 
 LANGUAGES = ["English", "Chinese", "Arabic", "German", "French", "Italian", "Korean", "Portuguese", "Russian", "Spanish"]
 TASKS = {
-    *(f"PosIR-{language}" for language in LANGUAGES),
+    *(f"PosIR-{language}{sample}" for language in LANGUAGES for sample in ("", "-Nano")),
     *(f"PosIR-{language}-English" for language in LANGUAGES[1:]),
     *("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "FineWeb-PosQ", "FineWeb-PosQ-Tiny", "PosIR-Mini"),
     *("FineWeb-PosQ-Raw", "FineWeb-PosQ-Raw-Tiny"),
@@ -27,7 +27,7 @@ def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
     asked = python_with_mteb(
         f"{NAMES.replace('(task_types', german)}\n{NAMES}\n"
         "print(json.dumps({b: [t.metadata.name for t in mteb.get_benchmark(b).tasks] "
-        "for b in ('PosIR', 'PosIR(cross-lingual)', 'PosQ')}))\n"
+        "for b in ('PosIR', 'PosIR(cross-lingual)', 'PosIR(nano)', 'PosQ')}))\n"
         "from posir_tasks.tasks.catalog import builtin_task_classes\n"
         "for task in builtin_task_classes():\n"
         "    task.metadata._validate_metadata(); assert task.metadata.prompt\n"
@@ -41,8 +41,13 @@ def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
     )
     german, names, benchmarks, subsets, models, unknown = map(json.loads, asked.stdout.splitlines())
     assert set(names) >= TASKS
-    assert {name for name in german if name.startswith("PosIR")} == {"PosIR-German", "PosIR-German-English"}
-    assert {name: len(tasks) for name, tasks in benchmarks.items()} == {"PosIR": 10, "PosIR(cross-lingual)": 8, "PosQ": 2}
+    assert {name for name in german if name.startswith("PosIR")} == {
+        "PosIR-German",
+        "PosIR-German-English",
+        "PosIR-German-Nano",
+    }
+    sizes = {"PosIR": 10, "PosIR(cross-lingual)": 8, "PosIR(nano)": 10, "PosQ": 2}
+    assert {name: len(tasks) for name, tasks in benchmarks.items()} == sizes
     assert benchmarks["PosQ"] == ["SQuAD-PosQ", "FineWeb-PosQ"]
     assert (subsets, models, unknown) == ([["game", "sports"], 31], [*["Qwen/Qwen3-Embedding-0.6B"] * 2, True], [])
 

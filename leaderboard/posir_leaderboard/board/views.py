@@ -66,13 +66,23 @@ class Group:
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     """Return PosIR's benchmarks, with those of the tasks that are of further languages, and PosIR-Mini; imports mteb."""
     from posir_tasks.tasks.catalog import build_benchmarks, find_language_task
+    from posir_tasks.tasks.nano import NANO, NanoTask
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
 
-    posir, cross_lingual, posq = build_benchmarks()
+    posir, cross_lingual, nano, posq = build_benchmarks()
     others = [task for name in sorted(tasks) if (task := find_language_task(name))]
+    samples = {
+        task.metadata.name: task.language.name
+        for task in dict.fromkeys([*NANO.values(), *others])
+        if issubclass(task, NanoTask)
+    }
     of_posir = dict.fromkeys([*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *others])
-    names = {task.metadata.name: (task.language.name, task.corpus_language.name) for task in of_posir}
+    names = {
+        task.metadata.name: (task.language.name, task.corpus_language.name)
+        for task in of_posir
+        if task.metadata.name not in samples
+    }
     languages = {name: language for name, (language, corpus) in names.items() if language == corpus}
     pairs = {name: " → ".join(pair) for name, pair in names.items() if len({*pair}) > 1}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
@@ -80,6 +90,7 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     return [
         _group(posir, "Language", languages),
         _group(cross_lingual, "Language pair", pairs),
+        _group(nano, "Language", samples),
         _group(posq, DATASET, datasets),
         Group(mini.name, DATASET, str(mini.description), {mini.name: mini.name}),
     ]

