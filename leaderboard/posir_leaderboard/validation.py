@@ -312,7 +312,7 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     from posir_tasks.tasks.posq import PosqTask
 
     if issubclass(task, NanoTask):
-        data = task().read_sample(_open_repository(REPO_ID, revision), subset)
+        data = task().read_subset(subset, _open_repository(REPO_ID, revision))
     elif issubclass(task, PosirTask) and with_corpus:
         data = read_domain(_open_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
     elif issubclass(task, PosirTask):

@@ -311,8 +311,7 @@ def _build_row(model: str, task: str, length: str, ndcg_at_10: float, observed: 
 
 def find_query_count(task: str) -> QueryCount | None:
     """Return the number of queries of a task or benchmark in its paper; None where it is not given."""
-    is_complete = task.startswith("PosIR-") and not task.endswith("-Nano")
-    return TASK_QUERIES.get(task, LANGUAGE_QUERIES if is_complete else None)
+    return TASK_QUERIES.get(task, LANGUAGE_QUERIES if task.startswith("PosIR-") and not task.endswith("-Nano") else None)
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:

@@ -17,13 +17,13 @@ from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Worklo
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import note_progress, progress, track
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.protocols import PaperName
-from posir_tasks.models.references import BM25_BASELINE, ModelReference
+from posir_tasks.models.references import ModelReference
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
@@ -217,102 +217,75 @@ def run(
         raise
 
 
-#: Columns of the table of a sample, and their keys.
-NANO_COUNTS = {"Questions": "questions", "Documents": "documents", "Of documents": "of_documents"}
-
-
 @public()
 def nano(task: str, *, plan: bool = False) -> TableResult:
     """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its ids.
 
     `mteb run -t PosIR-English-Nano` does the same where there is no list. Questions are balanced over lengths and thirds of
-    documents; for each, the documents are kept that BM25 ranks highest in the full corpus of its domain. A list is bound to the
-    content of the data; for other data, this command selects it anew.
+    documents; for each, the best documents of BM25 in the full corpus are kept. A list is of the present content of the data.
 
     Args:
         task: A task of one language, such as PosIR-English.
         plan: Select nothing: estimate texts and time, from a short benchmark.
 
     Returns:
-        A row for each domain: questions and documents of the sample, documents of the full corpus, and the file of the list.
+        A row for each domain: questions and documents of the sample, documents of the full corpus.
 
     Raises:
         PosirError: There is no such task, its data cannot be read, or the list not be written.
 
     Examples:
         >>> import posir
-        >>> posir.nano("PosIR-Mini")
-        Traceback (most recent call last):
-        posir_tasks.errors.PosirError: PosIR-Mini: has no sample...
+        >>> posir.nano("PosIR-English", plan=True)  # doctest: +SKIP
     """
     with track("Loading mteb"):
-        from posir_tasks.sources.nano import SUFFIX, locate_list
+        from posir_tasks.sources.nano import SUFFIX, find_lists
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
-        from posir_tasks.tasks.posir import PosirTask
+        from posir_tasks.tasks.posir import build_posir_task
 
-        complete, kind = (find_task(task.removesuffix(SUFFIX) + suffix) for suffix in ("", SUFFIX))
-    if not (complete and kind and issubclass(complete, PosirTask) and issubclass(kind, NanoTask)):
+        kind = find_task(task.removesuffix(SUFFIX) + SUFFIX)
+    if kind is None or not issubclass(kind, NanoTask):
         raise PosirError(f"{task}: has no sample. The tasks of one language of PosIR have one, such as PosIR-English.")
-    sampled, source = kind(), complete()
-    # Its domains are those in the data.
-    source.load_data()
-    estimate = _plan_selection(source)
+    sampled, complete = kind(), build_posir_task(kind.language, kind.language)()
+    complete.load_data()
+    estimate = _plan_selection(complete)
     if plan:
         return estimate
     note_progress(estimate.sentences[0])
-    PosirTask.load_data(sampled)
     name, rows = sampled.metadata.name, list[dict[str, Any]]()
-    for domain in progress(sampled.hf_subsets, "Selecting"):
-        data = source.read_subset(domain)
+    for domain in progress(complete.hf_subsets, "Selecting"):
+        data = complete.read_subset(domain)
         sample = sampled.select_sample(domain, data)
-        counts = dict(zip(NANO_COUNTS.values(), map(len, (sample.questions, sample.documents, data.corpus)), strict=True))
-        rows.append({"domain": domain, **counts, "file": str(locate_list(name, domain))})
-    cells = tuple((row["domain"], *(f"{row[key]:,}" for key in NANO_COUNTS.values())) for row in rows)
-    questions, documents, total = (sum(row[key] for row in rows) for key in NANO_COUNTS.values())
-    return TableResult(
-        title=name,
-        rows=rows,
-        tables=[Table(build_columns(("Domain", *NANO_COUNTS), right=NANO_COUNTS), cells)],
-        sentences=[f"{name}: {questions:,} questions on {documents:,} of {total:,} documents"],
-        last=[f"lists: {locate_list(name, '*')}", f"evaluate: mteb run -t {name} -m MODEL"],
-    )
+        counts = {"questions": len(sample.questions), "documents": len(sample.documents), "of_documents": len(data.corpus)}
+        rows.append({"domain": domain, **counts})
+    questions, documents, total = (sum(row[key] for row in rows) for key in counts)
+    sentence = f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: {find_lists(name, '*')[0]}"
+    return TableResult(title=name, rows=rows, tables=[], sentences=[sentence], last=[f"mteb run -t {name} -m MODEL"])
 
 
 def _plan_selection(task: PosirTask) -> TableResult:
     """Estimate what the selection of the sample of a complete task reads, and how long BM25 takes for it."""
-    from mteb.timing import TimingStack
+    from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
     from posir_run.plan import ROUNDS, Speed, collect_samples, measure_subsets, sum_counts, time_encoding
-    from posir_tasks.embeddings.context import EncodingContext, build_texts
-    from posir_tasks.models.registry import load_model
-    from posir_tasks.search.bm25 import fit_to_script
-    from posir_tasks.search.dispatch import SearchRequest, search_hits
+    from posir_tasks.embeddings.context import build_texts
+    from posir_tasks.search.bm25 import search_bm25
 
-    subsets = [(task, subset) for subset in task.hf_subsets]
-    sizes = measure_subsets(progress(subsets, "Counting texts"))
+    name, sizes = task.metadata.name, measure_subsets(progress([(task, part) for part in task.hf_subsets], "Counting texts"))
     counts = sum_counts(size.documents for size in sizes)
-    texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
-    context = EncodingContext(task.metadata, SPLIT, task.hf_subsets[0])
-    model = fit_to_script(load_model(ModelReference(BM25_BASELINE)), context.corpus_language)
-
-    def search(batch: Sequence[str]) -> object:
-        return search_hits(
-            model, SearchRequest(build_texts(batch), build_texts(batch[:1]), {}, None, 1, context, TimingStack())
-        )
-
     # All at once: BM25 finds no word in a single text, since each is then in all documents.
+    texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
+    arguments: dict[str, Any] = {"task_metadata": task.metadata, "hf_split": SPLIT, "hf_subset": task.hf_subsets[0]}
+    search = partial(search_bm25, BM25Search(), *map(build_texts, (texts, texts[:1])), top_k=1, encode_kwargs={}, **arguments)
     measured, documents, tokens = sum(map(estimate_tokens, texts)), sum(counts.texts), sum(counts.tokens)
-    speed = Speed(len(texts), tuple(time_encoding(search, texts) / measured for _ in range(ROUNDS)))
-    duration = speed.duration(tokens)
-    download = "" if all(size.counted for size in sizes) else ", to be downloaded first"
-    seconds = {f"seconds_{name}": getattr(duration, name) for name in ("low", "mean", "high")}
-    sentence = (
-        f"{task.metadata.name}: the sample is selected from {documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of "
-        f"text{download}; BM25 takes {duration} for it on this machine, once."
-    )
-    row = {"task": task.metadata.name, "documents": documents, "tokens": tokens, **seconds}
+    seconds = tuple(time_encoding(lambda _: search(), texts) / measured for _ in range(ROUNDS))
+    duration = Speed(len(texts), seconds).duration(tokens)
+    read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
+    read += "" if all(size.counted for size in sizes) else ", to be downloaded first"
+    sentence = f"{name}: the sample is selected from {read}; BM25 takes {duration} for it on this machine, once."
+    row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
     return TableResult(title="Estimated cost of the sample", rows=[row], tables=[], sentences=[sentence])
 
 

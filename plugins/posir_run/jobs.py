@@ -240,10 +240,6 @@ class Workload:
 
 def corpus_name(task: PositionTask, subset: str) -> str:
     """Return a name of the corpus that a subset's queries search; it is equal for tasks that share the corpus."""
-    from posir_tasks.tasks.nano import NanoTask
-
-    if isinstance(task, NanoTask):
-        return f"{task.metadata.name}/{subset}"
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 

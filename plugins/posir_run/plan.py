@@ -39,7 +39,7 @@ from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.mini import read_documents
-from posir_tasks.sources.nano import DISTRACTORS, share_questions
+from posir_tasks.sources.nano import DISTRACTORS, SUFFIX, share_questions
 from posir_tasks.sources.posir import REPO_ID, REVISION
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.tasks.nano import NanoTask
@@ -91,11 +91,6 @@ class TextCounts:
             tuple(map(sum, zip(self.tokens, other.tokens, strict=True))),
         )
 
-    def scale(self, share: float) -> TextCounts:
-        """Return the counts of a share of the texts with the same lengths; of more than all, the counts of all."""
-        texts, tokens = (tuple(round(count * min(share, 1)) for count in counts) for counts in (self.texts, self.tokens))
-        return TextCounts(texts, tokens)
-
     @classmethod
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
         """Return counts from the numbers of texts and tokens by bucket index; the other buckets are empty."""
@@ -121,6 +116,7 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
     sizes = []
     for task, subset in subsets:
         corpus, texts = corpus_name(task, subset), _find_local_texts(task, subset)
+        corpus += SUFFIX if isinstance(task, NanoTask) else ""
         if texts is None:
             assert isinstance(task, PosirTask)
             documents, _ = published_size(task.corpus_language, subset)
@@ -132,7 +128,9 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         counted = texts is not None
         if isinstance(task, NanoTask) and not (counted and task.has_list(subset)):
             queries, counted = share_questions(subset, task.hf_subsets), False
-            documents = documents.scale(queries * (1 + DISTRACTORS) / sum(documents.texts))
+            share = min(1, queries * (1 + DISTRACTORS) / sum(documents.texts))
+            scaled = (tuple(round(count * share) for count in counts) for counts in (documents.texts, documents.tokens))
+            documents = TextCounts(*scaled)
         sizes.append(SubsetSize(task.metadata.name, corpus, documents, queries, counted=counted))
     return sizes
 

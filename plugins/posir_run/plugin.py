@@ -1,4 +1,4 @@
-"""`posir run`, and `posir study nano`."""
+"""`posir run`, and the sample of a task that runs in minutes."""
 
 from posir_tasks.plugin_api import DATA, RUN, Command, declare
 

@@ -56,11 +56,8 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     language = find_language(language_name, list_languages)
     if language is None:
         return None
-    task: type[PosirTask]
-    if name.endswith(SUFFIX):
-        task = build_nano_task(language)
-    else:
-        task = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
+    complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
+    task = build_nano_task(language) if name.endswith(SUFFIX) else complete
     return task if task.metadata.name == name else None
 
 
@@ -240,9 +237,7 @@ def build_benchmarks() -> list[Benchmark]:
     main = "Ten languages, 31 domains: does a model find evidence at any position? The paper's main table."
     crossed = "PosIR's queries in eight languages against the English corpus."
     posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
-    nano = (
-        "Samples of PosIR's ten languages, of minutes a language: start to end and state as of the complete tasks, not scores."
-    )
+    nano = "Samples of PosIR in ten languages, of minutes each: start to end as of the complete tasks, and not their scores."
     cross_lingual = [CROSS_LINGUAL[language] for language in LANGUAGES if language.cross_lingual_in_paper]
     benchmarks = []
     for name, tasks, description, arxiv, citation in (

@@ -72,18 +72,10 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
 
     posir, cross_lingual, nano, posq = build_benchmarks()
     others = [task for name in sorted(tasks) if (task := find_language_task(name))]
-    samples = {
-        task.metadata.name: task.language.name
-        for task in dict.fromkeys([*NANO.values(), *others])
-        if issubclass(task, NanoTask)
-    }
-    of_posir = dict.fromkeys([*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *others])
-    names = {
-        task.metadata.name: (task.language.name, task.corpus_language.name)
-        for task in of_posir
-        if task.metadata.name not in samples
-    }
-    languages = {name: language for name, (language, corpus) in names.items() if language == corpus}
+    of_posir = dict.fromkeys([*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *NANO.values(), *others])
+    samples = {task.metadata.name: task.language.name for task in of_posir if issubclass(task, NanoTask)}
+    names = {task.metadata.name: (task.language.name, task.corpus_language.name) for task in of_posir}
+    languages = {name: language for name, (language, corpus) in names.items() if language == corpus and name not in samples}
     pairs = {name: " → ".join(pair) for name, pair in names.items() if len({*pair}) > 1}
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
     mini = PosIRMini.metadata

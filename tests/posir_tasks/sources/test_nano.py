@@ -1,6 +1,5 @@
 """Samples of PosIR: their balance, what they depend on, and their tasks."""
 
-import json
 import random
 from collections import Counter
 
@@ -18,7 +17,7 @@ from posir_run.plan import measure_subsets
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.nano import DISTRACTORS, DomainSample, choose_questions, locate_list, share_questions
+from posir_tasks.sources.nano import DISTRACTORS, DomainSample, choose_questions, find_lists, share_questions
 from posir_tasks.sources.opening import open_data
 from posir_tasks.tasks import nano
 from posir_tasks.tasks.catalog import find_task
@@ -62,7 +61,7 @@ def test_each_question_brings_its_own_document_and_the_best_others():
     questions = {"q0": ("a?", "d3", (0, 4)), "q1": ("b?", "d30", (0, 4))}
     data = PositionData.from_questions(texts, questions)
     ranked = [f"d{number}" for number in range(20)]
-    sample = DomainSample.from_candidates(data, data, {"q0": ranked, "q1": ["d39", "d38"]}, 48)
+    sample = DomainSample.from_candidates(data, data.evidence, {"q0": ranked, "q1": ["d39", "d38"]}, 48)
     expected = {"d30", "d38", "d39", *(f"d{number}" for number in range(DISTRACTORS + 1))}
     assert (set(sample.documents), sample.questions) == (expected, ["q0", "q1"])
     applied = sample.apply(data)
@@ -84,9 +83,8 @@ def make_tables(seed=0, documents=300):
 def root(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / POSIR_FOLDER
-    write_domain(folder, make_tables())
-    return folder
+    write_domain(tmp_path / POSIR_FOLDER, make_tables())
+    return tmp_path / POSIR_FOLDER
 
 
 def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monkeypatch, caplog):
@@ -94,10 +92,10 @@ def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monk
     planned = measure_subsets([(task, "sports")])[0]
     result = mteb.evaluate(mteb.get_model("mteb/baseline-bm25s"), task, cache=None, show_progress_bar=False)
     run = result.task_results[0].scores["test"][0]["position_run"]
-    assert "no list of their sample" in caplog.text
+    assert "selected from the full corpus first" in caplog.text
     full, sample = find_task("PosIR-English")().read_subset("sports"), task.read_subset("sports")
     assert (len(sample.queries), planned.queries, planned.counted) == (48, 48, False)
-    # BM25 as mteb itself searches the full corpus.
+    # As mteb itself searches the full corpus.
     model, task_arguments = BM25Search(), {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "sports"}
     model.index(full.corpus, **task_arguments, encode_kwargs={})
     results = model.search(sample.queries, top_k=DISTRACTORS, top_ranked=None, **task_arguments, encode_kwargs={})
@@ -108,22 +106,15 @@ def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monk
     assert subset_facts(type(task), "sports", "main").digest == digests[0]
     assert len(open_data(NAME).subsets[0].read().queries) == 48
     assert measure_subsets([(task, "sports")])[0].queries == 48
-    stored = json.loads(locate_list(NAME, "sports").read_text())
-    assert stored["data"] == digests[1]
-
-    def refuse(*_):
-        raise AssertionError("selected again")
-
     with monkeypatch.context() as patched:
-        patched.setattr(nano, "load_first_stage", refuse)
+        patched.setattr(nano, "load_first_stage", None)
         assert task.read_subset("sports").queries["id"][:] == sample.queries["id"][:]
         write_domain(root, make_tables(seed=1))
         with pytest.raises(DataError, match=f"`posir study nano {NAME}`"):
             task.read_subset("sports")
-    rows = posir.nano("PosIR-English").to_polars()
-    assert rows.select("domain", "questions", "of_documents").rows() == [("sports", 48, 300)]
+    assert posir.nano("PosIR-English").to_polars().drop("documents").rows() == [("sports", 48, 300)]
     assert len(task.read_subset("sports").queries) == 48
-    locate_list(NAME, "sports").write_text("{}")
+    find_lists(NAME, "sports")[0].write_text("{}")
     with pytest.raises(DataError, match="not a list"):
         task.read_subset("sports")
 
@@ -131,8 +122,8 @@ def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monk
 @pytest.mark.usefixtures("root")
 def test_a_plan_selects_nothing():
     row = posir.nano("PosIR-English", plan=True).to_polars().row(0, named=True)
-    assert (row["documents"], row["seconds_low"] > 0) == (300, True)
-    assert not locate_list(NAME, "sports").exists()
+    assert (row["documents"], row["seconds"] > 0) == (300, True)
+    assert not find_lists(NAME, "sports")[0].exists()
     with pytest.raises(PosirError, match="PosIR-German-English: has no sample"):
         posir.nano("PosIR-German-English")
 

@@ -36,8 +36,7 @@ def data(tmp_path, monkeypatch):
 
 
 def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
-    of_persian = ["PosIR-Persian", "PosIR-Persian-English", "PosIR-Persian-Nano"]
-    assert list(language_tasks()) == [*of_persian, "PosIR-Thai", "PosIR-Thai-Nano"]
+    assert " ".join(language_tasks()) == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
     assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
