@@ -51,8 +51,8 @@ def build_bm25(
 
     def search(document_rows: np.ndarray, question_rows: np.ndarray) -> np.ndarray:
         weights = read[document_rows].tocoo()
-        lengths, found = weights.sum(axis=1), np.bincount(weights.col, minlength=vocabulary)
-        idf = np.log(1 + (len(document_rows) - found + 0.5) / (found + 0.5))
+        lengths, counts = weights.sum(axis=1), np.bincount(weights.col, minlength=vocabulary)
+        idf = np.log(1 + (len(document_rows) - counts + 0.5) / (counts + 0.5))
         norm = k1 * (1 - b + b * lengths / lengths.mean())
         weights.data = (idf[weights.col] * weights.data / (weights.data + norm[weights.row])).astype(np.float32)
         return (asked[question_rows] @ weights.T.tocsr()).toarray()
@@ -130,7 +130,7 @@ def compare(
 def tokenize(texts: list[str], vocabulary: dict[str, int], pattern: str) -> list[np.ndarray]:
     """Return the numbers of the tokens of each text."""
     tokens = (re.findall(pattern, text.lower()) for text in texts)
-    return [np.array([vocabulary.setdefault(token, len(vocabulary)) for token in found], np.int64) for found in tokens]
+    return [np.array([vocabulary.setdefault(token, len(vocabulary)) for token in text], np.int64) for text in tokens]
 
 
 def encode(file: Path, texts: list[str], window: int) -> np.ndarray:
