@@ -150,21 +150,14 @@ def _require_spans() -> Iterator[Rule]:
     start, end = span.list.get(0, null_on_oob=True), span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
     outside, kept = (start < 0) | (end > length).fill_null(False), "evaluated by the midpoint"
+    limits = "is outside its document; 0 <= start < end <= pos_char_length"
     none = "queries have no pos_char_span of two integers"
     yield Rule(field, ~two, "must be two integers, start and end", "queries_without_span", none)
-    limits, clipped = "is outside its document; 0 <= start < end <= pos_char_length", f"{kept}, clipped to the document"
-    for key, invalid, message, description, outcome in (
-        ("empty", start == end, f"is empty; {AFTER}", "an empty pos_char_span", kept),
-        ("reversed", start > end, f"is reversed; {AFTER}", "a pos_char_span whose end is before its start", kept),
-        (
-            "outside",
-            outside,
-            f"is outside its document; {limits}",
-            "a pos_char_span that is not within pos_char_length",
-            clipped,
-        ),
-    ):
-        yield Rule(field, two & invalid, message, f"queries_with_{key}_span", f"queries have {description}", outcome)
+    empty, swapped = "queries have an empty pos_char_span", "queries have a pos_char_span whose end is before its start"
+    beyond = "queries have a pos_char_span that is not within pos_char_length"
+    yield Rule(field, two & (start == end), f"is empty; {AFTER}", "queries_with_empty_span", empty, kept)
+    yield Rule(field, two & (start > end), f"is reversed; {AFTER}", "queries_with_reversed_span", swapped, kept)
+    yield Rule(field, two & outside, limits, "queries_with_outside_span", beyond, f"{kept}, clipped to the document")
 
 
 def _require_judgments() -> Iterator[Rule]:

@@ -25,16 +25,15 @@ def build_position_data(
     placed = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
         starts = find_occurrences(evidence, documents.get(document, "")) if evidence.strip() else []
-        for is_wrong, problem in (
+        rules = (
             (not text.strip(), "has no text"),
             (document not in documents, f"its document '{document}' is not among the documents"),
             (not evidence.strip(), "has no evidence"),
             (not starts, f"its evidence {evidence!r} does not occur in document '{document}'"),
             (len(starts) > 1, f"its evidence {evidence!r} occurs in document '{document}' more than once; quote more of it"),
-        ):
-            if is_wrong:
-                problems.append(f"question {number} ({text!r}): {problem}")
-                break
+        )
+        if broken := [problem for is_broken, problem in rules if is_broken]:
+            problems.append(f"question {number} ({text!r}): {broken[0]}")
         else:
             placed[f"q{number}"] = (text, document, Span(starts[0], starts[0] + len(evidence)))
     if problems or not placed:

@@ -154,8 +154,16 @@ class SubsetScorer:
             values = ResultValues(ranks, placed.read, self._count_tokens(data, placed.read), places)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
             specific = rounded(self.compute_specific(by_query_scores, searched))
-            run = self._describe_run(data, sorted(specific))
-            entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | specific
+            run = {
+                "schema": SCHEMA,
+                REVISION_KEY: data["revision"],
+                DIGEST_KEY: data["digest"](),
+                TOLERATED_KEY: data["tolerated"],
+                "missing_subsets": list(self.missing_subsets),
+                "top_k": self.top_k,
+                SCORE_NAMES_KEY: sorted(specific),
+            }
+        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | specific
         return entry
 
     def _rank_places(self, searched: SearchedSubset) -> PlaceRanks:
@@ -167,17 +175,6 @@ class SubsetScorer:
         ranks = rank_results(of_places, evidence.positives()).ranks
         placed = searched.find_read(places.queries, evidence, documents)
         return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents))
-
-    def _describe_run(self, data: SplitData, score_names: Sequence[str]) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            REVISION_KEY: data["revision"],
-            DIGEST_KEY: data["digest"](),
-            TOLERATED_KEY: data["tolerated"],
-            "missing_subsets": list(self.missing_subsets),
-            "top_k": self.top_k,
-            SCORE_NAMES_KEY: score_names,
-        }
 
     def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
         frame = data["corpus"].to_polars()

@@ -18,12 +18,6 @@ BINARY_BYTES = 8192
 NOT_UTF8 = "not UTF-8"
 
 
-def extract_html(page: str) -> str:
-    """Return the text of a page as it is read: blocks are on lines of their own; scripts and styles are left out."""
-    text: str = import_module("inscriptis").get_text(page)
-    return "\n".join(line.strip() for line in text.splitlines())
-
-
 def extract_pdf(content: bytes) -> str:
     """Return the text of all pages; raise DataError if there is no library for it, or it cannot be read."""
     try:
@@ -69,9 +63,13 @@ def _name_text(text: str, name: str) -> Item:
 
 
 def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the text of a page, or why it has none."""
+    """Yield the text of a page as it is read, or why it has none: blocks are on lines of their own, scripts left out."""
     for item in read_text_file(file, name, options):
-        yield _name_text(extract_html(item.text), name) if isinstance(item, Passage) else item
+        if isinstance(item, Passage):
+            lines = import_module("inscriptis").get_text(item.text).splitlines()
+            yield _name_text("\n".join(line.strip() for line in lines), name)
+        else:
+            yield item
 
 
 def read_pdf_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001

@@ -224,11 +224,6 @@ def is_question_row(row: object) -> bool:
     return isinstance(row, dict) and bool({"context", "passage"} & row.keys())
 
 
-def has_question_lines(file: Path) -> bool:
-    """Return whether the first line of a file that can be decoded and is not blank is a row with a question's document."""
-    return has_fields(file, frozenset({"context"}), frozenset({"passage"}))
-
-
 def has_question_rows(file: Path) -> bool:
     """Return whether a Parquet file has columns of questions and their documents."""
     return has_fields(file, frozenset({"question", "context"}), frozenset({"question", "passage"}))
@@ -404,7 +399,13 @@ FILE_FORMATS = (
     FileFormat("RepLiQA", PARQUET, lambda file, _, options: read_repliqa(file, options), is_repliqa, Use.CORPUS),
     FileFormat("CUAD", (".json", *ROWS), lambda file, *_: read_questions(file), is_cuad, Use.WITHIN),
     FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, Use.CORPUS),
-    FileFormat("JSON Lines with questions", JSON_LINES, lambda file, *_: read_json_lines(file), has_question_lines, Use.CORPUS),
+    FileFormat(
+        "JSON Lines with questions",
+        JSON_LINES,
+        lambda file, *_: read_json_lines(file),
+        lambda file: has_fields(file, frozenset({"context"}), frozenset({"passage"})),
+        Use.CORPUS,
+    ),
     FileFormat("Parquet with questions", PARQUET, lambda file, *_: read_json_lines(file), has_question_rows, Use.CORPUS),
     FileFormat("JSON Lines with texts", JSON_LINES, read_text_lines),
     FileFormat("Parquet with texts", PARQUET, read_text_rows),

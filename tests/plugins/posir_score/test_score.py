@@ -312,11 +312,10 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
     file.write_text("".join(f"{query} Q0 {document} {grade}\n" for query, document, grade in judged))
     runs = {name: {query: {**scores, "x1": 9.0} for query, scores in run.items()} for name, run in PLAIN_RUNS.items()}
     scored = posir.score([*runs.values()], name=[*runs], data=file, output=tmp_path / "out").runs
-    assert [run.counts.unknown_documents for run in scored] == [0] * len(runs)
+    assert not any(run.counts.unknown_documents for run in scored)
     for name, row in zip(runs, posir.report(tmp_path / "out").to_polars().rows(named=True), strict=True):
         for metric, values in evaluate_with_trec(runs[name]).items():
             assert row[metric] == pytest.approx(values.mean(), abs=2e-6)
-        assert row["ndcg_at_10_low"] < row["ndcg_at_10"] < row["ndcg_at_10_high"]
     assert {row["metric"] for row in posir.compare(tmp_path / "out").records()} == {*METRICS.values()}
     with pytest.raises(PosirError, match="posir score"):
         posir.import_data(file, language="eng-Latn", domain="trec", output=tmp_path / "data")
