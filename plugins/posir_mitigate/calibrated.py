@@ -33,7 +33,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from posir_mitigate.method import Mitigation, TransformerParts
-from posir_tasks.models.prompts import share_prompts
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -256,7 +255,7 @@ def calibrate_documents(parts: TransformerParts, active: ActiveCalibration, name
             return plain.encode(self, inputs, prompt_type=prompt_type, **kwargs)
 
     model: Any = copy.copy(parts.encoder)
-    model.__class__ = type(f"Calibrated{plain.__name__}", (plain,), {"encode": share_prompts(encode, plain.encode)})
+    model.__class__ = type(f"Calibrated{plain.__name__}", (plain,), {"encode": encode})
     # Part of the key of cached embeddings.
     model.calibration = name
     model.changes_model = True

@@ -162,6 +162,8 @@ class EmbeddingClient(EndpointModel):
         """Connect; raise PosirError if two short texts have no embeddings: no data was read before that."""
         super().__init__(endpoint, retries)
         self.fields = fields or RequestFields()
+        self.is_measured = False
+        """Whether it is found out, more exactly than otherwise, which texts are cut."""
         self._format: Fields = {}
         self._dimensions: int | None = None
         self._most_documents: int | None = None
@@ -335,12 +337,12 @@ class EmbeddingClient(EndpointModel):
 
         A server may fail for a text that is too long.
         """
-        usual = self._connection.retries
-        self._connection.retries = usual if retries is None else retries
+        usual = self._connection.retries, self.is_measured
+        self._connection.retries, self.is_measured = usual[0] if retries is None else retries, True
         try:
             yield
         finally:
-            self._connection.retries = usual
+            self._connection.retries, self.is_measured = usual
 
 
 def _find_count(answer: Any, keys: str) -> int | None:

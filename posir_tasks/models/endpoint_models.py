@@ -11,7 +11,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -60,17 +59,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     ) -> None:
         super().__init__(endpoint, fields)
         self.reference, self.model_prompts = str(endpoint), model_prompts or {}
-        self._longest_checked: float = 0
-
-    @contextmanager
-    def measure(self, retries: int | None = None) -> Iterator[None]:
-        """Do not check for truncation while the context is open, in which it is measured more exactly."""
-        usual, self._longest_checked = self._longest_checked, math.inf
-        with super().measure(retries):
-            try:
-                yield
-            finally:
-                self._longest_checked = usual
+        self._longest_checked = 0
 
     def encode(
         self,
@@ -97,7 +86,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     def _warn_if_truncated(self, text: str) -> None:
         """Warn if the server ignores the end of a text, which it may do without saying so."""
-        if len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
+        if self.is_measured or len(text) <= self._longest_checked or estimate_tokens(text) < MIN_CHECKED_TOKENS:
             return
         self._longest_checked = len(text)
         (complete,) = self.embed([text])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import unwrap
 from typing import TYPE_CHECKING, Any
 
 from mteb.models.abs_encoder import AbsEncoder, get_prompt
@@ -29,8 +30,6 @@ PROMPT_METHODS = (SentenceTransformerEncoderWrapper.encode, SparseEncoderWrapper
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 #: Attribute of a model whose prompts were replaced.
 REPLACED = "posir_replaced_prompts"
-#: Attribute of a method `encode` that puts the same prompts before texts as another one.
-SHARED_PROMPTS = "posir_shared_prompts"
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,6 @@ class PromptText:
     """None if the model chooses."""
 
 
-def share_prompts(encode: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare that a method `encode` calls another one with the same texts and task, so that its prompts are the same."""
-    setattr(encode, SHARED_PROMPTS, getattr(other, SHARED_PROMPTS, other))
-    return encode
-
-
 def replace_prompts(model: Any, query: str, document: str | None = None) -> bool:
     """Let a loaded model put texts before queries and documents in place of its own prompts; return False if its class cannot.
 
@@ -54,8 +47,8 @@ def replace_prompts(model: Any, query: str, document: str | None = None) -> bool
     """
     if any(getattr(inner, REPLACED, None) == (query, document) for inner in [model, *vars(model).values()]):
         return True
-    encode = getattr(getattr(model, "encode", None), "__func__", None)
-    encode = getattr(encode, SHARED_PROMPTS, encode)
+    # A method around another one, of `functools.wraps`, calls it with the same texts and task.
+    encode = unwrap(getattr(getattr(model, "encode", None), "__func__", None))
     of_documents = {} if document is None else {PromptType.document.value: document}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
         model.query_prefix = query
@@ -130,8 +123,7 @@ def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str
 
 def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> PromptText | None:
     """Return the prompt with which an mteb model encodes texts of a task; None if its class may use anything in the task."""
-    encode = getattr(getattr(model, "encode", None), "__func__", None)
-    encode = getattr(encode, SHARED_PROMPTS, encode)
+    encode = unwrap(getattr(getattr(model, "encode", None), "__func__", None))
     if encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
     if encode is not InstructSentenceTransformerModel.encode:

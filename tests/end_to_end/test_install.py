@@ -152,6 +152,7 @@ def test_the_wheel_works_in_a_fresh_environment(published: Path, tmp_path: Path)
 #: Runs a command with no library but those that a distribution declares, and what they need.
 WITHOUT_OTHERS = """
 import sys
+from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, requires
 from packaging.requirements import Requirement
 
@@ -167,13 +168,15 @@ def collect(name, known):
 allowed = collect("posir-gate", {"posir-gate", "posir", "setuptools", "pip"})
 owners = packages_distributions()
 
-class Others:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
+class Installed(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        # Libraries look for others that they can use.
         if path is None and name in owners and not allowed & {owner.lower().replace("_", "-") for owner in owners[name]}:
-            raise ModuleNotFoundError(name, name=name)
+            return None
+        return PathFinder.find_spec(name, path, target)
 
-sys.meta_path.insert(0, Others)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
 sys.argv[0] = "posir"
 from posir_tasks.command.app import main
 main()
