@@ -48,7 +48,8 @@ def replace_prompts(model: Any, query: str, document: str | None = None) -> bool
     if any(getattr(inner, REPLACED, None) == (query, document) for inner in [model, *vars(model).values()]):
         return True
     # A method around another one, of `functools.wraps`, calls it with the same texts and task.
-    encode = unwrap(getattr(getattr(model, "encode", None), "__func__", None))
+    encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
+    encode = encode and unwrap(encode)
     of_documents = {} if document is None else {PromptType.document.value: document}
     if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
         model.query_prefix = query
@@ -123,7 +124,8 @@ def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str
 
 def find_prompt(model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None) -> PromptText | None:
     """Return the prompt with which an mteb model encodes texts of a task; None if its class may use anything in the task."""
-    encode = unwrap(getattr(getattr(model, "encode", None), "__func__", None))
+    encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
+    encode = encode and unwrap(encode)
     if encode in PROMPT_METHODS or type(model) is MultiVectorWrapper:
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
     if encode is not InstructSentenceTransformerModel.encode:
