@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -211,7 +211,7 @@ def _read_indexed_texts(
     max_requests: int,
 ) -> IndexedTexts:
     """Read the texts of an index and ask about them, in other words about no more sentences than are asked for."""
-    from posir_data.texts import draw_texts
+    from posir_data.texts import draw_texts, sample_candidates
     from posir_inspect.live_index import IndexedTexts, plan_questions
     from posir_inspect.questions import Wording, ask_questions
     from posir_tasks.models.window import find_read_part
@@ -221,7 +221,7 @@ def _read_indexed_texts(
 
     ids = set[str]()
     with track("Reading texts"):
-        collection = draw_texts(opened, limit, partial(_note_ids, ids, 2 * limit))
+        collection = draw_texts(opened, limit, lambda candidates: sample_candidates(_note_ids(ids, candidates), 2 * limit))
     texts = [text.text for text in collection.texts]
     tokenizer: Tokenizer = EstimatedTokenizer()
     if isinstance(reads, str):
@@ -244,17 +244,14 @@ def _read_indexed_texts(
     )
 
 
-def _note_ids(ids: set[str], size: int, candidates: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-    """Draw a sample, and add the ids of all documents."""
-    from posir_data.texts import sample_candidates
+def _note_ids(ids: set[str], candidates: Iterable[Passage | SkippedText]) -> Iterator[Passage | SkippedText]:
+    """Yield the documents of data, and add the ids of all of them."""
     from posir_tasks.sources.formats.passages import Passage
 
-    def note(candidate: Passage | SkippedText) -> Passage | SkippedText:
+    for candidate in candidates:
         if isinstance(candidate, Passage):
             ids.add(candidate.id or candidate.name)
-        return candidate
-
-    return sample_candidates(map(note, candidates), size)
+        yield candidate
 
 
 def _open_question_writer(

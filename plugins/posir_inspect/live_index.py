@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
 from posir_inspect.sections import WORDINGS
-from posir_score.alignment import CURES, AlignmentRules
+from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
 from posir_score.excerpts import THIRDS, lacks_words
 from posir_score.hits import sort_hits
@@ -171,9 +171,8 @@ def judge_answers(
     gains = {"document": np.array(success)} | ({"chunk": np.array(in_chunks)} if has_places else {})
     fewest, *more = sorted({len(journal.answers[item.query.subset, item.query.id].hits) for item in asked} or {0})
     has_own_number = not more and 1 < fewest < min(settings.k, len(texts.ids))
-    returned = f"The retriever returned {pluralize(fewest, 'hit')} for every question, {settings.k:,} were asked for"
     problems = (
-        *([f"{returned}: it has a number of its own. Pass `k` on: {CURES}."] if has_own_number else ()),
+        *([describe_own_number(fewest, settings.k)] if has_own_number else ()),
         *_describe_cases(f"hits are no document of {texts.name}", unknown),
         *_describe_cases("retrieved chunks are not in their document", unlocated),
     )

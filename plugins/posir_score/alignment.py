@@ -23,8 +23,6 @@ Rankings: TypeAlias = dict[str, dict[str, float]]
 EXAMPLES = 3
 #: Documents that are kept for each query, as tasks do.
 DEPTH = 100
-#: Where frameworks take the number of hits.
-CURES = "`search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB"
 #: Between the id of a document and the number of its chunk.
 SEPARATOR = "#"
 
@@ -84,11 +82,7 @@ class RunCounts:
         if self.asked and self.fewest < self.most:
             yield f"Asked for {self.asked:,} hits a query, the retriever returned at most {self.most:,}."
         elif self.asked:
-            hits = pluralize(self.most, "hit")
-            yield (
-                f"The retriever returned {hits} for every query, {self.asked:,} were asked for: it has a number of its own. "
-                f"Pass `k` on: {CURES}."
-            )
+            yield describe_own_number(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
@@ -290,6 +284,14 @@ def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
         return dict(ranked)
     places = {score: float(place) for place, score in enumerate(distinct, start=1)}
     return {name: places[score] for name, score in ranked}
+
+
+def describe_own_number(hits: int, asked: int) -> str:
+    """Return that a retriever returns as many hits for every query, fewer than it was asked for, and where it is told them."""
+    return (
+        f"The retriever returned {pluralize(hits, 'hit')} for every query, {asked:,} were asked for: it has a number of its "
+        "own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, `similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
+    )
 
 
 def describe_empty(name: str, queries: int) -> str:

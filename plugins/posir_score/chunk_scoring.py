@@ -12,10 +12,8 @@ from mteb.types import PromptType
 
 from posir_score.excerpts import (
     NOWHERE,
-    THIRDS,
     ChunkPlaces,
     ExcerptData,
-    PlacedRecall,
     PlaceRow,
     build_place_rows,
     count_shared,
@@ -38,7 +36,7 @@ from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import DividedText, TextSplitter
-from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 
 #: Most documents that have rows of their own.
@@ -106,12 +104,7 @@ class ScoredChunkers(Presentable):
             named = ((part.document, format_count(part.questions), *_format_scores(vars(part))) for part in own)
             by_document += [new, *((row.chunker, *cells) for cells in named)]
         places = (
-            (
-                row.name,
-                row.title,
-                format_count(row.excerpts),
-                format_estimate(row.recall, format_percent),
-            )
+            (row.name, row.title, format_count(row.excerpts), format_estimate(row.recall, format_percent))
             for row in self.places
         )
         titles = SCORES.values()
@@ -285,12 +278,9 @@ def _build_score_rows(
 
 
 def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
-    texts = list(data.documents.values())
-    recalls = []
-    for number, ((_, excerpts), rows) in enumerate(zip(data.questions, run.retrieved, strict=True)):
-        for excerpt in excerpts:
-            document, span = excerpt.document, excerpt.span
-            recall = count_shared(span, merge(run.first.list_spans(document, rows).tolist())) / len(range(*span))
-            third = THIRDS[find_third(span, len(texts[document]))]
-            recalls.append(PlacedRecall(number, recall, third, find_chunk_part(span, run.in_place.list_spans(document))))
-    return build_place_rows(name, recalls)
+    recalls, parts = list[float](), list[str]()
+    for (_, excerpts), rows in zip(data.questions, run.retrieved, strict=True):
+        for document, span in ((excerpt.document, excerpt.span) for excerpt in excerpts):
+            recalls.append(count_shared(span, merge(run.first.list_spans(document, rows).tolist())) / len(range(*span)))
+            parts.append(find_chunk_part(span, run.in_place.list_spans(document)))
+    return build_place_rows(name, data, recalls, parts)

@@ -100,7 +100,13 @@ class RunSearch:
         self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
         self.run, self.chunks = run, chunks
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
-        read = read_by if isinstance(read_by, ReadPart) else _find_read_part(read_by)
+        if isinstance(read_by, ReadPart):
+            read = read_by
+        else:
+            # It imports mteb.
+            from posir_tasks.models.window import find_read_part
+
+            read = find_read_part(read_by)
         self.read_chunks = ReadChunks.measure(chunks, read, *_find_counter(self.embedder)) if chunks else None
         self.lacks_lengths = chunks is None and read.kind is ReadKind.PART and run.has_chunks
         """Whether what is read is unknown because the lengths of chunks are."""
@@ -131,12 +137,6 @@ class RunSearch:
     def describe_search(self, subset: str) -> dict[str, int | str]:
         """Return the counts of a subset, and the digest of the run."""
         return {**asdict(self.run.counts[subset]), DIGEST: self.digest}
-
-
-def _find_read_part(embedder: MTEBModels) -> ReadPart:
-    from posir_tasks.models.window import find_read_part
-
-    return find_read_part(embedder)
 
 
 def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, int]:

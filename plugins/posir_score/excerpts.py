@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -233,24 +232,20 @@ def find_chunk_part(span: Span, chunks: Integers) -> str:
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 
-class PlacedRecall(NamedTuple):
-    """The share of an excerpt that is retrieved, and the part of its document and of a chunk that it is in."""
+def build_place_rows(name: str, data: ExcerptData, recalls: Sequence[float], parts: Sequence[str]) -> Iterator[PlaceRow]:
+    """Yield the mean recall by part of document and chunk, with intervals for new questions.
 
-    question: int
-    recall: float
-    document: str
-    chunk: str
-
-
-def build_place_rows(name: str, recalls: Sequence[PlacedRecall]) -> Iterator[PlaceRow]:
-    """Yield the mean recall by part, with intervals for new questions."""
-    for place in PLACES:
+    The recall of each excerpt and the part of a chunk that it is in are in the order of the questions.
+    """
+    excerpts = [(number, excerpt) for number, (_, listed) in enumerate(data.questions) for excerpt in listed]
+    texts, values = [*data.documents.values()], np.array(recalls)
+    questions = np.array([number for number, _ in excerpts])
+    thirds = [THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))] for _, excerpt in excerpts]
+    for place, own in zip(PLACES, (thirds, parts), strict=True):
         for part in (*THIRDS, DIVIDED, NOT_RETURNED):
-            chosen = [row for row in recalls if getattr(row, place) == part]
-            if chosen:
-                _, clusters = np.unique([row.question for row in chosen], return_inverse=True)
-                mean = estimate_score(np.array([row.recall for row in chosen]), clusters)
-                yield PlaceRow(name, place, part, len(chosen), mean)
+            if (chosen := np.array(own) == part).any():
+                _, clusters = np.unique(questions[chosen], return_inverse=True)
+                yield PlaceRow(name, place, part, int(chosen.sum()), estimate_score(values[chosen], clusters))
 
 
 def estimate_score(values: Floats, clusters: Integers) -> Estimate:

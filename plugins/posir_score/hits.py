@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from numbers import Integral
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -144,12 +144,9 @@ class OrderCheck:
         if ranked:
             # Of the same rank, scores may be any.
             groups = [[score for _, score in group] for _, group in groupby(ranked, key=lambda item: item[0])]
-            lowest = math.inf
-            for group in groups:
-                if max(group) > lowest:
-                    self.contradicting.append(query)
-                    break
-                lowest = min(lowest, *group)
+            lowest = accumulate(map(min, groups), min)
+            if any(max(group) > low for low, group in zip(lowest, groups[1:], strict=False)):
+                self.contradicting.append(query)
             return
         self.unranked += 1
         if all(a <= b for a, b in pairwise(scores)):

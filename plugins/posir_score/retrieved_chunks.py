@@ -23,11 +23,9 @@ import numpy as np
 from posir_score.excerpts import (
     NOT_RETURNED,
     NOWHERE,
-    THIRDS,
     ChunkPlaces,
     Excerpt,
     ExcerptData,
-    PlacedRecall,
     PlaceRow,
     build_place_rows,
     count_shared,
@@ -45,7 +43,7 @@ from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread
 from posir_tasks.read_part import UNKNOWN, CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 from posir_tasks.text.locating import START, TextLocator
-from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 
 if TYPE_CHECKING:
@@ -355,17 +353,16 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     depths = [depth for depth in DEPTHS if depth <= most] or [1]
     headline = max(depth for depth in depths if depth <= HEADLINE)
     scores, losses = {depth: list[tuple[float, float, float]]() for depth in depths}, list[list[float]]()
-    texts, recalls = [*data.documents.values()], list[PlacedRecall]()
-    for number, (key, (_, excerpts)) in enumerate(zip(data.ids, data.questions, strict=True)):
+    recalls, parts = list[float](), list[str]()
+    for key, (_, excerpts) in zip(data.ids, data.questions, strict=True):
         hits, lost = chunks.by_query[key], dict.fromkeys(LOSSES, 0)
         for depth in depths:
             scores[depth].append(score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth]))))
         for excerpt in excerpts:
             missing = find_losses(excerpt, hits[:headline], chunks.spans, read)
             lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
-            recall = 1 - sum(missing.values()) / len(range(*excerpt.span))
-            third = THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))]
-            recalls.append(PlacedRecall(number, recall, third, _find_part(excerpt, chunks)))
+            recalls.append(1 - sum(missing.values()) / len(range(*excerpt.span)))
+            parts.append(_find_part(excerpt, chunks))
         total = sum(len(range(*excerpt.span)) for excerpt in excerpts)
         losses.append([characters / total for characters in lost.values()])
     shares = dict(zip(LOSSES, np.array(losses).T, strict=True))
@@ -376,7 +373,7 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         questions=len(data.questions),
         k=headline,
         depths=tuple(DepthScores(depth, recall, iou, precision) for depth, (iou, recall, precision) in rows.items()),
-        by_position=tuple(build_place_rows(name, recalls)),
+        by_position=tuple(build_place_rows(name, data, recalls, parts)),
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read.tokens),
         median_tokens=statistics.median(read.tokens),
