@@ -132,9 +132,9 @@ class DocumentRanks:
 
     axes: Axes
     """The length buckets and position bins."""
-    cell_keys: tuple[CellKey, ...]
+    cell_keys: tuple[CellKey, ...] = field(repr=False)
     """The keys of the cells in use, sorted."""
-    sets: tuple[DocumentSet, ...]
+    sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.key`."""
 
     @classmethod

@@ -15,6 +15,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
@@ -124,6 +125,7 @@ def public(
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            _refuse_unknown(function.__name__, kwargs, signature)
             given = signature.bind(*args, **kwargs).arguments
             for parameter in read_parameters(function):
                 if parameter.name in given:
@@ -134,6 +136,17 @@ def public(
         return checked
 
     return declare
+
+
+def _refuse_unknown(name: str, given: Iterable[str], signature: inspect.Signature) -> None:
+    """Raise TypeError for a keyword that a function does not have, naming the one that was probably meant."""
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.parameters.values()):
+        return
+    for keyword in given:
+        if keyword not in signature.parameters:
+            close = get_close_matches(keyword, signature.parameters, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise TypeError(f"{name}() has no argument '{keyword}'; {hint}It has {', '.join(signature.parameters)}.")
 
 
 def to_list(given: Any) -> list[Any]:

@@ -4,7 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,8 +64,8 @@ class StoredResult:
     revision: str
     task: str
     subset: str
-    values: Any
-    run: Mapping[str, Any]
+    values: Any = field(repr=False)
+    run: Mapping[str, Any] = field(repr=False)
     """Record of the data that was read and of the model that was run, as the task made it."""
     file: Path
 
@@ -84,7 +84,7 @@ class StoredResult:
 class SubsetResult(StoredResult):
     """One model's result by position on one subset of a task."""
 
-    values: ResultValues
+    values: ResultValues = field(repr=False)
 
     @property
     def ranks(self) -> DocumentRanks:
@@ -101,7 +101,7 @@ class SubsetResult(StoredResult):
 class JudgedResult(StoredResult):
     """One model's result on all judged queries of one subset of a task, whether or not their evidence has a position."""
 
-    values: JudgedScores
+    values: JudgedScores = field(repr=False)
 
 
 AnyResult = TypeVar("AnyResult", bound=StoredResult)

@@ -97,7 +97,12 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
         shown = self.rows if self.full else [row for row in self.rows if row.metric is not Metric.PSI]
         every = [DisplaySection(tables=(comparison_table(self.rows),))] if self.full else []
-        return (*change_sections(shown), *every)
+        drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
+        return (*drawn, *change_sections(shown), *every)
+
+    def describe_data(self) -> str:
+        """Return the tasks."""
+        return ", ".join(dict.fromkeys(row.task for row in self.rows))
 
     def to_latex(self) -> str:
         """Return the table of all comparisons for the packages booktabs and adjustbox."""
@@ -131,7 +136,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         return tuple(f"note: {note}" for note in (self.hint, *self.notes) if note)
 
 
-@public(undecided_by=("fail_if", "strict", "junit"))
+@public(card=True, undecided_by=("fail_if", "strict", "junit"))
 def compare(
     given: Annotated[Sources, Option(metavar="A B")] = None,
     *,
@@ -245,7 +250,7 @@ def _compare(
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
     hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
     is_told = baseline is None and len(chosen) > 2
-    return Comparison(compared.rows, compared.notes, compared.gaps, hint=hint if is_told else "")
+    return Comparison(compared.rows, compared.notes, compared.gaps, compared.common, hint=hint if is_told else "")
 
 
 def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:

@@ -19,10 +19,11 @@ from posir_significance.decision import (
     MetricChange,
     compare_groups,
     compare_judged,
+    decide,
     level_of_lengths,
 )
 from posir_significance.intervals import LEVEL, estimate_judged
-from posir_significance.sentences import describe_metric_change
+from posir_significance.sentences import build_strip, describe_metric_change
 from posir_tasks.display.numbers import (
     format_percent,
     format_points,
@@ -30,6 +31,7 @@ from posir_tasks.display.numbers import (
     format_psi_difference,
 )
 from posir_tasks.display.progress import progress
+from posir_tasks.display.strip import Strip
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
@@ -54,6 +56,11 @@ class ModelRun:
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
         """Return the results by position on a task by subset."""
         return {result.subset: result for result in self.results if result.task == task and isinstance(result, SubsetResult)}
+
+    def find_read(self, task: str) -> ReadPart:
+        """Return what the model reads, over the subsets of a task."""
+        parts = [result.values.read for result in self.by_subset(task).values()]
+        return pool(parts) if parts else UNKNOWN
 
     def judged(self, task: str) -> dict[str, JudgedResult]:
         """Return the results on all judged queries of a task by subset."""
@@ -330,6 +337,18 @@ class ModelComparison:
     """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Reasons why a model was not compared with the baseline, or not with all of its results, by model and task."""
+    common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False)
+    """The pairs with common queries, and their results on these."""
+
+    def draw_common(self) -> Iterator[Strip]:
+        """Yield the picture of the answer of the baseline and of each model, on the queries that they have in common."""
+        several, drawn = len({pair.task for pair, _ in self.common}) > 1, set()
+        for pair, common in self.common:
+            for run, ranks in ((pair.a, common.a), (pair.b, common.b)):
+                name = f"{run.label}, {pair.task}" if several else run.label
+                if name not in drawn:
+                    drawn.add(name)
+                    yield build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
@@ -374,7 +393,8 @@ def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins:
     chosen = {name.casefold() for name in lengths} or known
     if unknown := [name for name in lengths if name.casefold() not in known]:
         raise PosirError(f"--lengths {unknown[0]}: no queries of such a length. Choose from {', '.join(known.values())}.")
-    return ModelComparison(tuple(row for row in rows if row.length.casefold() in chosen), tuple(notes), gaps)
+    shown = tuple(row for row in rows if row.length.casefold() in chosen)
+    return ModelComparison(shown, tuple(notes), gaps, tuple(common_results))
 
 
 def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ComparisonRow], tuple[str, ...]]:
@@ -429,8 +449,7 @@ def compare_pair(
     """
     paired = common.are_paired
     first, other = analyze(common.a), analyze(common.b)
-    read_parts = ([result.values.read for result in run.by_subset(pair.task).values()] for run in (pair.a, pair.b))
-    baseline_reads, model_reads = (pool(parts) if parts else UNKNOWN for parts in read_parts)
+    baseline_reads, model_reads = pair.a.find_read(pair.task), pair.b.find_read(pair.task)
     buckets = common.a.profile.lengths
     names = (ALL, *buckets) if len(buckets) > 1 else (ALL,)
     groups = [(pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)]

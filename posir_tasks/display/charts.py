@@ -5,6 +5,7 @@ Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_1
 `posir_report.summary.ReportRow`. Scores are in [0, 1]; nDCG@10 is printed x 100, as in the papers.
 """
 
+import io
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,20 @@ def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
     return textwrap.wrap(text.replace(" %", "\u00a0%"), width, break_on_hyphens=False)
 
 
+def render_svg(chart: alt.VConcatChart) -> str:
+    """Return a chart as SVG."""
+    stream = io.StringIO()
+    chart.save(stream, format="svg")
+    return stream.getvalue()
+
+
+class FramedChart(alt.VConcatChart):
+    """A chart that a notebook shows as an image, without scripts from a network."""
+
+    def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, str]:
+        return {"image/svg+xml": render_svg(self)}
+
+
 def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     """Return a chart of rows without marks; any number of rows, since Altair limits only data frames (to 5,000)."""
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
@@ -65,8 +80,8 @@ def add_frame(
     headed = alt.vconcat(chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
     cited: dict[str, Any] = {"orient": "bottom", "anchor": "start", "offset": 12, "fontSize": 10, "fontWeight": "normal"}
     # All at once: Altair copies the whole chart at every `properties` and `configure`.
-    return alt.vconcat(
-        headed,
+    return FramedChart(
+        vconcat=[headed],
         title=alt.TitleParams(_wrap(source), color=FAINT, **cited),
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},

@@ -1,7 +1,6 @@
 """Figures, the files that they are written to, and pages of a single file that need no network, which each command fills."""
 
 import base64
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import typer
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from posir_tasks.display.charts import render_svg
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import NARROW, SCALE, draw_strips
 from posir_tasks.errors import PosirError
@@ -55,9 +55,7 @@ class Figure:
 
 def render_image(figure: Figure) -> str:
     """Return a figure as the address of an image that holds all its content, in SVG."""
-    stream = io.StringIO()
-    figure.chart.save(stream, format="svg")
-    return f"data:image/svg+xml;base64,{base64.b64encode(stream.getvalue().encode()).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(render_svg(figure.chart).encode()).decode()}"
 
 
 def export(figures: Sequence[Figure], png: Path | None, pages: Mapping[Path, Callable[[], bytes]]) -> None:

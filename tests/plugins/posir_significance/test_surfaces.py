@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import posir
 from posir_compare.api import Comparison, compare
 from posir_compare.comparison import ComparisonRow, Metric
 from posir_compare.gate import gate_table, write_junit
@@ -290,7 +291,8 @@ def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_p
     shown = [drawn.index(f">{name}<") for name in ("even", "start", "window", "unknown")]
     assert drawn.count("not read:") - drawn.count("; not read:") == 1
     assert drawn.index("cannot be said", shown[3]) > 0
-    for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html()):
+    compared = compare(["org/even", "org/window"], results=results)
+    for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html(), compared.to_html()):
         assert page.index('<svg class="strip"') < page.index("<table")
     text = inspect(decisions["org/window"]).to_markdown()
     assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +not read: \d+ %", text)
@@ -298,6 +300,21 @@ def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_p
     assert (tmp_path / "card.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(PosirError, match="no results by position"):
         results.bins().to_card()
+
+
+def test_a_notebook_needs_no_network_and_shows_few_letters(folder, results, tmp_path):
+    assert len(repr(results[0])) < 300
+    assert results._repr_html_().count("<script") == 0
+    (svg,) = results.figures()[0].chart._repr_mimebundle_().values()
+    assert svg.startswith("<svg")
+    picture = results.plot()
+    assert ">even<" in picture._repr_html_()
+    picture.save(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(PosirError, match=r"\.svg or \.png"):
+        picture.save(tmp_path / "picture.pdf")
+    with pytest.raises(TypeError, match="did you mean bins"):
+        posir.report(folder, bin=True)
 
 
 def test_a_row_of_the_board_has_the_state_and_its_tooltip_the_answer(results, decisions):
