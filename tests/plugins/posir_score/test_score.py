@@ -280,31 +280,6 @@ def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path,
         posir.score(PLAIN_RUNS["a"], data=judged / "beir", name="a", output=tmp_path, clusters="article")
 
 
-def test_predictions_of_a_task_of_mteb_are_scored_without_its_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    task = mteb.get_task("NFCorpus")
-    split = {
-        "corpus": Dataset.from_list([{"id": f"d{row}", "title": "", "text": f"The {row} mills."} for row in range(120)]),
-        "queries": Dataset.from_list([{"id": query, "text": f"Which mills, {query}?"} for query in PLAIN_GRADES]),
-        "relevant_docs": PLAIN_GRADES,
-    }
-
-    def load(self: Any, **_: Any) -> None:
-        self.dataset, self.data_loaded = {"default": {"test": split}}, True
-
-    monkeypatch.setattr(type(task), "load_data", load)
-    meta = {"model_name": "org/model", "revision": "1"}
-    content = {"mteb_model_meta": meta, "default": {"test": PLAIN_RUNS["a"]}}
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "NFCorpus_predictions.json").write_text(json.dumps(content))
-    (run,) = posir.score(tmp_path / "runs", data="NFCorpus", output=tmp_path / "results").runs
-    assert (run.model, run.task, run.counts.queries) == ("run/model", "NFCorpus", 90)
-    assert run.ndcg_at_10 == pytest.approx(evaluate_with_trec(PLAIN_RUNS["a"])["ndcg_at_10"].mean(), abs=1e-6)
-    row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
-    assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (30, 90, True)
-    with pytest.raises(PosirError, match="--split dev: NFCorpus has test"):
-        posir.score(tmp_path / "runs", data="NFCorpus", output=tmp_path, split="dev")
-
-
 def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
     """As pytrec_eval scores them; documents that are not judged keep their ranks; nothing else is known."""
     file = tmp_path / "2021.qrels.pass.final.txt"
@@ -327,26 +302,35 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
         posir.score(PLAIN_RUNS["a"], data=file, output=tmp_path / "out")
 
 
-def test_predictions_of_several_languages_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    task = mteb.get_task("MIRACLRetrievalHardNegatives", hf_subsets=["sw", "yo"])
-    grades = {"sw": {"1": {"d": 1}}, "yo": {"1": {"d": 1, "e": 2}}}
+def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The task has no positions, several languages, and a document with a title alone."""
+    name = "MIRACLRetrievalHardNegatives"
+    task, grades = mteb.get_task(name, hf_subsets=["sw", "yo"]), {"sw": PLAIN_GRADES, "yo": {"q0": {"d1": 1, "d2": 2}}}
 
     def load(self: Any, **_: Any) -> None:
-        corpus = Dataset.from_list([{"id": name, "title": "T" * (name == "d"), "text": ""} for name in "def"])
-        queries = Dataset.from_list([{"id": "1", "text": "Which?"}])
-        parts = {name: {"corpus": corpus, "queries": queries, "relevant_docs": judged} for name, judged in grades.items()}
-        self.dataset, self.data_loaded = {name: {"dev": part} for name, part in parts.items()}, True
+        corpus = Dataset.from_list([{"id": f"d{row}", "title": "Mills", "text": "mill" * (row > 0)} for row in range(120)])
+        queries = Dataset.from_list([{"id": query, "text": f"Which mills, {query}?"} for query in PLAIN_GRADES])
+        parts = {key: {"corpus": corpus, "queries": queries, "relevant_docs": judged} for key, judged in grades.items()}
+        self.dataset, self.data_loaded = {key: {"dev": part} for key, part in parts.items()}, True
 
     monkeypatch.setattr(type(task), "load_data", load)
     monkeypatch.setattr(mteb, "get_task", lambda *_: task)
-    by_subset = {"sw": {"dev": {"1": {"d": 2.0, "f": 1.0}}}, "yo": {"dev": {"1": {"d": 2.0, "e": 1.0}}}}
-    file = tmp_path / "MIRACLRetrievalHardNegatives_predictions.json"
-    file.write_text(json.dumps({"mteb_model_meta": {"model_name": "org/model", "revision": "1"}} | by_subset))
-    (run,) = posir.score(file, data="MIRACLRetrievalHardNegatives", output=tmp_path / "out").runs
-    content = json.loads(next(run.folder.glob("MIRACL*.json")).read_text())
+    by_subset = {"sw": {"dev": PLAIN_RUNS["a"]}, "yo": {"dev": {"q0": {"d1": 2.0, "d2": 1.0}}}}
+    (tmp_path / "runs").mkdir()
+    content = {"mteb_model_meta": {"model_name": "org/model", "revision": "1"}} | by_subset
+    (tmp_path / "runs" / f"{name}_predictions.json").write_text(json.dumps(content))
+    (run,) = posir.score(tmp_path / "runs", data=name, output=tmp_path / "results").runs
+    assert (run.model, run.task, run.counts.queries) == ("run/model", name, 91)
+    content = json.loads((run.folder / f"{name}.json").read_text())
     scores = {row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]}
+    expected = evaluate_with_trec(PLAIN_RUNS["a"])["ndcg_at_10"].mean()
     # By hand: (1 + 2 / log2(3)) / (2 + 1 / log2(3)).
-    assert scores == {"sw": (1, ["swa-Latn"]), "yo": (pytest.approx(0.85972, abs=1e-5), ["yor-Latn"])}
+    by_hand = {"sw": (expected, ["swa-Latn"]), "yo": (0.85972, ["yor-Latn"])}
+    assert scores == {key: (pytest.approx(value, abs=1e-5), codes) for key, (value, codes) in by_hand.items()}
+    row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
+    assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (31, 91, True)
+    with pytest.raises(PosirError, match=f"--split test: {name} has dev"):
+        posir.score(tmp_path / "runs", data=name, output=tmp_path, split="test")
 
 
 def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
