@@ -239,11 +239,8 @@ def test_a_page_that_is_nearly_another_is_left_out_with_what_it_alone_says(tmp_p
     """Both begin with the same 200 words; of three questions about the copy, the kept page answers two."""
     opening = " ".join(f"w{number}" for number in range(200))
     pages = [f"<P> {opening} </P> <P> It was {part} . </P>" for part in ("founded here", "founded here . But sold")]
-    boxes = [(202, 208), (202, 208), (202, 211), (0, 202)]
-    rows = [
-        nq_row("simplified", number, [box], pages[place], f"https://w/{place}")
-        for number, (box, place) in enumerate(zip(boxes, (0, 1, 1, 1), strict=True))
-    ]
+    asked = enumerate([(0, (202, 208)), (1, (202, 208)), (1, (202, 211)), (1, (0, 202))])
+    rows = [nq_row("simplified", number, [box], pages[place], f"https://w/{place}") for number, (place, box) in asked]
     places, reasons, data = read(write(tmp_path / "v1.0.jsonl", rows))
     assert places == {"0": ["It was founded here ."], "1": ["It was founded here ."], "3": [opening]}
     assert list(reasons.values()) == [1, 1]
@@ -415,16 +412,14 @@ def write_cuad(folder):
 
 def write_cuad_rows(folder):
     """The form of the Hub: a row for each question, with its contract and an object of lists."""
+    (paragraph,) = json.loads((file := write_cuad(folder)).read_text())["data"][0]["paragraphs"]
+    file.unlink()
     rows = [
-        {"id": qa["id"], "title": article["title"], "context": paragraph["context"], "question": qa["question"],
+        {"id": qa["id"], "title": "A", "context": paragraph["context"], "question": qa["question"],
          "answers": {field: [answer[field] for answer in qa["answers"]] for field in ("text", "answer_start")}}
-        for article in json.loads(write_cuad(folder).read_text())["data"]
-        for paragraph in article["paragraphs"]
         for qa in paragraph["qas"]
     ]  # fmt: skip
-    (folder / "CUADv1.json").unlink()
-    write(folder / "data/train-00000-of-00001.parquet", rows)
-    return folder
+    return write(folder / "data/train-00000-of-00001.parquet", rows).parents[1]
 
 
 @pytest.mark.parametrize("write_source", [write_cuad, write_cuad_rows])
@@ -443,16 +438,9 @@ def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
     assert [row["query_id"] for row in opened.rows] == ["A__Term", "A__Term#2"]
 
 
-@pytest.mark.parametrize(
-    ("write_source", "reason"),
-    [
-        (write_cuad, "this contract"),
-        (write_cuad_rows, "this contract"),
-        (write_legalbench, "name their document"),
-    ],
-)
-def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_source, reason):
-    source = write_source(tmp_path)
+@pytest.mark.parametrize("write_source", [write_cuad, write_cuad_rows, write_legalbench])
+def test_questions_about_one_document_are_not_asked_of_a_corpus(tmp_path, write_source):
+    source, reason = write_source(tmp_path), "name their document" if write_source is write_legalbench else "this contract"
     with pytest.raises(PosirError, match=f"{reason}.*posir score --model"):
         posir.import_data(source, language="eng-Latn", domain="contracts", output=tmp_path / "out")
     with pytest.raises(PosirError, match=reason):

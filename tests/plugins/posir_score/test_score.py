@@ -292,8 +292,6 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
         for metric, values in evaluate_with_trec(runs[name]).items():
             assert row[metric] == pytest.approx(values.mean(), abs=2e-6)
     assert {row["metric"] for row in posir.compare(tmp_path / "out").records()} == {*METRICS.values()}
-    with pytest.raises(PosirError, match="posir score"):
-        posir.import_data(file, language="eng-Latn", domain="trec", output=tmp_path / "data")
     chunks = {query: {f"{name}#1": score for name, score in scores.items()} for query, scores in PLAIN_RUNS["a"].items()}
     with pytest.raises(PosirError, match="without the corpus"):
         posir.score(chunks, data=file, output=tmp_path / "out")
@@ -316,10 +314,9 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monk
     monkeypatch.setattr(type(task), "load_data", load)
     monkeypatch.setattr(mteb, "get_task", lambda *_: task)
     by_subset = {"sw": {"dev": PLAIN_RUNS["a"]}, "yo": {"dev": {"q0": {"d1": 2.0, "d2": 1.0}}}}
-    (tmp_path / "runs").mkdir()
     content = {"mteb_model_meta": {"model_name": "org/model", "revision": "1"}} | by_subset
-    (tmp_path / "runs" / f"{name}_predictions.json").write_text(json.dumps(content))
-    (run,) = posir.score(tmp_path / "runs", data=name, output=tmp_path / "results").runs
+    (file := tmp_path / f"{name}_predictions.json").write_text(json.dumps(content))
+    (run,) = posir.score(file, data=name, output=tmp_path / "results").runs
     assert (run.model, run.task, run.counts.queries) == ("run/model", name, 91)
     content = json.loads((run.folder / f"{name}.json").read_text())
     scores = {row["hf_subset"]: (row["ndcg_at_10"], row["languages"]) for row in content["scores"]["test"]}
@@ -330,7 +327,7 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monk
     row = posir.report(tmp_path / "results").to_polars().row(0, named=True)
     assert (row["clusters"], row["queries"], row["map_at_100_low"] > 0) == (31, 91, True)
     with pytest.raises(PosirError, match=f"--split test: {name} has dev"):
-        posir.score(tmp_path / "runs", data=name, output=tmp_path, split="test")
+        posir.score(file, data=name, output=tmp_path, split="test")
 
 
 def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
