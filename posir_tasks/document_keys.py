@@ -26,11 +26,6 @@ TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
 KEY_BYTES = 5
 #: Words of an opening.
 OPENING_WORDS = 200
-#: Characters of base 85 for four bytes.
-GROUP = 5
-_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_VALUES = np.full(256, 255, np.uint64)
-_VALUES[np.frombuffer(_DIGITS, np.uint8)] = np.arange(85)
 
 
 def digest_documents(names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]) -> Integers:
@@ -86,15 +81,9 @@ def pack_keys(keys: Integers) -> str:
 
 def unpack_keys(text: str, documents: int) -> Integers:
     """Return the keys of a number of documents that `pack_keys` packed; raise ValueError for another text."""
-    size = documents * KEY_BYTES
-    padding = -size % 4
-    if len(text) != (size + padding) // 4 * GROUP - padding:
+    raw = base64.b85decode(text)
+    if len(raw) != documents * KEY_BYTES:
         raise ValueError(f"a column of keys has {len(text)} characters, which are not those of {documents} documents")
-    digits = _VALUES[np.frombuffer(text.encode("latin-1") + b"~" * padding, np.uint8)].reshape(-1, GROUP)
-    numbers = digits @ np.array([85**power for power in range(GROUP - 1, -1, -1)], np.uint64)
-    if (digits > 84).any() or (numbers >= 2**32).any():
-        raise ValueError("a column of keys is not in base 85")
-    raw = numbers.astype(">u4").view(np.uint8)[:size].reshape(documents, KEY_BYTES)
     wide = np.zeros((documents, 8), np.uint8)
-    wide[:, 8 - KEY_BYTES :] = raw
+    wide[:, 8 - KEY_BYTES :] = np.frombuffer(raw, np.uint8).reshape(documents, KEY_BYTES)
     return wide.view(">u8").ravel().astype(np.int64)

@@ -172,8 +172,6 @@ class DocumentRanks:
         return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
-        if not isinstance(other, DocumentRanks):
-            return NotImplemented
         self.axes.check_same(other.axes)
         cell_keys, sets = tuple(sorted({*self.cell_keys, *other.cell_keys})), []
         places = {key: place for place, key in enumerate(cell_keys)}
@@ -270,7 +268,7 @@ class DocumentRanks:
     def counted_with(self) -> CountedWith | None:
         """The way in which the tokens before the evidence were counted; None if none had to be."""
         ways = [part.counted_with for part in self.sets if part.counted_with]
-        return CountedWith.least_accurate(ways) if ways else None
+        return max(ways, key=list(CountedWith).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result that hold the value; the axes are those of the profile beside it."""

@@ -174,8 +174,6 @@ class TokensRead:
         return cls(part, whole - part)
 
     def __add__(self, other: TokensRead) -> TokensRead:
-        if not isinstance(other, TokensRead):
-            return NotImplemented
         return TokensRead(self.read + other.read, self.not_read + other.not_read)
 
 

@@ -12,7 +12,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,28 +62,29 @@ def parse_json(data: str | bytes, name: object, *, max_bytes: int = MAX_BYTES, n
             an integer beyond 64 bits.
     """
     check_size(len(data), name, max_bytes)
-    try:
+    with _explain_json_errors(name):
         value = _DECODER.decode(decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff"))
-    except RecursionError:
-        raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
-    except ValueError as error:
-        raise GateError(
-            name, f"is not readable JSON in UTF-8 ({type(error).__name__}: {sanitized(str(error), 200)})"
-        ) from error
     _check_values(value, name, nan_prefix)
     return value
 
 
 def parse_json_at(text: str, start: int, name: object) -> tuple[Any, int]:
     """Return the value of a JSON document within a text and where it ends; see `parse_json`."""
-    try:
+    with _explain_json_errors(name):
         value, end = _DECODER.raw_decode(text, start)
+    _check_values(value, name, None)
+    return value, end
+
+
+@contextmanager
+def _explain_json_errors(name: object) -> Iterator[None]:
+    try:
+        yield
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        raise GateError(name, f"is not readable JSON ({sanitized(str(error), 200)})") from error
-    _check_values(value, name, None)
-    return value, end
+        said = f"{type(error).__name__}: {sanitized(str(error), 200)}"
+        raise GateError(name, f"is not readable JSON in UTF-8 ({said})") from error
 
 
 def read_json(file: Path, *, max_bytes: int = MAX_BYTES, nan_prefix: str | None = None) -> Any:

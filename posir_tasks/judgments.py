@@ -89,8 +89,6 @@ class JudgedScores:
         return cls(by, (key,), sizes, sums)
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
-        if not isinstance(other, JudgedScores):
-            return NotImplemented
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
         sizes, sums = np.concatenate([self.sizes, other.sizes]), np.concatenate([self.sums, other.sums], axis=1)
         return JudgedScores(by, self.digests + other.digests, sizes, sums)

@@ -63,8 +63,6 @@ class PlaceRanks:
         return cls(kept, sum(count > MOST_PLACES for count in counts.values()))
 
     def __add__(self, other: PlaceRanks) -> PlaceRanks:
-        if not isinstance(other, PlaceRanks):
-            return NotImplemented
         return PlaceRanks(self.ranks + other.ranks, self.left_out + other.left_out)
 
     def __eq__(self, other: object) -> bool:

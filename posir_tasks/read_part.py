@@ -108,8 +108,6 @@ class ReadPart:
 
     def __add__(self, other: ReadPart) -> ReadPart:
         """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise ProfileError if they differ."""
-        if not isinstance(other, ReadPart):
-            return NotImplemented
         if self.known_by is None or other.known_by is None:
             return UNKNOWN
         if replace(self, known_by=other.known_by) != other:
@@ -171,11 +169,6 @@ class CountedWith(StrEnum):
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
         """Return how good an estimate for texts in these languages is; codes such as `eng-Latn`."""
         return cls.ESTIMATE if {code.partition("-")[0] for code in languages} == {ENGLISH} else cls.ROUGH_ESTIMATE
-
-    @classmethod
-    def least_accurate(cls, ways: Iterable[CountedWith]) -> CountedWith:
-        """Return the least accurate of one or more ways, which is that of a sum."""
-        return max(ways, key=list(cls).index)
 
 
 def estimate_tokens(text: str) -> int:

@@ -16,7 +16,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize_error
 from posir_tasks.evidence import TWELFTHS
-from posir_tasks.files import atomic_write, find_files, folder_lock
+from posir_tasks.files import find_files, folder_lock, write_text
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.judgments import JudgedScores
 from posir_tasks.models.protocols import PAPERS
@@ -380,6 +380,5 @@ def rescore_file(file: Path) -> int:
             scores.update(new)
             run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
         if subsets:
-            with atomic_write(file) as part:
-                part.write_text(json.dumps(data, indent=2), encoding="utf-8")
+            write_text(file, json.dumps(data, indent=2))
     return len(subsets)

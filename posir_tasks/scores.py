@@ -125,8 +125,6 @@ class ResultValues:
         return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
-        if not isinstance(other, ResultValues):
-            return NotImplemented
         ranks, read = self.ranks + other.ranks, self.read + other.read
         tokens_read = self.tokens_read + other.tokens_read if self.tokens_read and other.tokens_read else None
         places = self.places + other.places if self.places and other.places else self.places or other.places

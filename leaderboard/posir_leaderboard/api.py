@@ -25,43 +25,6 @@ if TYPE_CHECKING:
 SITE = Path("leaderboard-site")
 
 
-@dataclass(frozen=True, repr=False)
-class BuiltSite(Presentable):
-    """A site that was built."""
-
-    summary: str
-    said: Sequence[str]
-    """Lines on what is excluded, not looked up or not ranked."""
-    fails: bool
-    """Whether it was to be complete, and is not."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return self.summary
-
-    @property
-    def exit_status(self) -> int:
-        """Exit status of the command: 1 if the site was to be complete, and is not."""
-        return int(self.fails)
-
-    def sections(self) -> list[DisplaySection]:
-        """Return nothing: the site is in files."""
-        return []
-
-    def closing(self) -> list[str]:
-        """Return the summary."""
-        return [self.summary]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each remark."""
-        return [{"remark": line} for line in self.said]
-
-    def warnings(self) -> Sequence[str]:
-        """Return the remarks."""
-        return self.said
-
-
 @public()
 def leaderboard_build(
     *,
@@ -70,7 +33,7 @@ def leaderboard_build(
     url: str = "",
     stats: str | Path | Iterable[str | Path] | None = None,
     strict: bool = False,
-) -> BuiltSite:
+) -> TableResult:
     """Build the site from all results with position profiles and the published results of the papers.
 
     Scored results are cached. An unusable file is reported and excluded.
@@ -110,7 +73,9 @@ def leaderboard_build(
         f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
         f"scored; {pluralize(built.changed_files, 'file')} changed. View it: posir leaderboard serve --site {site}"
     )
-    return BuiltSite(summary, said, strict and bool(built.problems or built.unranked))
+    fails = strict and bool(built.problems or built.unranked)
+    rows = [{"remark": line} for line in said]
+    return TableResult(title=summary, rows=rows, tables=(), last=(summary,), said=said, exit_status=int(fails))
 
 
 @public()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from posir_leaderboard.submission import CONNECTION_ERRORS
 from posir_tasks.digests import digest
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import atomic_write
+from posir_tasks.files import write_text
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
@@ -59,12 +60,14 @@ def identify_models(models: Iterable[tuple[str, str]], cache: Path) -> dict[tupl
         spelled = spellings.get(name.casefold())
         identity = _identify_registered(name, revision, dict.__getitem__(registered, spelled)) if spelled else None
         file = cache / f"{digest(name, revision).hex()}.json"
-        identity = identity or _read_answer(file)
+        if identity is None:
+            with suppress(GateError):
+                cached = read_json(file)
+                identity = Identity(meta=cached) if isinstance(cached, dict) and cached else None
         if identity is None:
             identity = Identity(unchecked=problem) if (problem := find_problem()) else _ask_hub(name, revision)
             if identity.meta:
-                with atomic_write(file) as part:
-                    part.write_text(json.dumps(identity.meta), encoding="utf-8")
+                write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
     return identities
 
@@ -81,14 +84,6 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
         )
     described = {key: getattr(meta, key, None) for key in FIELDS}
     return Identity(meta=to_jsonable_python(described, fallback=str))
-
-
-def _read_answer(file: Path) -> Identity | None:
-    try:
-        meta = read_json(file)
-    except GateError:
-        return None
-    return Identity(meta=meta) if isinstance(meta, dict) and meta else None
 
 
 def _find_variant_problem(name: str, base: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
@@ -45,24 +44,6 @@ def settings_help(name: str) -> Any:
     return Annotated[bool, typer.Option("--settings-help", is_eager=True, callback=show, help=text)]
 
 
-def with_progress(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Report the progress of a command, unless its new option `--quiet` is given: bars on a terminal, lines in a log.
-
-    Put it between `app.command(...)` and the function.
-    """
-
-    @wraps(command)
-    def run(*args: Any, quiet: bool, **options: Any) -> Any:
-        with report_progress(quiet=quiet):
-            return command(*args, **options)
-
-    signature = inspect.signature(command, eval_str=True)
-    options = [*signature.parameters.values(), _share("quiet", Quiet, False)]
-    run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
-    run.__annotations__ = command.__annotations__ | {"quiet": Quiet}
-    return run
-
-
 def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     """Return a function with Typer's annotations that calls a public function and prints what it returns."""
     declaration: Declaration = getattr(function, DECLARATION)
@@ -72,13 +53,16 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
-    shared += [_share(name, _flag(name), False) for name in declaration.flags]
+    for name in declaration.flags:
+        flag = Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")]
+        shared.append(_share(name, flag, False))
 
     def command(**options: Any) -> None:
         flags = {OutputFormat(name) for name in declaration.flags if options.pop(name)}
         format_, html, png = _choose_format(options.pop("format"), flags), options.pop("html"), options.pop("png", None)
         card, explain, overrides = options.pop("card", None), options.pop("explain"), options.pop("set", None)
         options.pop("settings_help", None)
+        quiet = options.pop("quiet")
         given = read_overrides(overrides or ())
         for parameter in parameters:
             value, parse = options[parameter.name], parameter.option.parse or (lambda given: given)
@@ -96,7 +80,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
         if declaration.streams and format_ is OutputFormat.TEXT:
             given["show"] = show
         is_check = any(given.get(name) for name in declaration.undecided_by)
-        with undecided_on_error() if is_check else nullcontext():
+        with report_progress(quiet=quiet), undecided_on_error() if is_check else nullcontext():
             result = function(**given)
             for warning in result.warnings():
                 typer.echo(warning, err=True)
@@ -107,7 +91,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     command.__name__, command.__doc__ = function.__name__, describe_function(function)
     command.__signature__ = inspect.Signature([*map(build_parameter, parameters), *shared])  # type: ignore[attr-defined]
     command.__annotations__ = {}
-    return with_progress(command)
+    return command
 
 
 def _choose_format(format_: OutputFormat, flags: set[OutputFormat]) -> OutputFormat:
@@ -116,10 +100,6 @@ def _choose_format(format_: OutputFormat, flags: set[OutputFormat]) -> OutputFor
     if len(requested) > 1:
         raise PosirError(f"Several output formats: {', '.join(requested)}. Give one; --html and --png go with any.")
     return requested[0] if requested else format_
-
-
-def _flag(name: str) -> Any:
-    return Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")]
 
 
 class FunctionCommand(TyperCommand):
@@ -173,11 +153,12 @@ def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-#: Options that every command of a public function has; `--quiet` is added by `with_progress`.
+#: Options that every command of a public function has.
 SHARED = (
     _share("format", TableFormat, OutputFormat.TEXT),
     _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
     _share("png", Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")], None),
     _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None),
     _share("explain", Explain, False),
+    _share("quiet", Quiet, False),
 )

@@ -203,10 +203,18 @@ class TableResult(Presentable):
     """Draws the charts; None if there are none."""
     last: Sequence[str] = ()
     """Lines below everything else: files, commands."""
+    said: Sequence[str] = ()
+    """Lines that the command prints on the error stream."""
+    exit_status: int = 0
+    """1 if a check fails, 2 if it cannot be decided."""
 
     def closing(self) -> Sequence[str]:
         """Return the lines below everything else."""
         return self.last
+
+    def warnings(self) -> Sequence[str]:
+        """Return what the command says on the error stream."""
+        return self.said
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the sentences, then the tables."""

@@ -52,6 +52,18 @@ def test_a_result_on_other_data_is_not_ranked_among_others(records, marks):
     assert columns["paired"] == [0] * len(marks)
 
 
+def test_in_a_length_bucket_a_published_mean_over_positions_is_not_ranked_among_means_over_queries():
+    paper = on_data(0, "", "", published=True)
+    rows = tuple(row if row.length == "all" else row.with_scores(ndcg_at_10=None) for row in paper.rows)
+    view = own_view([replace(paper, rows=rows), on_data(1, "d1"), on_data(2, "d1")])
+    assert view.columns("all")["other_data"] == ["", "", ""]
+    columns = view.columns("Q4")
+    assert columns["other_data"] == ["mean over positions", "", ""]
+    assert columns["rank"][0] is None
+    assert "published" not in columns["headline"][-1], "own results without an interval are not published"
+    assert own_view([on_data(2, "d2", "local-0123456789")]).data == "PosIR-English data, local: 01234567"
+
+
 def test_of_as_many_results_the_newest_decide_which_data_are_ranked():
     view = own_view([on_data(0, "d1", date="2026-05-01"), on_data(1, "d2")])
     assert [row.mark for row in view.rows] == ["", "other data"]

@@ -160,7 +160,7 @@ def test_keys_take_at_most_20_characters_a_document():
     assert unpack_keys(text, len(keys)).tolist() == keys.tolist()
     assert 3 * len(text) / len(keys) < 19
     for damaged in (text[:-1], text + "0", "'" + text[1:], "~" * len(text)):
-        with pytest.raises(ValueError, match="column of keys"):
+        with pytest.raises(ValueError, match=r"column of keys|base85"):
             unpack_keys(damaged, len(keys))
 
 

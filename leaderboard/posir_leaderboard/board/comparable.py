@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, Vali
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.entries import PINS
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.files import atomic_write
+from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.result_schema import DataVersion, identify_data
 from posir_tasks.sources.data import digest_data
@@ -59,8 +59,7 @@ def format_pins(pins: Mapping[str, Pin]) -> str:
 
 def write_pins(folder: Path, pins: Mapping[str, Pin]) -> Path:
     """Write the pins of a folder of results; return the file."""
-    with atomic_write(folder / PINS) as part:
-        part.write_text(format_pins(pins), encoding="utf-8")
+    write_text(folder / PINS, format_pins(pins))
     return folder / PINS
 
 

@@ -67,14 +67,10 @@ def _build_record(name: str, rows: list[PublishedRow], registered: ModelMeta | N
     described = {**meta, "model_type": [kind]} if kind else meta
     # The papers print one name in several cases.
     model = read_board_model(str(meta.get("name", name)).split("/")[-1], "", described, published=True)
-    bins = _bins_by_length(rows[0].task, name)
+    of_model = (row for row in published_bins(rows[0].task) if row.model == name)
+    bins = {length: list(of_length) for length, of_length in groupby(of_model, key=lambda row: row.length)}
     scored = tuple(_build_row(row, bins.get(row.length, [])) for row in rows)
     return BoardRecord(model, rows[0].task, scored, _build_detail(bins, [row.length for row in rows], rows[0]))
-
-
-def _bins_by_length(task: str, model: str) -> dict[str, list[PublishedBin]]:
-    bins = (row for row in published_bins(task) if row.model == model)
-    return {length: list(of_length) for length, of_length in groupby(bins, key=lambda row: row.length)}
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.records import (
+    NOT_PUBLISHED,
     BoardModel,
     BoardRecord,
     board_columns,
@@ -33,19 +33,17 @@ from posir_leaderboard.board.views import (
     View,
     add_other_tasks,
     build_views,
-    score_overall,
 )
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
-from posir_tasks.display.charts import COLORS, FAINT, INK, PERCENT, SCORE, SHAPES, build_chart, cycle_scale
 from posir_tasks.display.figures import bundle_chart_library
-from posir_tasks.display.numbers import format_percent, format_points
+from posir_tasks.display.numbers import format_estimate, format_percent, format_points
 from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import shorten_middle
+from posir_tasks.display.strip import Strip, draw_card, render_png
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
+from posir_tasks.files import write_text
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import ALL
+from posir_tasks.scores import Estimate
 from posir_tasks.tasks.posir import POSIR
 from posir_tasks.tasks.posq import POSQ
 
@@ -222,62 +220,32 @@ def cached_chart_library(folder: Path) -> str:
     """Return the script that defines `vegaEmbed` from a cache folder, since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
-        with atomic_write(file) as part:
-            part.write_text(bundle_chart_library(), encoding="utf-8")
+        write_text(file, bundle_chart_library())
     return file.read_text(encoding="utf-8")
 
 
-#: Most models in the picture, and most letters of a name.
-MODELS, NAME = 5, 36
-WIDTH, HEIGHT = 1200, 630
+#: Most models in the picture.
+MODELS = 3
 
 
 def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> bytes:
-    """Return a PNG of the best models of the first benchmark that has results; of an empty leaderboard, a title alone."""
-    view = next((view for group in groups for view in build_views(group, records)), View("", ()))
-    scored = [record for record in view.rows if record.comparable and score_overall(record) > 0]
-    best = sorted(scored, key=score_overall, reverse=True)[:MODELS]
-    by_position = bool(best) and all(record.find_detail("panels", ALL) for record in best)
-    values: list[dict[str, Any]] = []
-    for record in best:
-        name = shorten_middle(record.model.name.split("/")[-1], NAME)
-        if by_position:
-            scores = record.find_detail("panels", ALL)["ndcg_at_10"]
-            points = ({"middle": (place + 0.5) / len(scores), "score": score} for place, score in enumerate(scores))
-        else:
-            rows = [row for row in record.rows if row.length != ALL] or record.rows[:1]
-            points = ({"length": row.length, "score": row.score and row.score.value} for row in rows)
-        values += [{"model": name, **point} for point in points]
-    chart = _draw_picture(values, view.name, by_position=by_position).to_dict()
-    return vl_convert.vegalite_to_png(chart, vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2]))
-
-
-def _draw_picture(values: Sequence[Mapping[str, Any]], name: str, *, by_position: bool) -> alt.Chart:
-    names = list(dict.fromkeys(value["model"] for value in values))
-    what = "position of the evidence" if by_position else "document length"
-    x = (
-        alt.X("middle:Q", title="start of the document to its end", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".1f"))
-        if by_position
-        else alt.X("length:O", title="document length", axis=alt.Axis(labelAngle=0))
+    """Return a PNG of the best models with known positions of the view that opens; of an empty leaderboard, a title alone."""
+    views = [view for group in groups for view in build_views(group, records)]
+    view = min(views, key=attrgetter("opening_order"), default=View("", ()))
+    length, strips = view.opening_length, []
+    ranked = [
+        (row.score.value, record, row)
+        for record, row in zip(view.rows, view.ranked_rows(length), strict=True)
+        if row and row.score and record.find_detail("panels", length)
+    ]
+    for _, record, row in sorted(ranked, key=itemgetter(0), reverse=True)[:MODELS]:
+        panel = record.find_detail("curves", length) or record.find_detail("panels", length)
+        bins = zip(panel["ndcg_at_10"], panel["ndcg_at_10_low"], panel["ndcg_at_10_high"], strict=True)
+        parts = (None if mean is None else Estimate(mean, None if low is None else (low, high)) for mean, low, high in bins)
+        words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
+        words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
+        words += [] if row.state_label == NOT_PUBLISHED else [f"Bias within what it reads: {row.state_label}"]
+        strips.append(Strip(record.model.short_name, tuple(words), tuple(parts)))
+    return render_png(
+        draw_card(strips, "PosIR leaderboard", f"{view.data}, {view.describe_documents(length)}." if strips else "")
     )
-    picture: alt.Chart = (
-        build_chart(values)
-        .mark_line(point=alt.OverlayMarkDef(size=90, opacity=1), strokeWidth=3)
-        .encode(
-            x=x,
-            y=alt.Y("score:Q", title=SCORE, axis=PERCENT, scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("model:N", scale=cycle_scale(names, COLORS), legend=alt.Legend(title=None, labelLimit=420)),
-            shape=alt.Shape("model:N", scale=cycle_scale(names, SHAPES)),
-        )
-        .properties(
-            width=WIDTH,
-            height=HEIGHT,
-            autosize=alt.AutoSizeParams(type="fit", contains="padding"),
-            title=alt.TitleParams("PosIR leaderboard", subtitle=f"{name}: nDCG@10 by {what}", anchor="start", offset=20),
-        )
-        .configure(font="DejaVu Sans, Verdana, sans-serif", padding=36, background="white")
-        .configure_title(fontSize=40, subtitleFontSize=24, subtitleColor=FAINT, subtitlePadding=10, color=INK)
-        .configure_axis(labelFontSize=20, titleFontSize=20, titleFontWeight="normal", gridColor="#eeeeee", titlePadding=12)
-        .configure_legend(labelFontSize=20, symbolSize=200, symbolStrokeWidth=3, orient="right")
-    )
-    return picture

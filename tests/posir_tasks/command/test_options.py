@@ -3,8 +3,10 @@
 import typer
 from typer.testing import CliRunner
 
-from posir_tasks.command.options import with_progress
+from posir_tasks.command.options import build_command
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
+from posir_tasks.public import public
 from tests.support.cli import function_commands, leaf_commands
 
 
@@ -17,13 +19,13 @@ def test_every_long_command_has_the_option():
 def test_a_log_has_the_stages_on_the_error_stream_unless_quiet():
     app = typer.Typer()
 
-    @app.command()
-    @with_progress
-    def example(name: str, *, loud: bool = False) -> None:
+    @public()
+    def example(name: str, *, loud: bool = False) -> TableResult:
         """Work."""
         with track("Working"):
-            typer.echo(f"{name} {loud}")
+            return TableResult(rows=(), tables=(), last=[f"{name} {loud}"])
 
+    app.command()(build_command(example))
     for option, printed in (("--loud", ("text True\n", "Working\n")), ("--quiet", ("text False\n", ""))):
         done = CliRunner().invoke(app, ["text", option])
         assert (done.stdout, done.stderr) == printed
