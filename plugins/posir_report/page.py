@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from posir_report.cells import FEW
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
-    build_bin_rows,
     build_place_row,
     build_rows,
     model_labels,
@@ -20,11 +20,9 @@ from posir_report.summary import (
     short_labels,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, label_state
-from posir_tasks.display import numbers
+from posir_significance.sentences import build_strip
 from posir_tasks.display.strip import Strip
-from posir_tasks.display.tables import Column, Table, to_latex
-from posir_tasks.scores import ScoreInfo, Unit
+from posir_tasks.display.tables import to_latex
 
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
@@ -77,91 +75,32 @@ def _task_section(
     return {"name": task, "models": models, "notes": notes}
 
 
-#: Characters of a model's name; a longer one is shortened in the middle, so that the table fits a page.
-NAME_WIDTH = 44
 NOTE = (
     "In brackets 95 % intervals. Start to end: nDCG@10 (x 100) of the first third of the document minus the last; bias: the "
-    "same within what the model reads, over evidence that it reads, and its state, which follows from that interval. Below PSI "
-    "as published, its estimate and what chance alone gives: mean and central 90 %."
+    "same within what the model reads, over evidence that it reads, and its state, which follows from that interval. PSI by "
+    "chance: mean and central 90 %."
 )
 
 
 def render_latex(summaries: Iterable[TaskSummary]) -> str:
-    """Return a table for each task and scheme, for the packages booktabs and adjustbox."""
-    ordered = sorted(summaries, key=task_and_scheme)
-    scored = ((summary, build_rows(summary)) for summary in ordered)
-    rendered = [
-        _render_task(*zip(*group, strict=True)) for _, group in groupby(scored, key=lambda row: task_and_scheme(row[0]))
-    ]
+    """Return a table for each task and scheme, a line for each model and length, for the packages booktabs and adjustbox."""
+    rendered = (_render_task(list(group)) for _, group in groupby(sorted(summaries, key=task_and_scheme), key=task_and_scheme))
     return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *rendered])
 
 
-def _render_task(summaries: Sequence[TaskSummary], rows: Sequence[list[ReportRow]]) -> str:
-    task, profile = summaries[0].task, summaries[0].profile
-    by_length = len(profile.lengths) > 1
-    lengths = ["All", *profile.lengths] if by_length else ["All"]
-    scores = lengths if by_length else [*profile.positions, "All"]
+def _render_task(summaries: Sequence[TaskSummary]) -> str:
+    task, added = summaries[0].task, tables.added_columns()
+    keys = [*tables.ANSWER, "psi", "psi_as_published", "psi_chance", *(column.key for column in added)]
+    rows = [row for summary in summaries for row in build_rows(summary) if row.queries]
+    table = tables.length_table(rows, tables.choose_columns(keys))
+    notes = (*tables.not_read_notes(model_labels(summaries), summaries), *([tables.build_legend(added)] if added else []))
     revisions = ", ".join(sorted({summary.data_revision for summary in summaries}))
-    by = "length of the relevant document" if by_length else "position of the evidence"
-    labels = model_labels(summaries, NAME_WIDTH)
-    added = tables.added_columns()
-    table = Table(
-        (
-            Column("Model"),
-            *(Column(name, group="nDCG@10") for name in scores),
-            *map(Column, ("Start to end", "Not read", "Bias")),
-            *(Column(name, group="PSI") for name in lengths),
-            *(Column(column.title) for column in added),
-        ),
-        tuple(_build_row(*labeled, by_length, added) for labeled in zip(labels, summaries, rows, strict=True)),
-        title=f"{task}, data revision {revisions}: nDCG@10 (x 100) by {by}, below it the number of queries; and PSI.",
-        notes=(NOTE, *tables.not_read_notes(labels, summaries), *([tables.build_legend(added)] if added else [])),
+    # The task is in the caption.
+    table = replace(
+        table,
+        columns=(table.columns[0], *table.columns[2:]),
+        rows=tuple((cells[0], *cells[2:]) for cells in table.rows),
+        title=f"{task}, data revision {revisions}: by length of the relevant document.",
+        notes=(NOTE, *table.notes, *notes),
     )
     return to_latex(table, label=f"tab:{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}")
-
-
-def _build_row(
-    label: str, summary: TaskSummary, rows: Sequence[ReportRow], by_length: bool, added: Sequence[ScoreInfo]
-) -> tuple[str, ...]:
-    """Return the cells of a model, each of two or three lines: score, interval if there is any, queries or null."""
-    scored: list[ReportRow] = [*rows] if by_length else [*build_bin_rows(summary), rows[0]]
-    name = label + partial_suffix(len(summary.subsets), len(summary.missing))
-    legend = (name, "95 % interval; estimated PSI", "queries; PSI by chance")
-    cells = [legend, *map(_ndcg_lines, scored), *_answer_lines(rows[0]), *map(_psi_lines, rows)]
-    cells += [(tables.format_cell(rows[0], column), "", "") for column in added]
-    intervals = any(interval for _, interval, _ in cells[1:])
-    return tuple("\n".join(cell if intervals else (cell[0], cell[2])) for cell in cells)
-
-
-def _ndcg_lines(row: ReportRow) -> tuple[str, str, str]:
-    ndcg = row.ndcg_at_10
-    interval = numbers.format_interval(ndcg, numbers.format_percent)
-    return numbers.format_percent(ndcg.value if ndcg else None), interval, numbers.format_count(row.queries)
-
-
-def _answer_lines(row: ReportRow) -> list[tuple[str, str, str]]:
-    decision = row.decision
-    if decision is None:
-        return [(numbers.MISSING, "", "")] * 3
-    lines = [
-        (contrast, decision.interval(contrast))
-        for contrast in (decision.start_to_end, decision.not_read_difference, decision.bias_within_read)
-    ]
-    start_to_end, not_read, bias = (
-        (
-            numbers.format_points(contrast.value if contrast else None),
-            f"[{', '.join(map(numbers.format_points, ends))}]" if ends else "",
-        )
-        for contrast, ends in lines
-    )
-    share = f"{numbers.format_percent(decision.not_read)} %" if decision.not_read is not None else numbers.MISSING
-    return [
-        (*start_to_end, ""),
-        (share, " ".join(filter(None, not_read)) if decision.not_read else "", ""),
-        (*bias, label_state(decision)),
-    ]
-
-
-def _psi_lines(row: ReportRow) -> tuple[str, str, str]:
-    estimate = numbers.format_score(Unit.INDEX, row.psi) if row.psi else ""
-    return numbers.format_psi(row.psi_as_published), estimate, numbers.format_score(Unit.INDEX, row.scores.get("psi_chance"))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import norm
 
 from posir_significance.analysis import GroupAnalysis
@@ -16,6 +17,7 @@ from posir_significance.decision import (
     Margins,
     Reason,
     State,
+    compare_gains,
     compare_groups,
     decide_change,
     decide_state,
@@ -232,3 +234,18 @@ def test_few_documents_say_nothing_of_a_change():
     assert {change.ndcg_at_10.documents_needed, change.start_to_end.documents_needed} == {10}
     text = describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
     assert "6 documents are too few, at least 10 are needed" in text
+
+
+@pytest.mark.parametrize("size", [80, 400])
+def test_the_detectable_difference_is_found_in_eight_of_ten(size):
+    """SciPy's t test at the level of a change, of samples whose true mean is that difference."""
+    rng = np.random.default_rng(size)
+    change = compare_gains(rng.normal(0, 0.3, size), np.arange(size))
+    detectable = change.ndcg_at_10.detectable(change.level)
+    assert change.psi.detectable(change.level) is None
+    # The standard error is estimated from the sample: at the true one, whatever the sample's.
+    interval = change.ndcg_at_10.difference.interval
+    scale = 0.3 / size**0.5 / ((interval[1] - interval[0]) / 2 / stats.t.ppf((1 + change.level) / 2, size - 1))
+    drawn = rng.normal(scale * detectable, 0.3, (size, 4000))
+    found = stats.ttest_1samp(drawn, 0).pvalue < 1 - change.level
+    assert np.mean(found) == pytest.approx(0.8, abs=0.025)
