@@ -168,7 +168,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         return ", ".join(dict.fromkeys(f"{summary.task}, data revision {summary.data_revision}" for summary in self.summaries))
 
     def figures(self) -> list[Figure]:
-        """Return every chart: the models of each task, each model by itself, and all tasks together."""
+        """Return every chart of each model on each task."""
         if not self:
             return []
         from posir_report.charts import build_figures
@@ -268,9 +268,9 @@ class Results(Presentable, Sequence[SubsetResult]):
         return Picture(draw_strips(shown.strips(), source=shown.describe_data()))
 
     def _draw_chosen(self) -> Sequence[Figure]:
-        """Return the chart that puts models side by side, and the curves of a model that is alone on its task."""
+        """Return the curves of the models that are alone on their tasks."""
         models: Counter[str | None] = Counter(summary.task for summary in self.summaries)
-        return [figure for figure in self.figures() if not figure.model or (figure.kind, models[figure.task]) == ("curves", 1)]
+        return [figure for figure in self.figures() if (figure.kind, models[figure.task]) == ("curves", 1)]
 
 
 def read_results(

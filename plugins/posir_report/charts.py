@@ -1,11 +1,10 @@
-"""The three charts of a report; page and pictures show the same ones."""
+"""The charts of a report; page and pictures show the same ones."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
@@ -17,26 +16,18 @@ from posir_report.summary import (
     partial_suffix,
     task_and_scheme,
 )
-from posir_report.tables import count_states, name_shortly, title_effect, title_lengths, title_sensitivity
+from posir_report.tables import title_effect, title_lengths
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
-from posir_tasks.display.numbers import format_percent, format_psi, format_score
+from posir_tasks.display.numbers import format_score
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import shorten_middle
 from posir_tasks.profile import CellCounts
-from posir_tasks.scores import ALL, Unit
+from posir_tasks.scores import Unit
 
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
-#: Fields that each axis of PSI against nDCG@10 must cover, and its margin in tenths.
-NDCG_FIELDS = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-PSI_FIELDS = ("psi_shown", "psi_high", "psi_chance_high")
-MARGIN = 0.2
-#: Height of a name as a share of a panel's, and the share of its width that a name may take.
-LINE, HALF = 0.08, 0.5
-#: What PSI against nDCG@10 shows, here and on the leaderboard.
-CAPTION = "Position sensitivity (PSI) against retrieval quality (nDCG@10)"
 #: Scores from here on are dark in the heat map, where text must be white.
 DARK = 0.72
 #: Most positions whose names are printed horizontally below a heat map.
@@ -134,119 +125,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
-def draw_psi_against_ndcg(summaries: Sequence[TaskSummary]) -> alt.VConcatChart:
-    """Return PSI, which must be defined, against nDCG@10: a panel per task, a point per model.
-
-    A point is the estimate of the true PSI with its interval; where there is none, the observed PSI with PSI by chance.
-    """
-    names = model_labels(summaries)
-    labels, panels = list(dict.fromkeys(names)), task_titles(summaries)
-    rows = [build_rows(summary)[0] for summary in summaries]
-    values = [
-        {
-            **row.columns(),
-            "bias": count_states([row])[2:],
-            "psi_shown": row.best_psi,
-            "label": name,
-            "short": name_shortly(name),
-            "panel": panels[row.task],
-        }
-        # Chance adds to the observed PSI only, so an estimate has nothing to do with its null distribution.
-        | ({"psi_chance": None, "psi_chance_low": None, "psi_chance_high": None} if row.psi else {})
-        for name, row in zip(names, rows, strict=True)
-    ]
-    x_scale, y_scale = cover_tenths(values, NDCG_FIELDS), cover_tenths(values, PSI_FIELDS, start=0)
-    center = sum(x_scale.to_dict()["domain"]) / 2
-    named = can_name_points(values, x_scale, y_scale)
-    points = [{**value, "in_right_half": value["ndcg_at_10"] > center} for value in values]
-    base = charts.with_percentages(charts.build_chart(points)).encode(
-        x=alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=x_scale, axis=charts.PERCENT),
-        y=alt.Y("psi_shown:Q", title="PSI", scale=y_scale),
-    )
-    layers = _draw_points(base, labels, x_scale, y_scale, named=named)
-    if any(value.get("psi_chance_high") is not None for value in values):
-        layers.insert(0, charts.psi_chance_range(base.transform_filter("isValid(datum.psi_chance_high)"), charts.NULL))
-    chart = charts.facet_panels(layers, panels.values(), 370 if len(panels) > 1 else 760, 300)
-    seen = " ".join(
-        f"{row.task}, {name}: nDCG@10 {format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)}, PSI "
-        f"{format_psi(row.best_psi)}."
-        for name, row in zip(names, rows, strict=True)
-    )
-    return charts.add_frame(chart, title_sensitivity(names, rows), CAPTION, explain_points(values), cite(summaries), seen)
-
-
-def _draw_points(
-    base: alt.Chart, labels: Sequence[str], x_scale: alt.Scale, y_scale: alt.Scale, *, named: bool
-) -> list[alt.Chart]:
-    """Return intervals and points of models, with their names beside them or in a legend."""
-    legend = None if named else legend_of_models(labels)
-    color = alt.Color("label:N", scale=charts.cycle_scale(labels, charts.COLORS), legend=legend)
-    tooltips = [
-        charts.MODEL,
-        alt.Tooltip("task:N", title="Task"),
-        *charts.model_tooltips(),
-        alt.Tooltip("bias:N", title="Bias"),
-    ]
-    points = base.mark_point(size=70, opacity=1, filled=True, stroke="white", strokeWidth=0.6).encode(
-        color=color,
-        shape=alt.Shape("label:N", scale=charts.cycle_scale(labels, charts.SHAPES), legend=legend),
-        tooltip=tooltips,
-    )
-    sides: list[tuple[str, Literal["left", "right"], int]] = [
-        ("datum.in_right_half", "right", -8),
-        ("!datum.in_right_half", "left", 8),
-    ]
-    texts = [
-        base.transform_filter(side).mark_text(align=align, dx=dx, dy=-9, fontSize=11, color=charts.INK).encode(text="short:N")
-        for side, align, dx in sides
-    ]
-    intervals = [
-        charts.interval_rule(base, "ndcg_at_10", "x", color, x_scale),
-        charts.interval_rule(base, "psi", "y", color, y_scale),
-    ]
-    return [*intervals, points, *(texts if named else [])]
-
-
-def explain_points(values: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the points of PSI against nDCG@10 are, as the leaderboard does."""
-    estimated = any(value.get("psi") is not None for value in values)
-    observed = any(value.get("psi") is None for value in values)
-    intervals = any(value.get(f"{name}_low") is not None for value in values for name in ("ndcg_at_10", "psi"))
-    null = any(value.get("psi_chance_high") is not None for value in values)
-    return " ".join(
-        [
-            "Further right: better retrieval. Further down: less dependent on the position of the evidence.",
-            *(["Points: estimates of the true PSI."] if estimated else []),
-            *([f"{'Other points' if estimated else 'Points'}: observed PSI, which chance increases."] if observed else []),
-            *(["Lines: 95 % intervals."] if intervals else []),
-            *(["Gray: what the observed PSI shows if position has no effect, its central 90 %."] if null else []),
-        ]
-    )
-
-
-def can_name_points(values: Sequence[Mapping[str, Any]], x_scale: alt.Scale, y_scale: alt.Scale) -> bool:
-    """Return whether few enough models have points so far from each other that their names do not overlap."""
-    if len({value["label"] for value in values}) > charts.MAX_LABELS:
-        return False
-    (_, high), (left, right) = y_scale.to_dict()["domain"], x_scale.to_dict()["domain"]
-    return all(
-        abs(value["psi_shown"] - other["psi_shown"]) > LINE * high
-        or abs(value["ndcg_at_10"] - other["ndcg_at_10"]) > HALF * (right - left)
-        for place, value in enumerate(values)
-        for other in values[:place]
-        if value["panel"] == other["panel"]
-    )
-
-
 def _hollow_if_few(fill: Any) -> Any:
     return alt.when("datum.few").then(alt.value("white")).otherwise(fill)
-
-
-def cover_tenths(values: Iterable[Mapping[str, Any]], fields: Sequence[str], *, start: float | None = None) -> alt.Scale:
-    """Return a scale between tenths within [0, 1] that covers fields of all values with a margin; it may have a fixed start."""
-    shown: list[float] = [number for row in values for field in fields if (number := row.get(field)) is not None]
-    low = math.floor(max(0.0, min(shown) * 10 - MARGIN)) / 10 if start is None else start
-    return alt.Scale(domain=[low, min(10, math.ceil(max(shown) * 10 + MARGIN)) / 10])
 
 
 def merging_note(summary: TaskSummary, cells: Sequence[ProfileCell]) -> str:
@@ -274,15 +154,6 @@ def length_titles(counts: CellCounts) -> dict[str, str]:
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
 
 
-def task_titles(summaries: Sequence[TaskSummary]) -> dict[str, str]:
-    """Return the title of each task, with the number of queries, or the least and the most of its models, by its name."""
-    titles = {}
-    for task in sorted({summary.task for summary in summaries}):
-        queries = sorted({summary.profile.queries for summary in summaries if summary.task == task})
-        titles[task] = f"{task} · {' to '.join(f'{number:,}' for number in dict.fromkeys((queries[0], queries[-1])))} queries"
-    return titles
-
-
 def legend_of_models(labels: Sequence[str]) -> alt.Legend:
     """Return a legend below the chart, where long names have room."""
     return alt.Legend(
@@ -291,14 +162,10 @@ def legend_of_models(labels: Sequence[str]) -> alt.Legend:
 
 
 def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
-    """Return the figures of a report: those of each model on each task, then all tasks together."""
+    """Return the figures of a report: those of each model on each task."""
     with_queries = sorted((summary for summary in summaries if summary.profile.queries), key=task_and_scheme)
     groups = [list(group) for _, group in groupby(with_queries, key=task_and_scheme)]
-    figures = [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
-    scored = [[summary for summary in group if summary.scores[ALL].get("psi_as_published") is not None] for group in groups]
-    # The point of one model would be alone.
-    compared = [summary for group in scored if len(group) > 1 for summary in group]
-    return [*figures, Figure("psi-against-ndcg", None, None, draw_psi_against_ndcg(compared))] if compared else figures
+    return [figure for group in progress(groups, "Drawing") for figure in _build_task_figures(group)]
 
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:

@@ -42,7 +42,6 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         "report.html",
         summary=tables.summary_table([*rows, *places], tables.known_columns()),
         places=list(tables.place_notes(ordered)),
-        compared=[figure for figure in figures if figure.model is None],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
         findings=list(tables.describe_findings([*rows, *places])),

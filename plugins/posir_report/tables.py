@@ -34,7 +34,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize, shorten_middle
+from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.place_ranks import MOST_PLACES, PLACES
 from posir_tasks.plugin_api import declared_scores
@@ -216,8 +216,6 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
 
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
-#: Most characters of a model's name in the title of a chart.
-TITLE_WIDTH = 32
 #: Depth of the recall that a sentence names.
 DEPTH = 10
 
@@ -259,15 +257,6 @@ def title_effect(row: ReportRow) -> str:
     return describe_state(row.decision).removesuffix(".")
 
 
-def title_sensitivity(labels: Sequence[str], rows: Sequence[ReportRow]) -> str:
-    """Return what PSI against nDCG@10 shows as the title of a chart: the best model if there is one task, and the states."""
-    if len({row.task for row in rows}) > 1:
-        return f"Bias within what is read: {count_states(rows)}"
-    label, best = max(zip(labels, rows, strict=True), key=lambda pair: order_value(pair[1]))
-    score = format_percent(best.ndcg_at_10.value if best.ndcg_at_10 else None)
-    return f"{name_shortly(label)} has the highest nDCG@10, {score}; bias: {count_states(rows)}"
-
-
 def title_lengths(rows: Sequence[ReportRow]) -> str:
     """Return nDCG@10 of the shortest and the longest documents as the title of a chart, or the state.
 
@@ -278,11 +267,6 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
         return title_effect(rows[0])
     first, last = (format_estimate(row.ndcg_at_10, format_percent) for row in (scored[0], scored[-1]))
     return f"nDCG@10 is {first} in the shortest documents ({scored[0].length}), {last} in the longest ({scored[-1].length})"
-
-
-def name_shortly(label: str) -> str:
-    """Return the name of a model without its organization, shortened."""
-    return shorten_middle(label.rpartition("/")[2], TITLE_WIDTH)
 
 
 def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:

@@ -110,8 +110,6 @@ LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
 QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
 
-#: Most points that are named beside them; of more, a legend has the names.
-MAX_LABELS = 4
 #: A position counts as beyond a model's window if more than this share of its evidence ends there.
 MOSTLY = 0.5
 
@@ -282,16 +280,6 @@ def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
     """Return tooltips of fields with three decimals, by their titles."""
     return [alt.Tooltip(f"{field}:Q", title=title, format=".3f") for field, title in titles.items()]
-
-
-def model_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a model: queries, nDCG@10, start to end and PSI, with intervals and PSI by chance."""
-    ndcg, start_to_end, psi = (
-        {name: title, f"{name}_low": f"{title}, 95 % interval from", f"{name}_high": f"{title}, 95 % interval to"}
-        for name, title in (("ndcg_at_10", "nDCG@10"), ("start_to_end", "Start to end"), ("psi", "PSI"))
-    )
-    null = {"psi_chance": "PSI by chance, mean", "psi_chance_high": "PSI by chance, 95th percentile"}
-    return [QUERIES, *percent_tooltips(ndcg | start_to_end), *number_tooltips(psi | null)]
 
 
 def cell_tooltips() -> list[alt.Tooltip]:

@@ -60,7 +60,7 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
 
 
 def _draw_scatter() -> charts.LayeredChart:
-    """Return PSI against nDCG@10, as in a report, with a point for each model, whose area is given by the page.
+    """Return PSI against nDCG@10, with a point for each model, whose area is given by the page.
 
     The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI by chance if
     they show the observed PSI, which chance increases.

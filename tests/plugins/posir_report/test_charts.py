@@ -17,15 +17,12 @@ from typer.testing import CliRunner
 
 from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.charts import (
-    NDCG_FIELDS,
     build_figures,
-    cover_tenths,
     draw_curves,
     draw_heat_map,
-    draw_psi_against_ndcg,
 )
 from posir_report.page import render_latex, render_report
-from posir_report.summary import build_rows, model_labels, summarize
+from posir_report.summary import model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_tasks.command.app import build_app
@@ -192,25 +189,6 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
 
 
-def test_psi_figure_has_no_panel_of_one_point_and_no_axis_past_100(figures):
-    assert set(data_of(figure_of(figures, "psi-against-ndcg", None)).task) == {"PosIR-English"}
-    best = cover_tenths([{"ndcg_at_10": 0.995, "ndcg_at_10_low": None, "ndcg_at_10_high": 0.999}], NDCG_FIELDS)
-    assert best.to_dict()["domain"] == [0.9, 1.0]
-
-
-def test_psi_figure_shows_every_model_and_task(raw, summaries):
-    data = data_of(draw_psi_against_ndcg(summaries))
-    expected = pd.DataFrame([build_rows(summary)[0].columns() for summary in summaries])
-    null = ["psi_chance", "psi_chance_low", "psi_chance_high"]
-    pd.testing.assert_frame_equal(data[expected.columns].drop(columns=null), expected.drop(columns=null), check_dtype=False)
-    # The null distribution is that of the observed PSI, not of the estimates that are shown.
-    assert data.psi.notna().all()
-    assert data[null].isna().all(axis=None)
-    bins = raw.groupby("bin").ndcg.mean()
-    row = data[(data.model == "org/model") & (data.task == "PosIR-English")].iloc[0]
-    assert_same([row.ndcg_at_10, row.psi_as_published], [raw.ndcg.mean(), 1 - bins.min() / bins.max()])
-
-
 @pytest.mark.parametrize(("task", "bins", "title"), [("SQuAD-PosQ", 6, "First character"), ("FineWeb-PosQ", 3, "Part of the")])
 def test_posq_figures_keep_the_order_of_their_bins(raw, summaries, figures, task, bins, title):
     (summary,) = (item for item in summaries if item.task == task)
@@ -243,10 +221,10 @@ def test_a_task_without_queries_has_no_figures(summary):
 
 @pytest.mark.slow
 def test_every_figure_names_task_revisions_and_queries(figures, raw):
-    assert [(figure.kind, figure.task) for figure in figures][-1] == ("psi-against-ndcg", None)
+    assert {figure.kind for figure in figures} == {"curves", "heat-map"}
     for figure in figures:
         text = texts_of(figure.chart)
-        assert f"{figure.task or 'PosIR-English'}, data revision local" in text
+        assert f"{figure.task}, data revision local" in text
         assert "revision rev1" in text
         assert f"{len(raw):,} queries" in text + json.dumps(figure.chart.to_dict(), ensure_ascii=False)
 
@@ -267,11 +245,11 @@ def test_shortened_names_keep_both_ends(name, width):
 
 
 def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
-    assert len(figures) == 9
+    assert len(figures) == 8
     # One of each kind, where there is one of the model with a hostile name.
     kinds = {figure.kind: figure for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)}
     paths = write_pictures([*kinds.values()], tmp_path / "pictures")
-    assert len(set(paths)) == len(kinds) == 3
+    assert len(set(paths)) == len(kinds) == 2
     assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
     for path in paths:
         assert re.fullmatch(r"[A-Za-z0-9._-]+\.png", path.name)
@@ -325,7 +303,6 @@ def test_page_holds_every_figure_as_drawn(page, figures):
 def test_page_opens_with_the_summary_and_the_models_compared(page):
     summary, rest = page.split('<section id="task-1">')
     assert summary.count("<tr>") == 1 + 4, "a row for each model and task"
-    assert summary.count("<figure>") == 1, "PSI against nDCG@10 of the one task with several models"
     assert "<details open><summary>Figures of org/model" in rest.split('<section id="task-3">')[1], "SQuAD-PosQ has one model"
     assert rest.split('<section id="task-3">')[0].count("<details><summary>Figures of") == 2
 

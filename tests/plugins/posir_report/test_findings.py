@@ -10,7 +10,7 @@ import pytest
 
 from posir_report.cells import find_beyond, pool_lengths
 from posir_report.summary import ReportRow
-from posir_report.tables import title_effect, title_lengths, title_sensitivity
+from posir_report.tables import title_effect, title_lengths
 from posir_significance.decision import Decision
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
@@ -59,14 +59,6 @@ START, OPEN = decision(0.1, 0.2), decision(-0.1, 0.2)
 )
 def test_the_title_of_curves_is_the_state(decided, words):
     assert words in title_effect(row(decided))
-
-
-def test_the_best_model_is_named_if_there_is_one_task():
-    rows = [row(OPEN), row(START, ndcg=0.7)]
-    states = "1 cannot be said, 1 biased to the start"
-    assert title_sensitivity(["org/a", "org/b"], rows) == f"b has the highest nDCG@10, 70.0; bias: {states}"
-    rows[0] = row(OPEN, task="Other")
-    assert title_sensitivity(["org/a", "org/b"], rows) == f"Bias within what is read: {states}"
 
 
 def test_lengths_are_compared_with_their_intervals():

@@ -29,7 +29,7 @@ from posir_inspect.window import WindowReading
 from posir_leaderboard.board.records import BoardRow, row_columns
 from posir_report.api import Results, read_results
 from posir_report.cells import build_curve_cells
-from posir_report.charts import draw_curves, draw_psi_against_ndcg
+from posir_report.charts import draw_curves
 from posir_report.tables import describe_answer, describe_findings
 from posir_significance.decision import ChangeState, Decision, State
 from posir_significance.sentences import (
@@ -282,8 +282,6 @@ def test_pictures_are_titled_by_the_state(results, decisions):
         (strip,) = inspect(decision).strips()
         assert label_state(decision) in strip.words[-1].lower()
         assert strip.not_read == (decision.not_read or 0)
-    compared = read_drawn(draw_psi_against_ndcg(results.summaries))
-    assert all(label_state(decision) in compared for decision in decisions.values())
 
 
 def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_path):

@@ -104,6 +104,8 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
     page, console = browser.new_page(viewport={"width": 390, "height": 844}), []
     page.on("console", lambda message: console.append(message.text))
     page.goto(file.as_uri())
+    # Where a task has several models, the charts of each are folded.
+    page.evaluate("document.querySelectorAll('details').forEach((folded) => folded.open = true)")
     charts = page.locator(".chart").count()
     if charts:
         page.locator(".chart svg.marks").first.wait_for()
