@@ -105,7 +105,7 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
     page.on("console", lambda message: console.append(message.text))
     page.goto(file.as_uri())
     # Where a task has several models, the charts of each are folded.
-    page.evaluate("document.querySelectorAll('details').forEach((folded) => folded.open = true)")
+    page.evaluate("document.querySelector('.chart')?.closest('details')?.setAttribute('open', '')")
     charts = page.locator(".chart").count()
     if charts:
         page.locator(".chart svg.marks").first.wait_for()
