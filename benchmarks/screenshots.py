@@ -36,7 +36,7 @@ def photograph(browser: Browser, address: str) -> None:
         page.goto(f"{address}#{state}")
         page.wait_for_selector("html[data-ready]", state="attached")
         page.wait_for_selector("[aria-busy='true']", state="detached")
-        page.locator(".results svg.curve:visible, .chart svg").first.wait_for()
+        page.locator(".results svg.strip:visible, .chart svg").first.wait_for()
         page.screenshot(path=IMAGES / f"{name}.png")
         page.close()
         print(IMAGES / f"{name}.png")

@@ -53,7 +53,7 @@ JUDGED_NOTE = (
     "for new clusters: documents, topics, or what `posir score --clusters` named. How positions are added: docs/data.md."
 )
 CURVE_NOTE = (
-    "Over the document: nDCG@10 at each place of what is read, on an axis from 0 to 100; ░ after ┊: evidence that is not read, "
+    "Over position: nDCG@10 at each place of what is read, on an axis from 0 to 100; ░ after ┊: evidence that is not read, "
     "as wide as its share. The border is no place in any one document."
 )
 

@@ -47,7 +47,7 @@ REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 #: Keys of the columns of the answer: how well, what is lost from start to end, what is not read, the state within what is read.
 ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
 #: Heading of the pictures of the answer.
-SKETCH = "Over the document"
+SKETCH = "Over position"
 #: Keys of the columns that are shown if all is asked for.
 FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
 

@@ -130,11 +130,10 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
 
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
     """Return the drawing alone, for the row of a table."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" preserveAspectRatio="none"'
+    marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
     label = html.escape(strip.description)
-    return (
-        f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{label}">{"".join(_draw_marks(strip, 0, 2, width, height - 3))}</svg>'
-    )
+    return f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}">{marks}</svg>'
 
 
 def draw_strips(strips: Sequence[Strip], *, width: int = WIDE, heading: str = "", source: str = "") -> str:

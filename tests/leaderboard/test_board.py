@@ -38,7 +38,8 @@ from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, State, decide_change
 from posir_significance.intervals import estimate_mean, student_difference
-from posir_significance.sentences import name_state
+from posir_significance.sentences import build_strip, name_state
+from posir_tasks.display.strip import draw_glyph
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
@@ -140,8 +141,8 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     write_result(tmp_path, {"one": profile(0) + profile(1)}, model="org/first", task="PosIR-English")
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
-    sparkline = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")["curve"][0]
-    assert sparkline == [round(1000 * score) for score in recording.merge_panels(summary)[-1]["ndcg_at_10"]]
+    glyph = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")["strip"][0]
+    assert glyph == draw_glyph(build_strip(summary.decisions[-1], summary.model))
     curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
     assert True in sparse
@@ -343,7 +344,7 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
         for name in recording.column_names(column, column.key)
     }
     assert {*recording.NAMED, *recording.BESIDE} <= {column.key for column in known_columns()}
-    assert named.isdisjoint({*derived, *MODEL, *views.SPARKLINE, *recording.DRAWN, *DECISION_COLUMNS} - {"state"})
+    assert named.isdisjoint({*derived, *MODEL, *recording.DRAWN, *DECISION_COLUMNS} - {"state"})
 
 
 def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):

@@ -302,7 +302,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     view = data[f"views/{data['board']['groups'][0]['views'][0]['file']}"]
     page = visit().go(f"{address}#{AVERAGED}")
     assert labels(page)
-    assert all(label.startswith("nDCG@10 over position: start ") for label in labels(page))
+    assert all(": nDCG@10 from start to end " in label for label in labels(page))
     names = ("q1", "q2", "q3", "q4")
     headings = [page.locator(f"th.{name} .tokens").inner_text() for name in names]
     assert headings == ["≤ 512", "513–1,024", "1,025–1,536", "> 1,536"]
@@ -579,7 +579,7 @@ def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     without.goto((folder / "index.html").as_uri())
     assert without.inner_text("#finding") == page.inner_text("#finding")
     assert without.locator("#table tbody th bdi").all_inner_texts() == page.names()
-    shown = [text.split(" ")[0] for text in without.locator("#table tbody td:nth-child(2)").all_inner_texts()]
+    shown = [text.split(" ")[0] for text in without.locator("#table tbody td[data-title='nDCG@10']").all_inner_texts()]
     assert shown == page.column("score")
     assert (without.is_visible("#table tbody th"), without.is_visible("#controls")) == (True, False)
     without.context.close()
@@ -675,8 +675,8 @@ def test_a_color_means_one_thing(visit, address, data):
     models = page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
     scores = page.evaluate(color, ["heat", "toward-end", "ink", "heat-1", "heat-2", "heat-3", "heat-4"])
     assert len({*models, *scores}) == len(models) + len(scores)
-    line = page.eval_on_selector("#table .curve .line", "line => getComputedStyle(line).stroke")
-    assert line == scores[2], "a curve in the table is in the color of text"
+    line = page.eval_on_selector("#table .strip .mean", "line => getComputedStyle(line).stroke")
+    assert line not in {*models, *scores}, "a picture in the table has the color of no model and no score"
     page.go(f"{address}#tab=models&models={','.join(first_ids(data, 2))}")
     charts(page, 1 + 2 + 2)
     for place in (1, 2):
@@ -753,7 +753,7 @@ def published(tmp_path_factory) -> Iterator[str]:
 
 
 def labels(page: Visit) -> list[str]:
-    return page.locator("#table svg.curve").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
+    return page.locator("#table svg.strip").evaluate_all("curves => curves.map(one => one.getAttribute('aria-label'))")
 
 
 AVERAGE = "benchmark=PosIR&data=PosIR"

@@ -28,9 +28,10 @@ from posir_report.summary import (
 )
 from posir_report.tables import describe_places, known_columns, not_read_notes
 from posir_significance.analysis import analyze
-from posir_significance.sentences import iterate_answer, label_state
+from posir_significance.sentences import build_strip, iterate_answer, label_state
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
+from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.display.wording import pluralize
 from posir_tasks.document_ranks import DocumentRanks
@@ -39,7 +40,7 @@ from posir_tasks.models.references import model_origin
 from posir_tasks.result_schema import average_vectors, identify_data
 from posir_tasks.results import rounded
 from posir_tasks.schemes import ALL_LENGTHS, Axes
-from posir_tasks.scores import Estimate, ResultValues, ScoreInfo, flatten, prefix_scores
+from posir_tasks.scores import Estimate, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
 
 #: Columns of the cells of a curve.
@@ -277,7 +278,7 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     panels = [_pool_cells(summary), *panels] if len(titles) > 1 else panels
     places = describe_places(summary)
     detail = {
-        "window_ends": window_ends(summary.values),
+        "strips": [draw_glyph(build_strip(decision, summary.model)) for decision in summary.decisions],
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
@@ -314,17 +315,6 @@ def read_date(seconds: object) -> str | None:
     if not isinstance(seconds, int | float) or not FIRST_DATE <= seconds <= LAST_DATE:
         return None
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-
-
-def window_ends(values: ResultValues) -> list[float | None]:
-    """Return the share of the document from which on most evidence is beyond the window: over all lengths, then by length.
-
-    None if that is nowhere, or if the window or the lengths of the documents are unknown.
-    """
-    counts, within = (profile.counts.sum(axis=2) for profile in (values.profile, values.read_profile or values.profile))
-    buckets = [(within.sum(axis=0), counts.sum(axis=0)), *(zip(within, counts, strict=True) if len(counts) > 1 else ())]
-    beyond = [2 * inside < every for inside, every in buckets]
-    return [int(bins.argmax()) / len(bins) if bins.any() else None for bins in beyond]
 
 
 def _pool_cells(summary: TaskSummary) -> Columns:

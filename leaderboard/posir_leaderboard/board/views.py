@@ -27,6 +27,7 @@ from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChan
 from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
+from posir_tasks.display.strip import Strip, draw_glyph
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
-SPARKLINE = ("curve", "null_band", "window_end")
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
 #: Dimension of groups whose tasks are different datasets.
@@ -181,7 +181,7 @@ class View:
         """
         scored = [record.rows_by_length.get(length) for record in self.rows]
         rows = self.ranked_rows(length)
-        differences, sparklines = self.differences(length), [_draw_sparkline(record, length) for record in self.rows]
+        differences = self.differences(length)
         scores, psi = ([row.score if row else None for row in rows], [row.psi if row else None for row in rows])
         values, ends = (
             [score.value if score else None for score in scores],
@@ -196,7 +196,7 @@ class View:
                 record.mark or (OTHER_MEAN if record.comparable and row and not ranked else "")
                 for record, row, ranked in zip(self.rows, scored, rows, strict=True)
             ],
-            **{name: [sparkline[name] for sparkline in sparklines] for name in SPARKLINE},
+            "strip": [_draw_strip(record, length) for record in self.rows],
             "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
             "rank": list(rank_ranges(values, ends, differences=differences)),
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
@@ -330,14 +330,15 @@ def _lists(values: Any) -> list[Any]:
     return lists
 
 
-def _draw_sparkline(record: BoardRecord, length: str) -> dict[str, Any]:
+def _draw_strip(record: BoardRecord, length: str) -> str | None:
+    """Return the picture of the answer; of published rows and averages, by position bins alone; None if nothing is known."""
+    glyph: str | None = record.find_detail("strips", length)
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
-    if not panel:
-        return dict.fromkeys(SPARKLINE)
-    low, high = panel["null_low"], panel["null_high"]
-    columns = (panel["ndcg_at_10"], None if None in low else [*low, *high])
-    thousandths = [of and [None if value is None else round(1000 * value) for value in of] for of in columns]
-    return dict(zip(SPARKLINE, (*thousandths, record.find_detail("window_ends", length)), strict=True))
+    if glyph or not panel:
+        return glyph
+    cells = zip(*(panel[name] for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")), strict=True)
+    parts = tuple(None if mean is None else Estimate(mean, None if low is None else (low, high)) for mean, low, high in cells)
+    return draw_glyph(Strip(record.model.name, ("By place in whole documents, read or not",), parts))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
@@ -412,12 +413,10 @@ def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict
     )
     if not any(panels):
         return {}
-    ends = [[task.find_detail("window_ends", length) for task in tasks] for length in lengths]
     return {
         **{name: tasks[0].detail[name] for name in ("lengths", "positions", "position_title", "relative")},
         "panels": panels,
         "curves": curves,
-        "window_ends": [None if None in bounds else sum(bounds) / len(bounds) for bounds in ends],
     }
 
 

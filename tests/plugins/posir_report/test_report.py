@@ -264,7 +264,7 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
         "Model": "left",
         "nDCG@10": "right",
         "Start to end": "right",
-        "Over the document": "left",
+        "Over position": "left",
         "Not read": "right",
         "State": "left",
     }

@@ -21,7 +21,7 @@
   /** Return the ids of the first rows by nDCG@10, those with known positions first, to open the tab with. */
   function firstOf(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
-    const order = (one, other) => Boolean(other.curve) - Boolean(one.curve) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
+    const order = (one, other) => Boolean(other.strip) - Boolean(one.strip) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
     return ranked.sort(order).slice(0, OPENED_WITH).map((row) => row.id);
   }
 

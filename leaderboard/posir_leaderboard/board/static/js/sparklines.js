@@ -1,64 +1,12 @@
 "use strict";
-// Small drawings beside numbers: a curve over position, and a difference with its interval around 0.
+// Small drawings beside numbers: the picture of the answer, and a difference with its interval around 0.
 
 {
   const { svg, known } = board;
-  const WIDTH = 120;
-  const HEIGHT = 44;
-
-  /** Return the ends in [0, 1] of the axis that the curves of rows share, in tenths. */
-  board.curveEnds = (rows) => {
-    const scores = rows.flatMap((row) => [...(row.curve ?? []), ...(row.null_band ?? [])]).filter(known);
-    const low = Math.floor(Math.min(...scores) / 100);
-    return scores.length ? { low: low / 10, high: Math.max(Math.ceil(Math.max(...scores) / 100), low + 1) / 10 } : { low: 0, high: 1 };
-  };
-
-  /** Return a function from a score in thousandths to its height on the shared axis, one pixel inside the drawing. */
-  const heights = ({ low, high }) => (score) => (1 + (HEIGHT - 2) * (1 - (score / 1000 - low) / (high - low))).toFixed(2);
-
-  /** Return the parts of a curve that have no gap, each as points. */
-  function unbroken(scores, x, height) {
-    const parts = [[]];
-    scores.forEach((score, at) => (known(score) ? parts.at(-1).push(`${x(at)},${height(score)}`) : parts.push([])));
-    return parts.filter((part) => part.length);
-  }
-
-  function bandOf(low, high, x, height) {
-    if (![...low, ...high].every(known)) return null;
-    const upper = high.map((score, at) => `${x(at)},${height(score)}`);
-    const lower = low.map((score, at) => `${x(at)},${height(score)}`);
-    return svg("polygon", { class: "band", points: [...upper, ...lower.reverse()].join(" ") });
-  }
-
-  /** Return in words what a curve shows. */
-  function inWords(row) {
-    const scores = row.curve.map((score) => (known(score) ? (score / 10).toFixed(1) : "unknown"));
-    const middle = scores[Math.floor(scores.length / 2)];
-    const end = known(row.window_end) ? `; most evidence after ${Math.round(row.window_end * 100)} % is beyond the window` : "";
-    return `nDCG@10 over position: start ${scores[0]}, middle ${middle}, end ${scores.at(-1)}${end}`;
-  }
-
-  /** Return the sparkline of nDCG@10 over position on an axis that rows share; a dash if the positions are unknown. */
-  board.curve = (row, ends) => {
-    if (!row.curve) return board.el("span", { class: "faint" }, board.DASH);
-    const height = heights(ends);
-    const bins = row.curve.length;
-    const x = (at) => ((WIDTH * (at + 0.5)) / bins).toFixed(1);
-    const band = row.null_band ? bandOf(row.null_band.slice(0, bins), row.null_band.slice(bins), x, height) : null;
-    const lines = unbroken(row.curve, x, height).map((points) =>
-      points.length > 1
-        ? svg("polyline", { class: "line", points: points.join(" ") })
-        : svg("circle", { class: "point", cx: points[0].split(",")[0], cy: points[0].split(",")[1], r: 1.5 }),
-    );
-    const end = known(row.window_end) ? (WIDTH * row.window_end).toFixed(1) : null;
-    return svg(
-      "svg",
-      { class: "curve", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": inWords(row) },
-      svg("path", { class: "axis", d: `M0,1H${WIDTH}M0,${HEIGHT - 1}H${WIDTH}` }),
-      band,
-      ...lines,
-      end ? svg("path", { class: "window", d: `M${end},0V${HEIGHT}` }, svg("title", {}, "End of the model's window")) : null,
-    );
+  /** Return the picture of the answer, a document from its start to its end; a dash if the positions are unknown. */
+  board.strip = (row) => {
+    if (!row.strip) return board.el("span", { class: "faint" }, board.DASH);
+    return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
   /** Return a score as a dot with its interval on an axis that rows share, with a line where the best one is. */

@@ -68,7 +68,7 @@
     fixed("dot", "", dotCell, (row) => row.score),
     fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     column("score", "", (row) => row.score, scoreCell),
-    fixed("curve", "Over position", curveCell, (row) => row.curve),
+    fixed("curve", "Over position", curveCell, (row) => row.strip),
     { ...column("start_to_end", "", (row) => row.effect, startToEndCell), fills: (row) => row.effect },
     { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
     ...otherColumns(),
@@ -184,7 +184,7 @@
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
-  const curveCell = (row) => el("div", {}, board.curve(row, shown.curveEnds), board.known(row.effect) ? el("span", { class: "effect" }, el("small", {}, "Start to end"), board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
+  const curveCell = (row) => el("div", {}, board.strip(row), board.known(row.effect) ? el("span", { class: "effect" }, el("small", {}, "Start to end"), board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
@@ -278,7 +278,6 @@
         decided: rows.some(board.isDecided),
         best: comparable.length > 1 ? board.best(comparable) : null,
         ends: board.ends(rows, "score", "score_low", "score_high"),
-        curveEnds: board.curveEnds(rows),
         limit: board.differenceLimit(scores),
       };
       const ranked = rows.filter((row) => row.rank).length;
@@ -365,7 +364,7 @@
   /** Head the drawings by the ends of their axes. */
   function labelAxes() {
     const limit = Math.round(shown.limit * 100);
-    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", ends(shown.curveEnds)]]) {
+    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", "0 to 100"]]) {
       const header = table.column(place(name)).header();
       (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
     }
