@@ -364,7 +364,7 @@
   /** Head the drawings by the ends of their axes. */
   function labelAxes() {
     const limit = Math.round(shown.limit * 100);
-    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", "0 to 100"]]) {
+    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", "0–100"]]) {
       const header = table.column(place(name)).header();
       (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
     }
