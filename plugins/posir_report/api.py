@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -128,8 +127,7 @@ class Results(Presentable, Sequence[SubsetResult]):
             rows = [*self.rows, *average_languages(self.rows)]
             further.insert(0, tables.length_table(rows, self.columns, curves=True))
         shown = [*tables.answer_sections(self.rows + self.place_rows), *to_paragraphs(tables.place_notes(self.summaries))]
-        shown += [DisplaySection(tables=tuple(further))] if further else []
-        return [*shown[:-1], replace(shown[-1], draw=self._draw_chosen)] if self else shown
+        return [*shown, *([DisplaySection(tables=tuple(further))] if further else [])]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""
@@ -266,11 +264,6 @@ class Results(Presentable, Sequence[SubsetResult]):
             raise PosirError(f"There are no results on a task '{task}'. There are results on {', '.join(sorted(tasks))}.")
         shown = replace(self, subset_results=tuple(result for result in self.subset_results if task in (None, result.task)))
         return Picture(draw_strips(shown.strips(), source=shown.describe_data()))
-
-    def _draw_chosen(self) -> Sequence[Figure]:
-        """Return the curves of the models that are alone on their tasks."""
-        models: Counter[str | None] = Counter(summary.task for summary in self.summaries)
-        return [figure for figure in self.figures() if (figure.kind, models[figure.task]) == ("curves", 1)]
 
 
 def read_results(

@@ -180,15 +180,6 @@ def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
             yield " ".join(sentences if name is None else [f"Forgetting check {name}:", *sentences])
 
 
-def title_changes(changes: Sequence[TrainingChange]) -> str:
-    """Return how nDCG@10 and start to end changed on held-out articles, with their states, as the title of a chart."""
-    chosen = [change for change in changes if change.forgetting_check is None and change.score in (NDCG, START_TO_END)]
-    clauses = [
-        f"{change.score} by {format_points(change.difference.value)} ({change.label})" for change in chosen if change.difference
-    ]
-    return f"Training changes {' and '.join(clauses)}" if clauses else "nDCG@10 by position before and after training"
-
-
 def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[str]) -> Table:
     """Return the table of a report."""
     rows = []
@@ -434,6 +425,6 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     for name, text in {"report.json": report.to_json(), "report.md": markdown, "report.html": report.to_html()}.items():
         write_text(work_folder / name, text)
     Picture(draw_strips(report.pictures)).save(work_folder / "curve.png")
-    image = f"![{title_changes(report.changes)}]({WORK}/curve.png)"
+    image = f"![{' '.join(strip.description for strip in report.pictures)}]({WORK}/curve.png)"
     card = "\n\n".join([*sentences, image, *map(to_markdown, report.tables), DEPLOYMENT])
     add_to_card(report.folder, card, model.model_card_data.base_model)
