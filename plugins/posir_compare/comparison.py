@@ -337,7 +337,7 @@ class ModelComparison:
     """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Reasons why a model was not compared with the baseline, or not with all of its results, by model and task."""
-    common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False)
+    common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False, compare=False)
     """The pairs with common queries, and their results on these."""
 
     def draw_common(self) -> Iterator[Strip]:

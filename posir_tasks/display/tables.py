@@ -245,7 +245,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
-            if total_width(part.column_widths()) > console.width:
+            if total_width(part.column_widths()) > _room(console):
                 part = part.without_pictures()
             _print_title(console, part.title)
             if not console.is_terminal:
@@ -258,6 +258,11 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
             print_paragraph(console, note, "dim")
     for paragraph in legend:
         print_paragraph(console, paragraph, "dim")
+
+
+def _room(console: Console) -> int:
+    """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a string."""
+    return console.width if console.is_terminal else NARROW
 
 
 def _print_title(console: Console, title: str) -> None:
@@ -406,7 +411,7 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
-        for line in sketch_strips(self.strips, console.width):
+        for line in sketch_strips(self.strips, _room(console)):
             console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))

@@ -343,7 +343,7 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
 
 def is_qrels(file: Path) -> bool:
     """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
-    with open_decompressed(file) as content:
+    with error_context(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
     return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
 

@@ -46,8 +46,9 @@ SYNONYMS = {
     "--config": {"--settings"},
     "--quiet": {"--silent", "--no-progress"},
 }
-#: Pairs that only look like singular and plural: a field of the texts and scores to show; a view and a table of models.
-DIFFERENT = {"--columns", "--architectures"}
+#: Pairs that only look like singular and plural: a field of the texts and scores to show; a view and a table of models; a
+#: seed and a number of seeds.
+DIFFERENT = {"--columns", "--architectures", "--seeds"}
 
 
 def test_no_command_has_a_synonym_of_another_commands_option():
