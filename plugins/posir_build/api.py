@@ -112,7 +112,7 @@ def _plan_build(settings: BuildSettings) -> TableResult:
     check_build(settings, complete=False)
     with locked(settings.work_folder):
         tools = Tools(settings)
-        results = run_stages(tools, "sample") | run_stages(tools, None)
+        results = run_stages(tools, "ask" if settings.ask.method == "given" else "sample") | run_stages(tools, None)
         estimates = estimate_stages(settings, results)
         wanted = {"verify": settings.verify.rerankers, "false-negatives": settings.false_negatives.rerankers}
         if any(wanted.values()):

@@ -19,7 +19,8 @@ from rapidfuzz import fuzz
 
 from posir_build.cluster import Recall
 from posir_build.locate import list_numbers, load_patterns, split_thirds
-from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, question_id, seeded_order
+from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, by_id, question_id, seeded_order
+from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.language_models.asking import LanguageModel, Reply
@@ -29,7 +30,7 @@ from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import DATA_SUFFIXES
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
 
 #: Longest question in characters.
@@ -196,7 +197,26 @@ def ask_questions(
     return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), (), counts)
 
 
-def choose_documents(documents: Sequence[Document], number: int | None, seed: int) -> list[Document]:
+def take_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
+    """Take the questions that the data of the documents has, with their spans, as they are; DataError if it has none."""
+    known, stated = by_id(documents), list[tuple[Document, str, str, Span]]()
+    for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
+        data = subset.read()
+        texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+        # Languages may share ids.
+        own = {name: document for name, document in known.items() if document.text == texts.get(name)}
+        stated += [(own[name], query, text, span) for query, text, name, span in data.list_questions() if span and name in own]
+    chosen = set(choose_documents(dict.fromkeys(about for about, *_ in stated), settings.ask.documents, settings.seed))
+    thirds = (POSITIONS[find_third(span, len(about.text))] for about, *_, span in stated)
+    questions = tuple(
+        Question(query, about.id, text, span.of(about.text), third, "given", "given", span=span)
+        for (about, query, text, span), third in zip(stated, thirds, strict=True)
+        if about in chosen
+    )
+    return StageResult(tuple(documents), questions, (), (), {"questions": len(questions)})
+
+
+def choose_documents(documents: Iterable[Document], number: int | None, seed: int) -> list[Document]:
     """Return the documents that questions are asked about, in order of their ids; None for all."""
     order = sorted(documents, key=lambda document: seeded_order(seed, "ask", document.id))
     return sorted(order[:number], key=lambda document: document.id)

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
-from posir_build.settings import FIVE_LENGTHS, SMALLEST, BalanceSettings, CellLengths
+from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
 from posir_significance.api import Design, find_effect, required_sample
 from posir_tasks.errors import PosirError
 from posir_tasks.schemes import RelativePositions
@@ -72,7 +72,7 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
     documents, questions, scheme = before.documents, before.questions, CELLS[settings.cells]
     counts = scheme.count(documents, questions)
     # Lengths without a question at some position cannot be balanced.
-    smallest = settings.per_cell == SMALLEST
+    smallest = settings.per_cell == "smallest"
     incomplete = {length for (length, _), count in counts.items() if smallest and not count}
     least = min((count for (length, _), count in counts.items() if length not in incomplete), default=0)
     limit = least if smallest else settings.per_cell

@@ -88,6 +88,8 @@ def _describe_models(construction: Mapping[str, Any]) -> str:
     work: dict[tuple[str, ...], list[str]] = {}
     settings = construction["settings"]
     for stage, result in (("ask", "questions"), ("locate", "spans"), ("verify", "grades")):
+        if stage == "ask" and settings["ask"]["method"] == "given":
+            continue
         asked = (settings[stage]["llm"] or settings["llm"])["model"]
         others = [model for model in construction["answered_by"][result] if model != asked]
         work.setdefault((asked, *others), []).append(result)
@@ -98,17 +100,17 @@ def _describe_models(construction: Mapping[str, Any]) -> str:
     return ", ".join(described)
 
 
-def write_card(output: Path) -> bool:
+def write_card(output: Path) -> None:
     """Write the dataset card of a folder: metadata for the Hub, a section for each domain, and what a user has added below.
 
-    Returns False if there is a card that posir has not written; it stays as it is.
+    A card that posir has not written stays as it is.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     file = output / CARD_FILE
     before = file.read_text(encoding="utf-8") if file.is_file() else ""
     if before and CARD_MARK not in before:
-        return False
+        return
     _, separator, own = before.partition(CARD_END)
     constructions = read_constructions(output)
     licenses = sorted({str(construction["license"]) for construction in constructions.values()})
@@ -125,7 +127,6 @@ def write_card(output: Path) -> bool:
         describe_models=_describe_models,
     )
     file.write_text(card + (separator + own if separator else ""), encoding="utf-8")
-    return True
 
 
 #: What a person judges, yes or no, each in a column.

@@ -57,7 +57,8 @@ Calls = tuple[PromptTemplate[Any], float, float, float]
 def estimate_stages(settings: BuildSettings, results: Mapping[str, StageResult]) -> list[StageEstimate]:
     """Return an estimate for each stage that calls a language model or rerankers.
 
-    It needs the result of Sample; of further stages, the questions are counted if they have been run.
+    It needs the result of Sample, and of Ask if the questions are given; of further stages, the questions are counted if they
+    have been run.
     """
     documents = results["sample"].documents
     asked = ask.choose_documents(documents, settings.ask.documents, settings.seed)
@@ -126,6 +127,8 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
                 (ask.CHOOSE_PERSONA, number, tokens + offered, GRADE_TOKENS),
                 (ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS),
             ], 3 * number
+        case "given":
+            return [], 0
 
 
 def _estimate_verify(settings: BuildSettings, questions: float, mean: float) -> tuple[list[Calls], float]:

@@ -11,20 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_build.cluster import Recall, Reranker
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
 from posir_tasks.language_models.asking import LanguageModel
-
-Scores = NDArray[np.float64]
+from posir_tasks.models.rerankers import Scores
 
 #: Questions whose recalled documents are reranked at a time: on a cluster, workers start anew for each such number.
 BATCH = 256
-#: In place of the grade in an answer that cannot be used.
-NO_VOTE = -1
 
 
 #: A question, another document that was recalled for it, and the scores of this and of its own, both of shape (rerankers,).
@@ -96,7 +92,7 @@ def _confirm(
     replies = [judge.ask(RELEVANCE, suspects, build, f"Confirm by {judge.name}") for judge in panel]
     negatives = []
     for (question, document, own, positive), graded in zip(suspects, zip(*replies, strict=True), strict=True):
-        grades = [reply.answer.relevance if reply.answer else NO_VOTE for reply in graded]
+        grades = [reply.answer.relevance if reply.answer else -1 for reply in graded]
         if has_votes(grades, settings.level, settings.votes):
             scores = {"scores": own.tolist(), "positive": positive.tolist()}
             verdict = {"document": document.id, **scores, "grades": grades}

@@ -14,11 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
+from typing import Any
 
 from rapidfuzz import fuzz
 
 from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
+from posir_tasks.display.wording import pluralize
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.questions import find_occurrences
@@ -43,6 +45,8 @@ class Citations(ModelAnswer):
 
 
 LOCATE = load_prompt("locate", Citations)
+#: The check of the span that the data of a question states.
+LABEL_CHECK = "labeled span"
 
 
 class EvidenceError(Exception):
@@ -66,6 +70,8 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
     def check(pair: tuple[NumberedDocument, Question], answer: Citations) -> None:
         # What is no QuoteError is the model's judgment, not a slip in its answer.
         with suppress(EvidenceError):
+            if pair[1].span:
+                compare_with_label(pair[1].span, answer, pair[0], settings)
             find_cited_span(answer, pair[0], settings)
 
     replies = model.ask(LOCATE, pairs, build, "Locate", check)
@@ -76,17 +82,38 @@ def locate_evidence(asked: StageResult, settings: LocateSettings, model: Languag
             discarded.append(Discarded(reason, question.id, reply.prompt, question))
             continue
         document = numbered[question.document]
+        judge = f"{reply.model} {reply.prompt}"
         try:
+            if question.span:
+                values = compare_with_label(question.span, reply.answer, document, settings)
+                question = question.with_verdict(QuestionVerdict(LABEL_CHECK, not values["reason"], judge, values))
             span, quote = find_cited_span(reply.answer, document, settings)
         except EvidenceError as error:
             discarded.append(Discarded(str(error), question.id, question=question))
             continue
         thirds = {"requested": question.position, "found": POSITIONS[find_third(span, len(document[0]))]}
-        verdict = QuestionVerdict("located", True, f"{reply.model} {reply.prompt}", thirds)
-        kept.append(replace(question, span=span, quote=quote).with_verdict(verdict))
+        span = (settings.keep_labels and question.span) or span
+        kept.append(replace(question, span=span, quote=quote).with_verdict(QuestionVerdict("located", True, judge, thirds)))
     moved = sum(question.position != question.verdicts[-1].values["found"] for question in kept)
-    counts = {"evidence in another third than asked for": moved}
-    return StageResult(asked.documents, tuple(kept), tuple(discarded), (), counts)
+    note = f"evidence in another third than the data states: {moved:,} of {len(kept):,}"
+    notes = (note,) if any(question.span for question in asked.questions) else ()
+    return StageResult(asked.documents, tuple(kept), tuple(discarded), notes)
+
+
+def compare_with_label(
+    label: Span, citations: Citations, document: NumberedDocument, settings: LocateSettings
+) -> dict[str, Any]:
+    """Return the passages that are cited beside the span that the data states, and why it is not the only evidence.
+
+    Passages that share characters are one. QuoteError or EvidenceError is raised if one has no certain place.
+    """
+    places = sorted(_find_place(citation, document, settings) for citation in citations.evidence)
+    others = [place for place in places if place.start >= label.end or place.end <= label.start]
+    separate = [list(place) for last, place in pairwise([Span(0, 0), *others]) if place.start >= last.end]
+    reason = f"{pluralize(len(separate), 'other passage')} beside it" if others else ""
+    if len(others) == len(places):
+        reason = "another passage in its place" if others else "no evidence"
+    return {"reason": reason, "others": separate}
 
 
 def find_cited_span(citations: Citations, document: NumberedDocument, settings: LocateSettings) -> tuple[Span, str]:
@@ -94,7 +121,6 @@ def find_cited_span(citations: Citations, document: NumberedDocument, settings: 
 
     EvidenceError is raised if there is none, or several, or it is too long; QuoteError without a certain place.
     """
-    text, sentences = document
     # A model may repeat itself; that is one passage.
     distinct = {
         (citation.first_sentence, citation.last_sentence, citation.quote.strip()): citation for citation in citations.evidence
@@ -104,20 +130,25 @@ def find_cited_span(citations: Citations, document: NumberedDocument, settings: 
     if len(distinct) > 1:
         raise EvidenceError("several passages")
     (cited,) = distinct.values()
+    span = _find_place(cited, document, settings)
+    if span.end - span.start > settings.max_share * len(document[0]):
+        raise EvidenceError("the evidence is most of the document")
+    return span, cited.quote
+
+
+def _find_place(cited: CitedEvidence, document: NumberedDocument, settings: LocateSettings) -> Span:
+    text, sentences = document
     if not cited.quote.strip():
         raise EvidenceError("no quote")
     if not 1 <= cited.first_sentence <= cited.last_sentence <= len(sentences):
         raise QuoteError("the quote is of sentences that do not exist")
     window = Span(sentences[cited.first_sentence - 1].start, sentences[cited.last_sentence - 1].end)
     try:
-        span = find_quote(cited.quote, text, window, settings.similarity)
+        return find_quote(cited.quote, text, window, settings.similarity)
     except QuoteError as error:
         if find_occurrences(cited.quote.strip(), text) and "not in" in str(error):
             raise QuoteError("the quote is not in the cited sentences") from None
         raise
-    if span.end - span.start > settings.max_share * len(text):
-        raise EvidenceError("the evidence is most of the document")
-    return span, cited.quote
 
 
 #: A number with its sign, groups of thousands and decimals; or one character that is a number, such as 三, ½ or Ⅳ.

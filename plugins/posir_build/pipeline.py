@@ -79,7 +79,6 @@ def save_stage(folder: Path, stage: str, fingerprint: str, result: StageResult, 
         part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
 
 
-LOCK_FILE = "lock"
 STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
@@ -127,7 +126,7 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     if stage == "balance":
         return section
     prompts: dict[str, Sequence[PromptTemplate[Any]]] = {
-        "ask": ask.PROMPTS[settings.ask.method],
+        "ask": ask.PROMPTS.get(settings.ask.method, ()),
         "locate": (locate.LOCATE,),
         "verify": (verify.RELEVANCE, verify.ANSWERABLE),
         "false-negatives": (verify.RELEVANCE,),
@@ -144,6 +143,8 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
         case "sample":
             items = open_source(settings).read_texts()
             return sample_documents(items, settings.sample, settings.language, settings.seed, tools.count_tokens)
+        case "ask" if settings.ask.method == "given":
+            return ask.take_questions(before.documents, settings)
         case "ask":
             recall = tools.recall(settings.ask.persona_embedder) if settings.ask.persona_embedder else None
             return ask.ask_questions(before.documents, settings, tools.models(stage)[0], recall)
@@ -171,7 +172,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a work folder against another build; PosirError if another process builds there, or the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / LOCK_FILE, timeout=0):
+        with FileLock(folder / "lock", timeout=0):
             yield
     except Timeout:
         raise PosirError(
@@ -286,5 +287,5 @@ def settings_record(settings: BuildSettings) -> dict[str, Any]:
 
 def rows_as_records(rows: Sequence[StageRow]) -> list[dict[str, Any]]:
     """Return the rows of the report as JSON values."""
-    names = ("stage", "unit", "taken", "kept", "rate", "published_rate", "published_in", "reasons")
+    names = ("stage", "unit", "taken", "kept", "rate", "rate_interval", "published_rate", "published_in", "reasons")
     return [{name: getattr(row, name) for name in names} for row in rows]

@@ -116,14 +116,16 @@ class AskingSection(Section):
 
 #: The way in which questions are asked for. positional: PosIR (arXiv 2601.08363): the whole document, and the third that the
 #: question should be about; chunk: PosQ (arXiv 2505.13950): a summary of the document, and one chunk; persona: Built-in or
-#: Learned (arXiv 2605.26578): a persona is chosen first; then one query per segment.
-AskMethod = Literal["positional", "chunk", "persona"]
+#: Learned (arXiv 2605.26578): a persona is chosen first; then one query per segment; given: no model is asked.
+AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
 class AskSettings(AskingSection):
     """Settings of the generation of questions."""
 
     method: AskMethod = "positional"
+    """given: the questions that the data of the documents has, with their spans, which `locate` checks. A translation with the
+    spans of its original has them at the same share of its text."""
     documents: Count | None = None
     """Number of documents that questions are asked about; null for all."""
     draws: Annotated[int, Field(ge=1, le=3)] = 3
@@ -152,6 +154,8 @@ class LocateSettings(AskingSection):
     """Least similarity of a quote and the text that it is matched with, if it does not occur exactly."""
     max_share: Share = 0.5
     """Longest span, as a share of its document."""
+    keep_labels: bool = False
+    """Whether questions that are `given` keep the spans of their data, not those that the model finds."""
 
 
 class RerankerSettings(Section):
@@ -236,9 +240,6 @@ class FalseNegativeSettings(Section):
 
 #: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv 2605.26578, in characters.
 CellLengths = Literal["posir", "five"]
-
-#: As many questions in every cell as in the smallest.
-SMALLEST = "smallest"
 
 
 class BalanceSettings(Section):

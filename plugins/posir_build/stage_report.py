@@ -6,9 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from posir_build.locate import LABEL_CHECK
 from posir_build.records import POSITIONS, StageResult
 from posir_build.settings import BuildSettings
-from posir_build.verify import MarginPool, MarginRange
+from posir_build.verify import MarginPool, MarginRange, list_checked
+from posir_significance.intervals import estimate_mean
 from posir_tasks.display.numbers import MISSING, format_count, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
@@ -28,6 +32,8 @@ class StageRow:
     published_rate: float | None = None
     """Share kept in a paper, in [0, 1]; None if no paper reports one."""
     published_in: str = ""
+    rate_interval: Sequence[float] | None = None
+    """95 % interval of the share for new documents, of the check of labeled spans."""
 
     @property
     def rate(self) -> float | None:
@@ -66,7 +72,6 @@ MARGIN_POOLS: Mapping[float | None, tuple[int, int, int]] = {
 CANDIDATES = 2_948_006
 #: Most documents that a note names.
 MAX_NAMED = 20
-NOT_PUBLISHED: tuple[None, str] = (None, "")
 
 
 def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings) -> list[StageRow]:
@@ -83,17 +88,32 @@ def build_stage_rows(results: Mapping[str, StageResult], settings: BuildSettings
             rules = {"rerankers": settings.verify.rerank_rule, "relevance": settings.verify.relevance}
             for check in [name.removesuffix(": checked") for name in result.counts if name.endswith(": checked")]:
                 ends = result.counts[f"{check}: checked"], result.counts[f"{check}: passed"]
-                published = CHECK_RATES.get((check, rules.get(check, "")), NOT_PUBLISHED)
+                published = CHECK_RATES.get((check, rules.get(check, "")), (None, ""))
                 rows.append(StageRow(f"verify: {check}", "questions", *ends, {}, *published))
         is_search = stage == "false-negatives" and settings.false_negatives.embedder is not None
-        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else NOT_PUBLISHED
+        rate = FALSE_NEGATIVE_RATES[settings.false_negatives.rule] if is_search else (None, "")
         if is_search and settings.false_negatives.rule == "document":
             before = len(result.documents) + result.counts.get("documents removed", 0)
             rows.append(StageRow(f"{stage}: documents", "documents", before, len(result.documents), {}, *rate))
-            rate = NOT_PUBLISHED
+            rate = None, ""
         rows.append(StageRow(stage, "questions", taken, len(result.questions), result.reasons(), *rate))
         taken = len(result.questions)
+        rows += _count_labels(result) if stage == "locate" else []
     return rows
+
+
+def _count_labels(located: StageResult) -> list[StageRow]:
+    """Return how often the span that the data of a question states is the only evidence; no row if questions are not given."""
+    verdicts = [(question.document, row) for question in list_checked(located) for row in question.verdicts]
+    judged = [(name, verdict) for name, verdict in verdicts if verdict.check == LABEL_CHECK]
+    if not judged:
+        return []
+    only = np.array([verdict.passed for _, verdict in judged], np.float64)
+    estimate = estimate_mean(only, np.unique([name for name, _ in judged], return_inverse=True)[1])
+    reasons = Counter(verdict.values["reason"] for _, verdict in judged if not verdict.passed)
+    interval = list(estimate.interval) if estimate and estimate.interval else None
+    counts = len(judged), int(only.sum()), dict(reasons.most_common())
+    return [StageRow("locate: labeled span the only evidence", "questions", *counts, rate_interval=interval)]
 
 
 def describe_kept(rows: Sequence[StageRow]) -> list[str]:
@@ -161,7 +181,9 @@ def build_tables(rows: Sequence[StageRow], notes: Sequence[str]) -> list[Table]:
     numbers, kept = ("In", "Kept", "Kept %", "Published %"), []
     for row in rows:
         published = MISSING if row.published_rate is None else f"{format_percent(row.published_rate)} ({row.published_in})"
-        kept.append((row.stage, format_count(row.taken), format_count(row.kept), format_percent(row.rate), published))
+        interval = f" [{', '.join(map(format_percent, row.rate_interval))}]" if row.rate_interval else ""
+        counts = format_count(row.taken), format_count(row.kept)
+        kept.append((row.stage, *counts, f"{format_percent(row.rate)}{interval}", published))
     columns, title = build_columns(("Stage", *numbers), numbers), "What each stage kept"
     tables = [Table(columns, tuple(kept), title=title, notes=tuple(notes))]
     reasons = tuple((row.stage, reason, format_count(count)) for row in rows for reason, count in row.reasons.items())

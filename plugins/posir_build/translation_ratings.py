@@ -57,7 +57,6 @@ RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 SCALES = {"fluency": "Fluency", "accuracy": "Accuracy", "completeness": "Completeness", "style": "Style"}
 RATINGS = (1, 2, 3, 4, 5)
 SHEET_COLUMNS = ("id", "language", "original", "translation", *SCALES, "comment")
-COMMAND = "posir study rate-translations --sheets"
 #: What a sample is drawn with, beside the seed.
 PURPOSE = "rate translations"
 OVERALL, ALL_SCALES, ALL_LANGUAGES = "overall", "all", "all"
@@ -230,7 +229,7 @@ def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[
     """Return the ratings of a person, empty cells left out, and the number of rows that are of no translation of the sample."""
     known = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
-    rows = read_sheet(file, SCALES, values, "is no whole number from 1 to 5", COMMAND)
+    rows = read_sheet(file, SCALES, values, "is no whole number from 1 to 5", "posir study rate-translations --sheets")
     rated = [(known[name], given) for name, given in rows if name in known and given]
     if not rated:
         raise DataError(

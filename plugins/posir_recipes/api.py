@@ -120,10 +120,6 @@ def list_settings_files(paper: str) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
 
 
-#: The first line of a page.
-GENERATED = "<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->"
-
-
 def _list_exports(recipe: Recipe) -> list[str]:
     return [f'export {name}="{variable.default}"' for name, variable in recipe.variables.items()]
 
@@ -159,7 +155,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
     without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()
     repeated = (f"### {item.item}\n\n{item.shows}\n\n{_to_shell(item.commands)}" for item in recipe.items if item.commands)
     sections = (
-        GENERATED.format(paper=paper),
+        f"<!-- Made by `posir recipe {paper} --format markdown`; change recipes/{paper}/recipe.yaml instead. -->",
         f"# {recipe.title}",
         f"{recipe.reference}. {recipe.summary}",
         recipe.introduction.strip(),
@@ -167,7 +163,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         exports,
         to_markdown(Table(columns, tuple(variables))),
         *without,
-        "## Every table and figure",
+        "## Items",
         to_markdown(Table(tuple(map(Column, headings)), tuple(rows))),
         "## Commands",
         *repeated,
@@ -312,6 +308,6 @@ def _tabulate_recipes() -> TableResult:
     records = [
         {"name": paper, **recipe.model_dump(include={"title", "reference", "summary"})} for paper, recipe in recipes.items()
     ]
-    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Tables and figures", "right"))
+    columns = (Column("Recipe"), Column("Paper"), Column("Reference"), Column("Items", "right"))
     rows = ((name, recipe.title, recipe.reference, str(len(recipe.items))) for name, recipe in recipes.items())
     return TableResult(title="Recipes", tables=[Table(columns, tuple(rows))], rows=records)

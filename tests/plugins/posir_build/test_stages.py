@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
-from posir_build.ask import ask_questions, load_personas, offer_personas
+from posir_build.ask import ask_questions, load_personas, offer_personas, take_questions
 from posir_build.balance import CELLS, balance_questions, find_needed_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
@@ -26,7 +27,7 @@ from posir_build.settings import (
     TranslateSettings,
     VerifySettings,
 )
-from posir_build.stage_report import build_margin_tables, describe_audit, describe_lost_documents
+from posir_build.stage_report import build_margin_tables, build_stage_rows, describe_audit, describe_lost_documents
 from posir_build.translate import Translator, remove_prefix
 from posir_build.verify import Verifier, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_tasks.errors import DataError, PosirError
@@ -34,6 +35,7 @@ from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import Passage, SkippedText
 from posir_tasks.text.spans import Span
 from tests.support.construction import FullRecall, ScriptedModel, TableReranker, document, question, settings
+from tests.support.datasets import posir_tables, write_domain
 
 MILL = document(
     "mill",
@@ -297,6 +299,43 @@ def test_locate_keeps_one_certain_span(evidence, expected):
         assert kept.verdicts[-1].values == {"requested": "beginning", "found": "end"}
     else:
         assert [discard.reason for discard in result.discarded] == [expected]
+
+
+def test_passages_beside_the_span_of_the_data_are_counted_with_an_interval_for_documents():
+    label, bees, harrow = (3, "1901 the mill burned"), (4, "kept bees"), (4, "moved to Harrow and kept bees")
+    cited = [[label], [label, bees, harrow], [label, bees, (1, "old mill")], [bees], []]
+    asked = [question(replace(MILL, id=f"{row}"), f"{row % 5} {copy}", "burned down") for row in range(20) for copy in range(5)]
+
+    def write(_, values):
+        passages = cited[int(values["question"].split()[0])]
+        return json.dumps(
+            {"evidence": [{"first_sentence": row, "last_sentence": row, "quote": said} for row, said in passages]}
+        )
+
+    before = StageResult(tuple(replace(MILL, id=f"{row}") for row in range(20)), tuple(asked))
+    for keep, found in ((False, "1901 the mill burned"), (True, "burned down")):
+        located = locate_evidence(before, LocateSettings(keep_labels=keep), ScriptedModel(write), "eng-Latn")
+        assert {MILL.text[slice(*row.evidence)] for row in located.questions if row.text[0] == "0"} == {found}
+    row = build_stage_rows({"locate": located}, settings())[-1]
+    assert (row.taken, row.kept) == (100, 20)
+    reasons = ("1 other passage beside it", "2 other passages beside it", "another passage in its place", "no evidence")
+    assert row.reasons == dict.fromkeys(reasons, 20)
+    assert row.rate_interval == pytest.approx(binomtest(4, 20).proportion_ci(method="wilson"), abs=0.03)
+    assert located.notes == ("evidence in another third than the data states: 40 of 40",)
+
+
+def test_questions_of_a_translation_are_taken_with_spans_at_the_share_of_the_original(tmp_path):
+    tables = posir_tables({"a": "The mill. It burned in 1901.", "b": "Bees are kept."}, {"q": ("When?", "a", "1901")})
+    longer = tables["corpus"].with_columns(text=tables["corpus"]["text"] + tables["corpus"]["text"])
+    write_domain(tmp_path, tables | {"corpus": longer}, language="fra-Latn")
+    source = settings(documents=str(tmp_path / "fra-Latn"), language="fra-Latn", ask={"method": "given"})
+    documents = sample(open_source(source).read_texts(), near_duplicate=None, check_language=False).documents
+    (taken,) = take_questions(documents, source).questions
+    assert (taken.id, taken.document, taken.span, taken.position) == ("q", "a", Span(46, 54), "end")
+    assert not take_questions([replace(row, text="another language") for row in documents], source).questions
+    (tmp_path / "b.txt").write_text("Bees are kept.")
+    with pytest.raises(DataError, match=r"has no questions with .* which `ask.method: given` needs"):
+        take_questions(documents, settings(documents=str(tmp_path / "b.txt")))
 
 
 # Verify

@@ -41,6 +41,7 @@ PAGES = Path(__file__).parents[3] / "docs" / "papers"
 CONTENT = {
     "bias-learning": ["Tables 1 to 7", "Figures 1 to 2"],
     "built-in-or-learned": ["Tables 1 to 14", "Figures 1 to 9"],
+    "open-questions": [f"Question {number}" for number in range(1, 6)],
     "myopic-trap": ["Tables 1 to 4", "Figures 1 to 3", "Algorithm 1"],
     "posir": ["Tables 1 to 43", "Figures 1 to 9"],
     "posq": ["Tables 1 to 4", "Figures 1 to 3", "Algorithm 1"],
