@@ -313,9 +313,9 @@ def test_passages_beside_the_span_of_the_data_are_counted_with_an_interval_for_d
         )
 
     before = StageResult(tuple(replace(MILL, id=f"{row}") for row in range(20)), tuple(asked))
-    for keep, found in ((False, "1901 the mill burned"), (True, "burned down")):
+    for keep, evidence in ((False, "1901 the mill burned"), (True, "burned down")):
         located = locate_evidence(before, LocateSettings(keep_labels=keep), ScriptedModel(write), "eng-Latn")
-        assert {MILL.text[slice(*row.evidence)] for row in located.questions if row.text[0] == "0"} == {found}
+        assert {MILL.text[slice(*row.evidence)] for row in located.questions if row.text[0] == "0"} == {evidence}
     row = build_stage_rows({"locate": located}, settings())[-1]
     assert (row.taken, row.kept) == (100, 20)
     reasons = ("1 other passage beside it", "2 other passages beside it", "another passage in its place", "no evidence")
