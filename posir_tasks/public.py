@@ -63,7 +63,7 @@ class Declaration:
     """The part of a command that does not follow from the signature of its function."""
 
     charts: bool = False
-    """Whether what it returns has charts, which `--png` writes."""
+    """Whether what it returns has charts, which `--figures` writes."""
     card: bool = False
     """Whether what it returns has the picture of the answer, which `--card` writes."""
     streams: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from posir_build.translation_ratings import ALL_LANGUAGES, OVERALL, RATINGS, SCALES, ScaleAgreement, ScaleScore, select_pooled
-from posir_tasks.display.charts import COLORS, INK, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import INK, NUMBER, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.scores import flatten
 
@@ -48,8 +48,8 @@ def _draw_cells(rows: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, color: al
     """Return a cell for each row with its value as color and as text."""
     base = build_chart(rows).encode(x=x, y=y)
     text = base.encode(text=alt.Text("value:Q", format=form))
-    outlined = text.mark_text(color=INK, stroke="white", strokeWidth=2.5, strokeOpacity=0.7)
-    layers = alt.layer(base.mark_rect().encode(color=color), outlined, text.mark_text(color=INK))
+    outlined = text.mark_text(color=INK, stroke="white", strokeWidth=2.5, strokeOpacity=0.7, style=NUMBER)
+    layers = alt.layer(base.mark_rect().encode(color=color), outlined, text.mark_text(color=INK, style=NUMBER))
     panels: Panels = layers.properties(width=alt.Step(CELL), height=alt.Step(CELL * 0.7))
     return panels
 
@@ -61,13 +61,16 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
         for row in scores
     ]
     raters = list(dict.fromkeys(score.rater for score in scores))
+    color, shape, _ = tell_apart("rater", raters, alt.Legend(orient="bottom"))
     base = build_chart(rows).encode(
         x=alt.X("scale:N", title=None, sort=list(titles.values())),
         xOffset=alt.XOffset("rater:N", sort=raters),
-        color=alt.Color("rater:N", title=None, scale=cycle_scale(raters, COLORS)),
+        color=color,
     )
     intervals = base.mark_rule().encode(y=alt.Y("value_low:Q", title="Rating", scale=SHOWN), y2="value_high:Q")
-    layers = alt.layer(intervals, base.mark_point(filled=True, size=50).encode(y=alt.Y("value:Q", title="Rating", scale=SHOWN)))
+    layers = alt.layer(
+        intervals, base.mark_point(filled=True, size=50).encode(shape=shape, y=alt.Y("value:Q", title="Rating", scale=SHOWN))
+    )
     chart: alt.FacetChart = layers.properties(width=WIDTH, height=HEIGHT).facet(
         facet=alt.Facet("language:N", title=None), columns=PANELS_PER_ROW
     )

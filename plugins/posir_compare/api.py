@@ -136,7 +136,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         return tuple(f"note: {note}" for note in (self.hint, *self.notes) if note)
 
 
-@public(card=True, undecided_by=("fail_if", "strict", "junit"))
+@public(charts=True, card=True, undecided_by=("fail_if", "strict", "junit"))
 def compare(
     given: Annotated[Sources, Option(metavar="A B")] = None,
     *,

@@ -15,7 +15,7 @@ from posir_published.probes import read_published_curves
 from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_tasks.display.charts import COLORS, FAINT, INK, NULL, PERCENT, add_frame, build_chart, cycle_scale
+from posir_tasks.display.charts import FAINT, INK, NULL, PERCENT, Looks, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
@@ -110,8 +110,6 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     for row in rows:
         named = f"{row['model']}: {row['line']}" if len(results) > 1 else row["line"]
         row["key"] = CONTROL if row["line"] == CONTROL else named if row["line"] else row["model"]
-        # The first line of each model is solid, its others and the control are dashed.
-        row["dash"] = [3, 3] if row["line"] == CONTROL else [1, 0] if row["line"] == rows[0]["line"] else [7, 3]
     # The control is last.
     keys = sorted(dict.fromkeys(row["key"] for row in rows), key=lambda key: key == CONTROL)
     panels = list(dict.fromkeys(row["panel"] for row in rows))
@@ -121,17 +119,16 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
             row = _build_row(curve.model, name, order, {"value": value}, sd, probe) | {"kind": PUBLISHED_ROW, "key": PUBLISHED}
             rows += [row] if row["panel"] in panels else []
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
-    # One color for each line, gray for controls and published values.
-    grays, cycled = {CONTROL: FAINT, PUBLISHED: NULL}, cycle_scale(named, COLORS).to_dict()["range"]
-    colors = [grays.get(key, color) for key, color in zip(named, cycled, strict=True)]
-    legend = legend_of_models(named) if len(named) > 1 else None
-    color = alt.Color("key:N", title=None, scale=alt.Scale(domain=named, range=colors), legend=legend)
+    color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
+    # Gray for controls and published values.
+    grays, scale = {CONTROL: FAINT, PUBLISHED: NULL}, color["scale"]
+    scale["range"] = [grays.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)]
     width, height = WIDTH if len(panels) > 1 else WIDE, alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT
     if probe.form is Form.CATEGORIES:
         places = dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions)
-        layers = _draw_categories(named, list(places), probe, color)
+        layers = _draw_categories(named, list(places), probe, color, shape)
     else:
-        layers = _draw_lines(rows, probe, color, bands=len(results) <= MOST_INTERVALS)
+        layers = _draw_lines(rows, probe, (color, shape, dash), bands=len(results) <= MOST_INTERVALS)
         if probe.shows_window:
             rows += _mark_windows(labels, results)
     chart = alt.layer(*layers, data=alt.InlineData(values=rows), width=width, height=height)
@@ -171,8 +168,9 @@ def _value_axis(unit: Unit) -> alt.Axis:
     return PERCENT if unit is Unit.PERCENT else alt.Axis(tickCount=5)
 
 
-def _draw_lines(rows: Sequence[Row], probe: Probe, color: alt.Color, *, bands: bool) -> list[alt.Chart]:
+def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool) -> list[alt.Chart]:
     """Return the layers of lines over places, and of where a model's window ends."""
+    color, shape, dash = looks
     names = list(dict.fromkeys(row["position"] for row in sorted(rows, key=lambda row: float(row["order"]))))
     x = alt.X(
         "x:Q", title=None, scale=alt.Scale(domain=[0, 1], nice=False), axis=alt.Axis(tickCount=5, format=".1f", grid=False)
@@ -193,7 +191,7 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, color: alt.Color, *, bands: b
     layers += [band.mark_area(opacity=0.16)] if bands and any(row.get("value_low") is not None for row in rows) else []
     point: Any = {"size": 34} if len(names) <= MOST_POINTS else False
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
-    layers.append(own.encode(strokeDash=alt.StrokeDash("dash:N", scale=None)))
+    layers.append(own.encode(strokeDash=dash, shape=shape))
     if probe.shows_window:
         marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
         text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=11, dx=alt.ExprRef("datum.dx"))
@@ -219,7 +217,9 @@ def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iter
             }
 
 
-def _draw_categories(keys: Sequence[str], names: Sequence[str], probe: Probe, color: alt.Color) -> list[alt.Chart]:
+def _draw_categories(
+    keys: Sequence[str], names: Sequence[str], probe: Probe, color: alt.Color, shape: alt.Shape
+) -> list[alt.Chart]:
     scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
     x, low = (alt.X(f"{field}:Q", title=None, scale=scale, axis=axis) for field in ("value", "value_low"))
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
@@ -231,7 +231,7 @@ def _draw_categories(keys: Sequence[str], names: Sequence[str], probe: Probe, co
         intervals.mark_rule(strokeWidth=2, opacity=0.7),
         _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
         _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
-        _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60),
+        _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape),
     ]
 
 

@@ -31,7 +31,7 @@ from posir_probe.results import ProbeResult, ProbeSums, at, estimate_index
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
-from posir_tasks.display.charts import COLORS, add_frame, build_chart, build_positions, curve, cycle_scale, describe_scores
+from posir_tasks.display.charts import add_frame, build_chart, build_positions, curve, describe_scores, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
 from posir_tasks.display.progress import progress
@@ -201,8 +201,9 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
         names, model = [summary.task for summary in pair], pair[0].model
         curves = dict(zip(names, pool_curve_cells(pair), strict=True))
         rows = build_chart([{**cell.columns(), "data": name} for name, cells in curves.items() for cell in cells])
-        color = alt.Color("data:N", title=None, scale=cycle_scale(names, COLORS), legend=alt.Legend(orient="bottom"))
-        chart = alt.layer(*curve(rows, build_positions(pair[0].profile.axes), color, "area"), width=640, height=300)
+        color, shape, dash = tell_apart("data", names, alt.Legend(orient="bottom"))
+        own: dict[str, Any] = {"line": {"strokeDash": dash}, "point": {"shape": shape}}
+        chart = alt.layer(*curve(rows, build_positions(pair[0].profile.axes), color, "area", **own), width=640, height=300)
         explanation = "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths together. Shaded: 95 %."
         scores = ([cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells] for cells in curves.values())
         seen = " ".join(map(describe_scores, names, scores))

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from posir_report.cells import FEW, ProfileCell, build_cells, build_curve_cells, find_beyond
+from posir_report.cells import FEW, ProfileCell, build_curve_cells, find_beyond
 from posir_report.summary import (
     TaskSummary,
     build_rows,
@@ -30,8 +30,8 @@ from posir_tasks.scores import Unit
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
 #: Scores from here on are dark in the heat map, where text must be white.
 DARK = 0.72
-#: Most positions whose names are printed horizontally below a heat map.
-HORIZONTAL = 6
+#: Share of its place that a cell takes, by whether it has few queries.
+BANDS = {False: 0.97, True: 0.74}
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
@@ -84,14 +84,14 @@ def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
-    narrow = len(axes.positions) > HORIZONTAL
-    base = charts.with_percentages(charts.build_chart([{**cell.columns(), "row": rows[cell.length]} for cell in cells])).encode(
-        x=alt.X(
-            "position:O",
-            sort=list(axes.positions),
-            title=axes.position_title,
-            axis=alt.Axis(labelAngle=-45 if narrow else 0, grid=False),
-        ),
+    positions = charts.build_positions(axes)
+    values = []
+    for cell in cells:
+        margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
+        ends = {"start": cell.start + margin, "end": cell.end - margin}
+        values.append({**cell.columns(), **ends, "row": rows[cell.length]})
+    base = charts.with_percentages(charts.build_chart(values)).encode(
+        x=positions.axis,
         y=alt.Y(
             "row:O",
             sort=list(rows.values()),
@@ -99,29 +99,29 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
             axis=alt.Axis(labelExpr="split(datum.label, ' · ')", labelLimit=240, labelOffset=-6, grid=False),
         ),
     )
-    # Squares, smaller for few queries, with score and number of queries; a dash for no queries.
+    # Cells, smaller for few queries, with score and number of queries; a dash for no queries.
     ink = alt.when(f"datum.ndcg_at_10 >= {DARK}").then(alt.value("white")).otherwise(alt.value(charts.INK))
     color, scored = charts.heat_color(alt.Scale(domain=[0, 1], scheme="blues")), base.transform_filter("datum.queries > 0")
     squares = [
-        scored.transform_filter(condition)
-        .mark_rect(width={"band": band}, height={"band": band})
-        .encode(color=color, tooltip=[charts.LENGTH, *charts.cell_tooltips()])
-        for condition, band in (("!datum.few", 0.97), ("datum.few", 0.74))
+        scored.transform_filter(f"datum.few == {str(few).lower()}")
+        .mark_rect(height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band})
+        .encode(**positions.extent, color=color, tooltip=[charts.LENGTH, *charts.cell_tooltips()])
+        for few, band in BANDS.items()
     ]
     layers = [
         *squares,
-        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6)
+        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6, style=charts.NUMBER)
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        scored.mark_text(fontSize=11, dy=9).encode(text=alt.Text("queries:Q", format=","), color=ink),
+        scored.mark_text(fontSize=11, dy=9, style=charts.NUMBER).encode(text=alt.Text("queries:Q", format=","), color=ink),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
-    chart = alt.layer(*layers, width=alt.Step(35 if narrow else 100), height=alt.Step(48))
+    chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
     explanation = (
-        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small squares: fewer than "
-        f"{FEW} queries, so the score is uncertain. Dash: no queries."
+        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small cells: fewer than "
+        f"{FEW} queries, so the score is uncertain. Dash: no queries.{merging_note(summary, cells)}"
     )
-    seen = f"A table of {len(rows)} lengths by {len(axes.positions)} positions of the evidence."
+    seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
@@ -170,5 +170,6 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
 
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
     for summary, name in zip(summaries, model_labels(summaries), strict=True):
-        yield Figure("curves", summary.task, name, draw_curves(summary, build_curve_cells(summary)))
-        yield Figure("heat-map", summary.task, name, draw_heat_map(summary, build_cells(summary)))
+        cells = build_curve_cells(summary)
+        yield Figure("curves", summary.task, name, draw_curves(summary, cells))
+        yield Figure("heat-map", summary.task, name, draw_heat_map(summary, cells))

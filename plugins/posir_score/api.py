@@ -115,7 +115,7 @@ AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 load_retriever = partial(load_function, "--retriever")
 
 
-@public()
+@public(charts=True)
 def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
     *,

@@ -160,7 +160,7 @@ def advise(decision: Decision) -> str:
                 "language and prompts are those of the model."
             )
         case State.NO_BIAS if not steps and describe_shape(decision):
-            return "Look at the curve over all positions (`--png`): what position costs is not from start to end."
+            return "Look at the curve over all positions (`--figures`): what position costs is not from start to end."
         case State.NO_BIAS if not steps and lost and max(map(abs, lost)) >= decision.margin:
             return "Evaluate on more documents to tell whether evidence beyond what it reads is found less often."
         case State.NO_BIAS if not steps:

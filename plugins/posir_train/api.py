@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from posir_train.report import TrainingReport
 
 
-@public(settings="posir_train.settings:TrainingSettings")
+@public(charts=True, settings="posir_train.settings:TrainingSettings")
 def train(
     model: str | Path | None = None,
     *,

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import Presentable, present, write_charts
 from posir_tasks.display.progress import report_progress
+from posir_tasks.display.strip import FigureFormat, FigureStyle
 from posir_tasks.display.tables import DisplaySection, OutputFormat
 from posir_tasks.errors import PosirError
 from posir_tasks.public import DECLARATION, Declaration, Parameter, describe_function, read_parameters
@@ -48,8 +49,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     """Return a function with Typer's annotations that calls a public function and prints what it returns."""
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    left_out = {name for name, wanted in (("png", declaration.charts), ("card", declaration.card)) if not wanted}
-    shared = [parameter for parameter in SHARED if parameter.name not in left_out]
+    shared = [*SHARED, *(FIGURES if declaration.charts else ()), *((CARD,) if declaration.card else ()), *LAST]
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
@@ -59,8 +59,9 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
 
     def command(**options: Any) -> None:
         flags = {OutputFormat(name) for name in declaration.flags if options.pop(name)}
-        format_, html, png = _choose_format(options.pop("format"), flags), options.pop("html"), options.pop("png", None)
-        card, explain, overrides = options.pop("card", None), options.pop("explain"), options.pop("set", None)
+        format_, explain = _choose_format(options.pop("format"), flags), options.pop("explain")
+        overrides, html, card = options.pop("set", None), options.pop("html"), options.pop("card", None)
+        folder, style = _choose_style(options)
         options.pop("settings_help", None)
         quiet = options.pop("quiet")
         given = read_overrides(overrides or ())
@@ -85,7 +86,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
             for warning in result.warnings():
                 typer.echo(warning, err=True)
             present(result, format_, explain=explain, printed=len(printed))
-            write_charts(result, png, html, card)
+            write_charts(result, folder, style, html, card)
         raise typer.Exit(result.exit_status)
 
     command.__name__, command.__doc__ = function.__name__, describe_function(function)
@@ -98,8 +99,17 @@ def _choose_format(format_: OutputFormat, flags: set[OutputFormat]) -> OutputFor
     """Return the format that is asked for by `--format` or a flag; raise PosirError if several are."""
     requested = sorted(flags | ({format_} - {OutputFormat.TEXT}))
     if len(requested) > 1:
-        raise PosirError(f"Several output formats: {', '.join(requested)}. Give one; --html and --png go with any.")
+        raise PosirError(f"Several output formats: {', '.join(requested)}. Give one; --html and --figures go with any.")
     return requested[0] if requested else format_
+
+
+def _choose_style(options: dict[str, Any]) -> tuple[Path | None, FigureStyle]:
+    """Take the folder for charts and their style out of the options; raise PosirError if they contradict."""
+    folder, *chosen = (options.pop(parameter.name, parameter.default) for parameter in FIGURES)
+    style = FigureStyle(*chosen)
+    if style.bare and not folder:
+        raise PosirError("--bare is how --figures writes charts. Add --figures DIR.")
+    return folder, style
 
 
 class FunctionCommand(TyperCommand):
@@ -157,8 +167,18 @@ def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 SHARED = (
     _share("format", TableFormat, OutputFormat.TEXT),
     _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
-    _share("png", Annotated[Path | None, typer.Option(help="Folder for the charts as PNG files.")], None),
-    _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None),
-    _share("explain", Explain, False),
-    _share("quiet", Quiet, False),
 )
+Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
+Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart, by default 3.3.")]
+FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text, by default 8.")]
+#: The folder of charts, and the fields of their style in order.
+FIGURES = (
+    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None),
+    _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
+    _share("bare", Bare, False),
+    _share("figure_width", Width, None),
+    _share("font_size", FontSize, None),
+    _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
+)
+CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
+LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))

@@ -20,11 +20,17 @@ from posir_tasks.schemes import Axes
 #: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+#: Patterns of lines: lengths of strokes and of gaps; the first is solid.
+DASHES = ([1, 0], [7, 3], [2, 2], [7, 3, 2, 3], [12, 3], [4, 4])
+#: Style of numbers in cells, which a narrow picture omits.
+NUMBER = "number"
 #: The null band, and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 LayeredChart = alt.LayerChart | alt.FacetChart
+#: Encodings that tell lines and points apart.
+Looks = tuple[alt.Color, alt.Shape, alt.StrokeDash]
 FRAME = alt.Config(
     font="DejaVu Sans, Verdana, sans-serif",
     padding=12,
@@ -92,6 +98,16 @@ def add_frame(
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
     """Return a scale that gives each label a value, starting over after the last value."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
+
+
+def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
+    """Return color, shape and line pattern of each label, which one legend shows, so that they differ in gray, too."""
+    shared: dict[str, Any] = {"title": None, "legend": legend}
+    return (
+        alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **shared),
+        alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **shared),
+        alt.StrokeDash(f"{field}:N", scale=cycle_scale(labels, DASHES), **shared),
+    )
 
 
 SCORE = "nDCG@10 (x 100)"

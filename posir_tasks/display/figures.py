@@ -2,26 +2,39 @@
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import typer
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from posir_tasks.display.charts import render_svg
+from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
-from posir_tasks.display.strip import NARROW, SCALE, draw_strips
+from posir_tasks.display.strip import NARROW, SCALE, FigureStyle, Strip, draw_strips, render_png
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
 #: Characters of a task or model in a file name.
 SLUG = 80
+#: CSS pixels and points of an inch, and dots of an inch of a bare PNG.
+PIXELS, POINTS, DOTS = 96, 72, 600
+#: Inches of a bare chart and points of its text: a column of a paper, and its captions.
+COLUMN, CAPTION = 3.3, 8.0
+#: Pixels of the narrowest panel with its axis, and of the lowest.
+NARROWEST, LOWEST = 145, 90
+#: Width of a letter and of a cell with a number as shares of the size of text; pixels of text in a picture of the answer.
+LETTER, CELL, DRAWN = 0.58, 1.6, 12
+#: Title of a panel in lines.
+TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
+#: Width and height of a picture in SVG.
+SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
 
 @dataclass(frozen=True)
@@ -58,30 +71,138 @@ def render_image(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(render_svg(figure.chart).encode()).decode()}"
 
 
-def export(figures: Sequence[Figure], png: Path | None, pages: Mapping[Path, Callable[[], bytes]]) -> None:
-    """Write figures to a folder, if one is given, and pages to files, and print their names; raise PosirError if that fails."""
+def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
+    """Write files and return their names; raise PosirError if that fails."""
     try:
-        files = write_pictures(figures, png) if png else []
-        for file, render in pages.items():
+        for file, render in progress(list(files.items()), "Writing files"):
             with atomic_write(file) as temporary:
                 temporary.write_bytes(render())
-            files.append(file)
     except OSError as error:
         target = error.filename2 or error.filename  # the second name is the target of renaming
         raise PosirError(f"{target}: cannot be written ({error.strerror}). Choose another file or folder.") from error
-    for file in files:
-        typer.echo(f"written: {file}", err=True)
+    return list(files)
 
 
-def write_pictures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write a PNG for each figure; raise PosirError if the folder is a file."""
+def prepare_figures(
+    strips: Sequence[Strip], figures: Sequence[Figure], folder: Path, style: FigureStyle
+) -> dict[Path, Callable[[], bytes]]:
+    """Return what draws each chart by its file, the picture of the answer first; raise PosirError if there is none."""
     if folder.exists() and not folder.is_dir():
-        raise PosirError(f"{folder}: a file, not a folder. --png takes the folder to write pictures to.")
-    paths = [folder / f"{name}.png" for name in deduplicate([figure.slug for figure in figures])]
-    for path, figure in progress(list(zip(paths, figures, strict=True)), "Writing pictures"):
-        with atomic_write(path) as temporary:
-            figure.chart.save(temporary, format="png", scale_factor=SCALE)
-    return paths
+        raise PosirError(f"{folder}: a file, not a folder. --figures takes the folder to write charts to.")
+    draws = [("answer", partial(_draw_answer, strips, style))] if strips else []
+    draws += [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
+    if not draws:
+        raise PosirError("There is no chart of this. Omit --figures, or ask for the default tables.")
+    names = deduplicate([name for name, _ in draws])
+    return {
+        folder / f"{name}.{style.format}": partial(_convert, draw, style) for name, (_, draw) in zip(names, draws, strict=True)
+    }
+
+
+def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
+    """Return a chart as a file, which has the same size in inches in all formats."""
+    svg = draw()
+    if style.format == "pdf":
+        # A pixel of SVG is a point of PDF.
+        return bytes(vl_convert.svg_to_pdf(_resize(svg, float(SIZE.findall(svg)[0][0]) * POINTS / PIXELS)))
+    return render_png(svg, DOTS / PIXELS if style.bare else SCALE) if style.format == "png" else svg.encode()
+
+
+def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
+    if not style.bare:
+        return draw_strips(strips)
+    width, size = _measure_style(style)
+    svg = draw_strips(strips, width=round(width * DRAWN / size), explained=False)
+    named = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg) if style.font else svg
+    return _resize(named, width)
+
+
+def _draw_figure(figure: Figure, style: FigureStyle) -> str:
+    """Return a chart as SVG; a bare one without text around it, in the width and with the text of its style."""
+    if not style.bare:
+        return render_svg(figure.chart)
+    chart, (width, size) = figure.chart.to_dict(), _measure_style(style)
+    for part in (chart, chart["vconcat"][0]):
+        part.pop("title", None)
+    config = chart["config"]
+    config |= {"padding": 1, "font": style.font or config["font"], "text": {"fontSize": size}}
+    config["axis"] |= {"labelLimit": width, "labelOverlap": "greedy", "labelSeparation": size / 2}
+    most = {"labelLimit": 0.46 * width, "gradientLength": 0.5 * width}
+    for part in _walk([config, chart["vconcat"]]):
+        part |= {key: size for key in part if key.endswith("ontSize")} | {
+            key: min(part[key], most[key]) for key in most if key in part
+        }
+        part |= {"legend": part["legend"] | {"columns": 1}} if part.get("legend") else {}
+    config["legend"] |= {"orient": "bottom", "labelLimit": width - 3 * size, "symbolSize": 5 * size}
+    for part in _list_parts(chart):
+        _fit(part, chart, width, size)
+    return _resize(vl_convert.vegalite_to_svg(chart), width)
+
+
+def _measure_style(style: FigureStyle) -> tuple[float, float]:
+    """Return the width of a bare chart and the size of its text in pixels."""
+    return (style.width or COLUMN) * PIXELS, (style.font_size or CAPTION) * PIXELS / POINTS
+
+
+def _walk(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield all mappings of a chart, the outer ones first."""
+    if isinstance(part, dict):
+        yield part
+    if isinstance(part, dict | list):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from _walk(inner)
+
+
+def _list_parts(chart: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a chart that stand below each other: each is a panel, or several of the same width."""
+    for part in chart["vconcat"]:
+        yield from _list_parts(part) if "vconcat" in part else [part]
+
+
+def _fit(part: dict[str, Any], chart: Mapping[str, Any], width: float, size: float) -> None:
+    """Change the part of a bare chart to a width, axes included, in pixels."""
+    columns = max(1, min(part.get("columns", 1), int(width // NARROWEST)))
+    part |= {key: value for key, value in (("columns", columns), ("spacing", 2 * size)) if key in part}
+    panel, room = part.get("spec", part), 0.7 * width / columns
+    is_step, is_square = isinstance(panel["width"], dict), panel["width"] == panel["height"]
+    if "facet" in part:
+        part["facet"]["header"] = {"labelExpr": TITLE, "labelFontWeight": "normal", "labelLimit": width / columns}
+    if not isinstance(panel["height"], dict):
+        panel["height"] = min(panel["height"], max(LOWEST, 0.6 * room))
+    _shorten_titles(panel, {"x": room, "y": room if isinstance(panel["height"], dict) else panel["height"]}, size)
+
+    def measure(inner: float) -> float:
+        panel["width"] = {"step": inner} if is_step else inner
+        return float(SIZE.findall(vl_convert.vegalite_to_svg({**chart, "vconcat": [part]}))[0][0])
+
+    # What is not panel or cell, such as an axis, is as wide whatever these are, if they are wider than their titles.
+    first = 8 * size if is_step else width
+    narrow, wide = measure(first), measure(2 * first)
+    inner = max(first * (1 + (width - narrow) / max(wide - narrow, 1)), 1)
+    panel["width"] = {"step": inner} if is_step else inner
+    if is_square:
+        panel["height"] = {"step": max(inner, 1.2 * size)}
+    # A number in a narrow cell would cover its neighbors.
+    cell = str(inner) if is_step else f"(datum.end - datum.start) * {inner}"
+    for layer in panel.get("layer", ()):
+        if layer["mark"].get("style") == NUMBER:
+            layer["transform"] = [*layer.get("transform", ()), {"filter": f"{cell} > {CELL * size}"}]
+
+
+def _shorten_titles(panel: Mapping[str, Any], room: Mapping[str, float], size: float) -> None:
+    """Divide titles of axes into lines as long as the axis, without what is in parentheses if that is too long."""
+    for encoding in (part["encoding"] for part in _walk(panel) if "encoding" in part):
+        for channel, length in room.items():
+            letters, axis = int(length / size / LETTER), encoding.get(channel)
+            if isinstance(axis, dict) and (title := axis.get("title")):
+                shown = title if len(title) <= letters else title.partition(" (")[0]
+                axis["title"] = textwrap.wrap(shown, letters)
+
+
+def _resize(svg: str, width: float) -> str:
+    """Return a picture as wide as given, in pixels."""
+    old, height = map(float, SIZE.findall(svg)[0])
+    return SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
 
 
 def deduplicate(names: Sequence[str]) -> list[str]:

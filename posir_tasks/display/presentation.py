@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from posir_tasks.display.strip import SCALE, Strip, draw_card, draw_strips, render_png
+from posir_tasks.display.strip import FigureFormat, FigureStyle, Strip, draw_card, render_png
 from posir_tasks.display.tables import (
     DisplaySection,
     OutputFormat,
@@ -148,6 +148,37 @@ class Presentable(ABC):
     def figures(self) -> list[Figure]:
         """Return the charts of all sections."""
         return [figure for section in self.sections() for figure in section.figures()]
+
+    def save_figures(
+        self,
+        folder: str | Path,
+        format: FigureFormat = "svg",
+        *,
+        bare: bool = False,
+        width: float | None = None,
+        font_size: float | None = None,
+        font: str | None = None,
+    ) -> list[Path]:
+        """Write each chart to a file, as the command does with `--figures`.
+
+        Args:
+            folder: Where to write them.
+            format: `svg`, `pdf` or `png`.
+            bare: For a paper, which has a caption: without title, explanation and source.
+            width: Inches of a bare chart, by default 3.3, a column.
+            font_size: Points of its text, by default 8.
+            font: Name of its font, such as `Times New Roman`.
+
+        Returns:
+            The files.
+
+        Raises:
+            PosirError: There is no chart, or the folder cannot be written to.
+        """
+        from posir_tasks.display.figures import export, prepare_figures
+
+        style = FigureStyle(format, bare, width, font_size, font)
+        return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print sections and legend, and all further paragraphs if asked to explain."""
@@ -286,16 +317,17 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
                 typer.echo(line)
 
 
-def write_charts(shown: Presentable, png: Path | None, html: Path | None, card: Path | None = None) -> None:
-    """Write the charts to a folder, the page and the card to a file, each if given; raise PosirError if that fails."""
-    if png or html or card:
-        from posir_tasks.display.figures import export
+def write_charts(
+    shown: Presentable, folder: Path | None, style: FigureStyle, html: Path | None = None, card: Path | None = None
+) -> None:
+    """Write charts to a folder, page and card to a file, each if given, and print their names; raise PosirError if it fails."""
+    if folder or html or card:
+        from posir_tasks.display.figures import export, prepare_figures
 
-        pages: dict[Path, Callable[[], bytes]] = {html: lambda: shown.to_html().encode()} if html else {}
-        pages |= {card: shown.to_card} if card else {}
-        if png and (strips := shown.strips()):
-            pages[png / "answer.png"] = lambda: render_png(draw_strips(strips), SCALE)
-        export(shown.figures() if png else [], png, pages)
+        files = prepare_figures(shown.strips(), shown.figures(), folder, style) if folder else {}
+        files |= {html: lambda: shown.to_html().encode()} if html else {}
+        for file in export(files | ({card: shown.to_card} if card else {})):
+            typer.echo(f"written: {file}", err=True)
 
 
 def to_values(values: float | Iterable[float] | None) -> tuple[float, ...]:

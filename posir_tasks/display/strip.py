@@ -8,10 +8,11 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import nan
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -54,6 +55,28 @@ CAPTION = (
     "Band: 95 % interval."
 )
 CAPTION_UNREAD = " Hatched: evidence that is not read, as wide as its share; its edge is no place in any one document."
+
+
+FigureFormat: TypeAlias = Literal["svg", "pdf", "png"]
+
+
+@dataclass(frozen=True)
+class FigureStyle:
+    """Format and looks of charts in files; one that is not bare has no width and no font of its own."""
+
+    format: FigureFormat = "svg"
+    bare: bool = False
+    """Whether they are for a paper, which has a caption: without title, explanation and source."""
+    width: float | None = None
+    """Inches of a bare chart; by default a column of a paper."""
+    font_size: float | None = None
+    """Points of all its text; by default that of a caption."""
+    font: str | None = None
+    """Name of its font, or several separated by commas, of which the first that there is counts."""
+
+    def __post_init__(self) -> None:
+        if not self.bare and (self.width or self.font_size or self.font):
+            raise PosirError("Width and font can be chosen for bare charts, which have no text around them. Add --bare.")
 
 
 @dataclass(frozen=True)
@@ -136,7 +159,9 @@ def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
     return f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}">{marks}</svg>'
 
 
-def draw_strips(strips: Sequence[Strip], *, width: int = WIDE, heading: str = "", source: str = "") -> str:
+def draw_strips(
+    strips: Sequence[Strip], *, width: int = WIDE, heading: str = "", source: str = "", explained: bool = True
+) -> str:
     """Return strips below each other on one axis as SVG, their words at their side, and below them what the marks are.
 
     Args:
@@ -144,8 +169,10 @@ def draw_strips(strips: Sequence[Strip], *, width: int = WIDE, heading: str = ""
         width: Of the picture in pixels.
         heading: A line above them.
         source: Data and date, below them.
+        explained: Whether the words stand at their side, and below them what the marks are.
     """
-    drawn, height = _draw_rows(strips, width, heading, source)
+    shown = strips if explained else [replace(strip, words=()) for strip in strips]
+    drawn, height = _draw_rows(shown, width, heading, source, explained=explained)
     return _wrap_svg(drawn, strips, (width, height), (width, height))
 
 
@@ -193,7 +220,7 @@ def _wrap_svg(drawn: str, strips: Sequence[Strip], view: tuple[float, float], si
     )
 
 
-def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str) -> tuple[str, float]:
+def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *, explained: bool = True) -> tuple[str, float]:
     """Return heading, strips, caption and source, and how high they are."""
     beside = width >= WIDE
     drawn = round(width * DRAWN) if beside else width - AXIS - 12
@@ -211,7 +238,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str) -
         words = LINE * (len(names) + len(lines))
         parts += _draw_labeled(strip, top if beside else top + words, drawn)
         top += max(words + LABEL, HEIGHT + 2 * LABEL) + 14 if beside else words + HEIGHT + 2 * LABEL + 14
-    caption = CAPTION + (CAPTION_UNREAD if any(strip.not_read for strip in strips) else "")
+    caption = CAPTION * explained + CAPTION_UNREAD * (explained and any(strip.not_read for strip in strips))
     below = [*textwrap.wrap(caption, int((width - 24) / 6.1)), *textwrap.wrap(source, int((width - 24) / 6.1))]
     parts += [_write(12, top + 10 + 15 * at, line, "faint", 'font-size="11"') for at, line in enumerate(below)]
     return "".join(parts), top + 15 * len(below) + 8

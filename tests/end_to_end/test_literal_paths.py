@@ -92,7 +92,7 @@ def test_models_are_run_and_results_are_read(folder):
     assert len(list((folder / "cache").rglob("*.parquet"))) == 1
     reported = csv.DictReader(io.StringIO(posir("report", results, "--csv")))
     assert {row["queries"] for row in reported if row["length"] == "all"} == {"36"}
-    posir("report", results, "--html", folder / "page.html", "--png", folder / "charts")
+    posir("report", results, "--html", folder / "page.html", "--figures", folder / "charts")
     assert "local/dense" in posir("compare", results, results)
     assert "rescored 2 profiles in 2 files" in posir("rescore", results)
     assert str(results) in run("posir", "submit", str(results), "--dry-run").stdout

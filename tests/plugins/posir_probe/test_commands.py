@@ -53,11 +53,11 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
 @pytest.mark.slow
 def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     page, folder = tmp_path / "page.html", tmp_path / "pictures"
-    invoke("probe", model, "--documents", 6, "--output", results, *PROBES[:2], "--html", page, "--png", folder)
+    invoke("probe", model, "--documents", 6, "--output", results, *PROBES[:2], "--html", page, "--figures", folder)
     assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
     assert sorted(file.name for file in folder.iterdir()) == [
-        "PosIR-Mini.segment_similarity_10.png",
-        "PosIR-Mini.segment_similarity_3.png",
+        "PosIR-Mini.segment_similarity_10.svg",
+        "PosIR-Mini.segment_similarity_3.svg",
     ]
 
 
@@ -65,10 +65,10 @@ def test_domains_are_compared(model, tmp_path):
     for domain in ("sports", "law"):
         write_domain(tmp_path / "data", posir_tables(), domain=domain)
     arguments = ("study", "domain-similarity", model, "--data", tmp_path / "data", "--output", tmp_path)
-    (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--png", tmp_path)))
+    (row,) = csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv", "--figures", tmp_path)))
     assert (row["first"], row["second"]) == ("eng-Latn/sports", "eng-Latn/law")
     assert float(row["similarity"]) == pytest.approx(1)
-    assert [file.name for file in tmp_path.glob("*.png")] == ["data.local_tiny.inter_domain_similarity.png"]
+    assert [file.name for file in tmp_path.glob("*.svg")] == ["data.local_tiny.inter_domain_similarity.svg"]
     assert [file.name for file in tmp_path.glob("results/*/*/domains/*")] == ["data.json"]
 
 

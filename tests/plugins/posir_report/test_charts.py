@@ -26,7 +26,8 @@ from posir_report.summary import model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_tasks.command.app import build_app
-from posir_tasks.display.figures import deduplicate, write_pictures
+from posir_tasks.display.figures import deduplicate, export, prepare_figures
+from posir_tasks.display.strip import FigureStyle
 from posir_tasks.display.wording import shorten_middle
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
@@ -163,8 +164,9 @@ def test_null_band_is_that_of_shuffled_queries(raw, curves):
     assert (np.abs(curves.null_high[:20] - high) < error).all()
 
 
-def test_heat_map_shows_the_same_cells(figures, curves):
-    heat = data_of(figure_of(figures, "heat-map", model="org/model"))
+def test_heat_map_shows_the_cells_of_the_curves(figures):
+    heat, curves = (data_of(figure_of(figures, kind, model="org/model")) for kind in ("heat-map", "curves"))
+    assert heat.length.value_counts().to_dict() == {LENGTHS[0]: 20, LENGTHS[1]: 5, LENGTHS[3]: 5}
     shared = ["length", "position", "queries", "few", "ndcg_at_10"]
     pd.testing.assert_frame_equal(curves[shared], heat[shared])
     assert heat.row.unique().tolist() == curves.panel.unique().tolist()
@@ -248,7 +250,7 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
     assert len(figures) == 8
     # One of each kind, where there is one of the model with a hostile name.
     kinds = {figure.kind: figure for figure in sorted(figures, key=lambda figure: figure.model == HOSTILE)}
-    paths = write_pictures([*kinds.values()], tmp_path / "pictures")
+    paths = export(prepare_figures([], [*kinds.values()], tmp_path / "pictures", FigureStyle("png")))
     assert len(set(paths)) == len(kinds) == 2
     assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
     for path in paths:
@@ -258,6 +260,24 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
         assert content.startswith(b"\x89PNG")
         assert 900 <= width <= 2400
         assert 400 <= height <= 2400
+
+
+def test_a_bare_figure_is_as_wide_as_it_should_be_and_has_no_text_around_it(figures, tmp_path):
+    shown = ("heat-map", "PosIR-English", "org/model")
+    (figure,) = (figure for figure in figures if (figure.kind, figure.task, figure.model) == shown)
+    style = FigureStyle(bare=True, width=5.0, font_size=9.0, font="DejaVu Serif")
+    (path,) = export(prepare_figures([], [figure], tmp_path, style))
+    svg = path.read_text(encoding="utf-8")
+    assert path.name == "PosIR-English.org_model.heat-map.svg"
+    # 96 pixels are an inch, 72 points are one, too.
+    assert re.search(r'<svg[^>]* width="480" ', svg)
+    assert set(re.findall(r'font-size="([\d.]+)px"', svg)) == {"12"}
+    assert set(re.findall(r'font-family="([^"]+)"', svg)) == {"DejaVu Serif"}
+    drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+    assert "nDCG@10 (x 100)" in drawn
+    assert not any(text in drawn for text in ("Source", "Darker", "shortest", "org/model"))
+    # Five merged cells have room for their numbers, twenty have none.
+    assert 20 <= len(re.findall(r"<text[^>]*>\d+</text>", svg)) < 30
 
 
 def test_names_of_pictures_do_not_meet_on_any_file_system():
@@ -386,11 +406,11 @@ def invoked(*arguments):
 def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
     three = raw.assign(length=0, bin=raw.bin % 3)
     write_result(tmp_path / "output", {"default": profile_of(three, LabeledPositions())}, task="FineWeb-PosQ")
-    done = invoked(tmp_path / "output", "--html", tmp_path / "page.html", "--png", tmp_path / "pictures", "--csv")
+    done = invoked(tmp_path / "output", "--html", tmp_path / "page.html", "--figures", tmp_path / "pictures", "--csv")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("model,revision,task,length,")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    pictures = list((tmp_path / "pictures").glob("*.png"))
+    pictures = list((tmp_path / "pictures").glob("*.svg"))
     assert pictures
     assert done.stderr.count("written: ") == 1 + len(pictures)
 
@@ -406,6 +426,9 @@ def test_short_forms_are_those_of_format(folder):
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
         (("--recall", "--bins"), "Omit --bins"),
+        (("--bare",), "Add --figures DIR"),
+        (("--figures", "folder", "--font-size", "9"), "Add --bare"),
+        (("--bins", "--figures", "folder"), "There is no chart"),
     ],
 )
 def test_options_that_contradict_are_refused(folder, options, message):
@@ -417,7 +440,7 @@ def test_options_that_contradict_are_refused(folder, options, message):
 @pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    for options in (("--png", tmp_path / "file"), ("--html", tmp_path)):
+    for options in (("--figures", tmp_path / "file"), ("--html", tmp_path)):
         done = invoked(folder, *options)
         assert isinstance(done.exception, PosirError)
         assert str(tmp_path) in str(done.exception)

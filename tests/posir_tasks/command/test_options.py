@@ -36,7 +36,7 @@ SYNONYMS = {
     "--output": {"--output-folder", "--output-dir", "--output-file", "--out", "--folder", "--output-path"},
     "--format": {"--json", "--output-format"},
     "--html": {"--page", "--html-file"},
-    "--png": {"--figures", "--pictures"},
+    "--figures": {"--png", "--pictures"},
     "--language": {"--languages", "--lang"},
     "--documents": {"--max-documents", "--docs"},
     "--data": {"--dataset", "--datasets"},

@@ -12,7 +12,8 @@ from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import decide
 from posir_significance.observations import Observations
 from posir_significance.sentences import build_strip
-from posir_tasks.display.strip import CARD, Strip, draw_card, draw_glyph, draw_strips, render_png, sketch_strip
+from posir_tasks.display.figures import export, prepare_figures
+from posir_tasks.display.strip import CARD, FigureStyle, Strip, draw_card, draw_glyph, draw_strips, render_png, sketch_strip
 from posir_tasks.evidence import TWELFTHS, Unread
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
@@ -78,6 +79,24 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
         assert all(float(text.get("y")) < bottom for text in tree.iter(f"{SVG}text"))
     png = render_png(draw_card([STRIP], "A card", "local"))
     assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD
+
+
+@pytest.mark.parametrize("format_", ["svg", "pdf", "png"])
+def test_a_bare_picture_is_as_wide_in_every_format_and_has_names_alone(format_, tmp_path):
+    (path,) = export(prepare_figures([STRIP], [], tmp_path, FigureStyle(format_, bare=True)))
+    content = path.read_bytes()
+    assert path.name == f"answer.{format_}"
+    # 3.3 inches: of 96 pixels, 72 points, and 600 dots.
+    if format_ == "pdf":
+        assert float(re.search(rb"/MediaBox ?\[ ?0 0 ([\d.]+)", content)[1]) == pytest.approx(237.6, abs=1)
+    elif format_ == "png":
+        assert int.from_bytes(content[16:20], "big") == pytest.approx(1980, abs=6)
+    else:
+        tree = ElementTree.fromstring(content)
+        assert tree.get("width") == "316.8"
+        texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
+        assert STRIP.name in texts
+        assert not any(part in texts for part in ("256 tokens", "Band"))
 
 
 @pytest.mark.parametrize("part", [Part.FIRST, Part.LAST, None])
