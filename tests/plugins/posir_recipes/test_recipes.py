@@ -197,7 +197,7 @@ def run_recipe(commands: list[Call], paper: str, folder: Path, **environment: st
         (folder / file.name).write_bytes(file.read_bytes())
     for command in commands:
         arguments = [argument.replace("all-MiniLM-L6-v2", "./tiny") for argument in command.arguments]
-        done = run(*arguments, **environment, POSIR_CACHE=str(folder / "cache"), **command.environment)
+        done = run(*arguments, **{"POSIR_CACHE": str(folder / "cache"), **environment, **command.environment})
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 
