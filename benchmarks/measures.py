@@ -12,7 +12,7 @@ import numpy as np
 from mteb.types import PromptType
 
 import posir
-from posir_probe.controls import WordMean, decaying, first_words, order_blind
+from posir_probe.controls import WordMean, order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import Probe, run_probe
 from posir_probe.probing import builtin_probes
@@ -20,6 +20,7 @@ from posir_report.summary import build_rows, summarize
 from posir_score.collecting import Retriever
 from posir_tasks.display.numbers import format_estimate, format_number, format_percent, format_points, format_psi
 from posir_tasks.sources.mini import read_mini
+from tests.support.probed_encoders import decaying, first_words
 
 EMBEDDERS = {
     "order-blind": order_blind,

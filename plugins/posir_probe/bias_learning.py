@@ -33,7 +33,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
+from posir_probe.probe import CONTROL, COSINE, SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
@@ -98,6 +98,7 @@ class Perturbation(Probe):
 
     source = SOURCE.format(3)
     preference_sign = 1
+    scale = COSINE
     value_title = "Cosine of the text and the changed text"
     place_title = "Place of the change"
     place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
@@ -125,12 +126,13 @@ class Perturbation(Probe):
             "start": Summary(f"Cosine, {self.changed} at the start", start),
             "middle": Summary(f"Cosine, {self.changed} in the middle", middle),
             "end": Summary(f"Cosine, {self.changed} at the end", end),
+            "end_minus_start": Summary(f"Cosine, {self.changed} at end minus start", lambda means: end(means) - start(means)),
         }
         self.finding = SignedFinding(
             f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
             f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
             f"whether {self.change[0].lower()}{self.change[1:]} at the start or at the end of a text changes it more",
-            Summary("", lambda values: end(values) - start(values)),
+            "end_minus_start",
         )
 
     def _average(self, place: int) -> Compute:
@@ -331,6 +333,7 @@ class SentenceRegression(RegressionProbe):
         "whether position and weight of sentences correlate",
     )
     preference_sign = -1
+    scale = "Pearson's r, from -1 to 1"
     value_title = "Pearson's r of position and weight"
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
@@ -368,6 +371,7 @@ class SentenceRegressionFit(RegressionProbe):
         "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
     }
     finding = Statement("The sentences of a text explain its embedding with R2 = {}")
+    scale = "R2, from 0 to 1"
     needs_shuffled = False
     value_title = "Mean over texts"
     place_title = "Sentences of the text"
@@ -402,6 +406,7 @@ class SentenceRegressionScatter(RegressionProbe):
         )
     }
     finding = Statement("{} % of the sentences have a negative weight")
+    scale = SHARES
     value_title = "Weight of the sentence"
     place_title = "Start of the sentence, as a share of the text"
     form = Form.CELLS

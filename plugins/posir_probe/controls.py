@@ -17,10 +17,6 @@ from posir_tasks.evidence import Floats
 DIMENSIONS = 256
 #: Punctuation has no vector: splitting sentences must not change their words.
 WORD = re.compile(r"\w+")
-#: Words that `first_words` reads.
-WINDOW = 128
-#: How fast `decaying` falls from the first word to the last: to exp(-3).
-DECAY = 3.0
 
 
 @lru_cache(maxsize=100_000)
@@ -47,7 +43,3 @@ class WordMean:
 
 #: The mean of all words.
 order_blind = WordMean(np.ones)
-#: The mean of the first `WINDOW` words.
-first_words = WordMean(lambda words: (np.arange(words) < WINDOW).astype(np.float64))
-#: Weights that fall exponentially from the first word to the last.
-decaying = WordMean(lambda words: np.exp(-DECAY * np.arange(words) / words))

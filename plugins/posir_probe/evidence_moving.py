@@ -15,6 +15,7 @@ from mteb.types import PromptType
 from posir_probe import probe as base
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.mirror_reversal import search
+from posir_probe.probe import Summary, value_range
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.interventions import move_evidence
@@ -47,6 +48,7 @@ class EvidenceMoving(base.Probe):
     )
     preference_sign = 1
     compares_ends = True
+    scale = base.COSINE
     needs_questions = True
     value_title = "Cosine of the question and its document"
     place_title = "Place of the evidence, from the start of its document to the end"
@@ -58,16 +60,10 @@ class EvidenceMoving(base.Probe):
     place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
     #: As in Table 13.
     summaries = {
-        "start_to_end": base.Summary("Similarity, evidence first minus last", base.start_to_end),
-        "range_x1000": base.Summary(
-            "Range over the places, x 1,000", lambda values: 1000 * base.value_range(values), Unit.NUMBER
-        ),
-        "peak": base.Summary(
-            f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER
-        ),
-        "lowest": base.Summary(
-            f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER
-        ),
+        "start_to_end": Summary("Similarity, evidence first minus last", base.start_to_end),
+        "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
+        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER),
+        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER),
     }
 
     def plan(self, data: ProbeData) -> base.ProbePlan:
@@ -95,18 +91,19 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     )
     is_variant = True
     predicts_retrieval = True
+    scale = base.POINTS
     needs_all = True
     value_title = base.SCORE
     unit = Unit.PERCENT
 
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
-        "start_to_end": base.Summary(
+        "start_to_end": Summary(
             "nDCG@10, evidence first minus last", lambda values: base.start_to_end(values[..., 1:]), Unit.POINTS
         ),
-        "range": base.Summary("Range over the places", lambda values: base.value_range(values[..., 1:]), Unit.POINTS),
-        "mean": base.Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
-        "unchanged": base.Summary("Unchanged documents", at(0), Unit.PERCENT),
+        "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
+        "mean": Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
+        "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
 
     def plan(self, data: ProbeData) -> base.ProbePlan:

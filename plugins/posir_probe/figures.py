@@ -201,20 +201,12 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
 
 def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iterator[Row]:
     """Yield a row where each model's window ends in a median document."""
-    side, dx = ("right", -4) if max(result.share_read or 0.0 for result in results) >= 0.5 else ("left", 4)
+    share = max(result.share_read or 0.0 for result in results)
+    beside = {"side": "right", "dx": -4} if share >= 0.5 else {"side": "left", "dx": 4}
     for label, result in zip(labels, results, strict=True):
         if result.share_read is not None:
-            who, end = (label, "") if len(results) > 1 else ("the model", ", to here")
-            text = f"{who} reads {result.window:,} tokens{end}"
-            yield {
-                "panel": "",
-                "model": label,
-                "kind": WINDOW_ROW,
-                "x": result.share_read,
-                "text": text,
-                "side": side,
-                "dx": dx,
-            }
+            text = f"{f'{label} reads' if len(results) > 1 else 'read to here:'} {result.window:,} tokens"
+            yield {"panel": "", "model": label, "kind": WINDOW_ROW, "x": result.share_read, "text": text, **beside}
 
 
 def _draw_categories(

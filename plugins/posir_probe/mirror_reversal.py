@@ -14,72 +14,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
-from datasets import Dataset
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import POINTS, SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.evidence import Floats
-from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
 from posir_tasks.search.dispatch import MAX_SIMILARITIES
-from posir_tasks.sources.data import PositionData
-from posir_tasks.tasks.base import PositionTask
 
 PARTS = 5
 #: The group of each part.
 GROUPS = (0, 0, 1, 2, 2)
 #: Ranks that count.
 CUTOFF = 10
-
-
-def reverse_data(data: PositionData) -> PositionData:
-    """Return a task's data with every document's parts reversed, and the spans moved with the evidence."""
-    texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    evidence = data.evidence
-    moved = [
-        reverse_parts(texts[document], span, PARTS).span
-        for document, span in zip(evidence.document_ids, data.place_spans(), strict=True)
-    ]
-    characters = np.array([len(texts[document]) for document in evidence.document_ids], np.int64)
-    reversed_texts = [reverse_parts(text, NO_SPAN, PARTS).text for text in texts.values()]
-    starts, ends = np.array(moved, np.int64).reshape(-1, 2).T
-    return replace(
-        data,
-        corpus=Dataset.from_dict({"id": list(texts), "text": reversed_texts}),
-        evidence=replace(evidence, starts=starts, ends=ends, characters=characters),
-        revision=f"{data.revision}-reversed",
-    )
-
-
-def reverse_task(task: type[PositionTask]) -> PositionTask:
-    """Return a task on the reversed documents of another task with spans, named `<task>-Reversed`.
-
-    It runs like any other; in this process, mteb also finds it by its name.
-    """
-    name = f"{task.metadata.name}-Reversed"
-
-    def read_subset(self: PositionTask, subset: str) -> PositionData:
-        return reverse_data(task.read_subset(self, subset))
-
-    reversed_class: type[PositionTask] = type(
-        name,
-        (task,),
-        {
-            "__doc__": f"{task.__doc__} Documents in five parts, in reversed order.",
-            "__module__": __name__,
-            "metadata": task.metadata.model_copy(update={"name": name}),
-            "read_subset": read_subset,
-        },
-    )
-    TASKS_REGISTRY.resolve()[name] = reversed_class
-    return reversed_class()
 
 
 def search(
@@ -145,6 +97,7 @@ class MirrorReversal(Probe):
     preference_sign = 1
     compares_ends = True
     predicts_retrieval = True
+    scale = POINTS
     needs_questions = True
     needs_all = True
     value_title = SCORE

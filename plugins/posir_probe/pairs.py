@@ -161,6 +161,7 @@ class ControlledPairs(base.Probe):
         "whether the document with the evidence first or last scores higher",
     )
     preference_sign = 1
+    scale = base.COSINE
     needs_questions = True
     value_title = "Cosine with the question: favored document minus the other"
     place_title = "Favored document"
@@ -209,6 +210,7 @@ class ControlledPairsEffect(ControlledPairs):
         "Evidence last against evidence first makes {} standard deviations of the score",
         "whether evidence first or evidence last scores higher, in standard deviations of the score,",
     )
+    scale = "Standard deviations of the score"
     value_title = "Difference of the two documents in standard deviations over pairs"
     unit = Unit.NUMBER
     statistic = "effect_size"

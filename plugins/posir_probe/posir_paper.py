@@ -26,7 +26,7 @@ import torch
 from mteb.types import PromptType
 
 from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
+from posir_probe.probe import SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
 from posir_probe.results import ProbeSums, at
 from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.display.progress import progress
@@ -148,8 +148,8 @@ class GradientSaliency(Probe):
     compares_ends = True
     needs_questions = True
     needs_all = True
-    needs_model = True
     in_window = True
+    scale = "Gradient norm, from 0 to about 1"
     shows_spread = True
     value_title = "Norm of the gradient, divided by a pair's 99th percentile"
     place_title = "Place of the token, as a share of those that the model reads"
@@ -232,7 +232,7 @@ class EvidenceLocation(Probe):
     notes = ("A property of the data; the model does not matter.",)
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
-        "mean": Summary("Mean place of the evidence", lambda values: values @ MIDDLES),
+        "mean": Summary("Mean place of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT),
         "first_quarter": Summary(
             "Evidence in the first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT
         ),
@@ -248,6 +248,7 @@ class EvidenceLocation(Probe):
     unit = Unit.PERCENT
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
     is_of_data = True
+    scale = SHARES
 
     def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
         """Return the character of each question's evidence, and the number of questions without, by reason."""
@@ -301,6 +302,7 @@ class QueryTypes(Probe):
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     is_of_data = True
+    scale = SHARES
 
     def find(self, sums: ProbeSums) -> str | None:
         """Return the most frequent type with its share."""

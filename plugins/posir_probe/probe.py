@@ -24,6 +24,8 @@ SEPARATOR = " · "
 CONTROL = "order-blind control"
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
+#: Scales that several probes share.
+POINTS, COSINE, SHARES = "Points of nDCG@10", "Cosine, from -1 to 1", "Percent"
 
 
 class Form(StrEnum):
@@ -64,12 +66,12 @@ class SignedFinding:
     """Sentences with `{}` for the size of the difference."""
     question: str
     """Clause that begins with `whether`, for an interval with 0 in it."""
-    summary: Summary | None = None
-    """The difference; None for the first summary of the probe."""
+    summary: str = ""
+    """Name of the difference; empty for the first summary of the probe."""
 
     def state(self, probe: Probe, sums: ProbeSums) -> str | None:
         """Return the sentence of the side that the interval is on, without a full stop; None without an interval."""
-        summary = self.summary or probe.first_summary
+        summary = probe.summaries[probe.stated]
         estimate = sums.estimate(summary)
         if estimate is None or estimate.interval is None:
             return None
@@ -132,6 +134,8 @@ class Probe:
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
     finding: SignedFinding | Statement | None = None
     """None states the first summary."""
+    scale: str = "Other scales"
+    """Scale of the summary that the finding states; the summaries of a table stand together by it."""
     preference_sign: int = 0
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
     compares_ends: bool = False
@@ -145,8 +149,6 @@ class Probe:
     """Whether it measures sentences, which may be split at periods."""
     needs_all: bool = False
     """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
-    needs_model: bool = False
-    """Whether it needs the model itself, and not only embeddings of texts."""
 
     value_title: str = ""
     """Title of the axis of values; empty for the title of the probe."""
@@ -189,11 +191,17 @@ class Probe:
         """The summary that stands for the probe."""
         return next(iter(self.summaries.values()))
 
+    @property
+    def stated(self) -> str:
+        """Name of the summary that the finding states: the first, unless a signed finding names another."""
+        named = self.finding.summary if isinstance(self.finding, SignedFinding) else ""
+        return named or next(iter(self.summaries), "")
+
     def find(self, sums: ProbeSums) -> str | None:
         """Return the finding, a sentence without a full stop; None without an interval."""
         if self.finding is not None:
             return self.finding.state(self, sums)
-        name = next(iter(self.summaries), "")
+        name = self.stated
         return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
 
     def split(self, position: str) -> tuple[str, str, str]:

@@ -26,6 +26,7 @@ import numpy as np
 
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import (
+    COSINE,
     Form,
     Probe,
     ProbePlan,
@@ -59,6 +60,7 @@ class SegmentSimilarity(Probe):
     )
     preference_sign = 1
     compares_ends = True
+    scale = COSINE
     shows_window = True
     value_title = "Cosine of the text and the part"
     form = Form.PLACES
@@ -129,6 +131,7 @@ class Permutation(Probe):
     )
     preference_sign = 1
     compares_ends = True
+    scale = COSINE
     in_window = True
     value_title = "Cosine of the joined text and the segment at this place"
     place_title = "Place of the segment"

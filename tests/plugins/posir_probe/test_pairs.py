@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from posir_probe.controls import decaying, order_blind
+from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.pairs import (
     BREVITY,
@@ -23,7 +23,7 @@ from posir_probe.probe import run_probe
 from posir_published.probes import read_published_curves
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
-from tests.support.probed_encoders import FirstWords, invent_questions
+from tests.support.probed_encoders import FirstWords, decaying, invent_questions
 
 PROBE, EFFECT = ControlledPairs(), ControlledPairsEffect()
 SENTENCES = (

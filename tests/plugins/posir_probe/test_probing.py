@@ -4,15 +4,14 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-import mteb
 import numpy as np
 import pytest
 
 from posir_probe import probing
-from posir_probe.controls import decaying, order_blind
+from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.mirror_reversal import MirrorReversal, reverse_data, reverse_task
+from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
 from posir_probe.probe import Probe, ProbePlan, Summary, run_plans, run_probe
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
@@ -23,10 +22,9 @@ from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
 from posir_tasks.sources.mini import read_mini
-from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.text.spans import Span
 from tests.support.encoders import RecordingEncoder
-from tests.support.probed_encoders import invent_questions
+from tests.support.probed_encoders import decaying, invent_questions
 
 
 class WordEncoder(RecordingEncoder):
@@ -190,24 +188,6 @@ def test_probes_are_selected_by_name_or_by_its_beginning():
         select_probes(["evidence_movin"])
 
 
-def test_a_reversed_task_runs_like_any_other_and_agrees_with_the_probe(model, mini):
-    task = reverse_task(PosIRMini)
-    assert task.metadata.name == "PosIR-Mini-Reversed"
-    result = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0]
-    sums = run_probe(MirrorReversal(), ModelEncoder(model), ProbeData.from_position_data(mini))
-    counted = sums.sums[1::2]
-    assert counted[:, 0].sum() == 720
-    assert counted[:, 1].sum() / 720 == pytest.approx(result.scores["test"][0]["ndcg_at_10"], abs=1e-4)
-    texts = dict(zip(*(reverse_data(mini).corpus[name] for name in ("id", "text")), strict=True))
-    moved, evidence = reverse_data(mini).evidence, mini.evidence
-    originals = dict(zip(mini.corpus["id"], mini.corpus["text"], strict=True))
-    for row in range(0, 720, 7):
-        document = evidence.document_ids[row]
-        quoted = texts[document][moved.starts[row] : moved.ends[row]]
-        assert quoted
-        assert quoted in originals[document][evidence.starts[row] : evidence.ends[row]]
-
-
 BAD = {"empty": " ", "short": "only three words", "whole": "all of it is evidence, every single word of this text here"}
 
 
@@ -229,8 +209,18 @@ def test_tables_have_sources_intervals_and_warnings(run):
     rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     overview = build_overview(rows, probes)
-    assert overview.headings == ("Summary", "Value", "95 % interval", "Name for --probe")
-    assert [row[-1] for row in overview.rows] == [result.probe for result in results]
+    assert overview.headings == ("Summary", "Value", "95 % interval", "Favors", "Name for --probe")
+    lines = {row[-1]: row for row in overview.rows if row[-1]}
+    assert set(lines) == {result.probe for result in results}
+    scales = [row[0] for row in overview.rows if not any(row[1:])]
+    assert scales[0] == "Points of nDCG@10"
+    assert len(scales) == len(set(scales)), "one group for each scale"
+    assert overview.rows[1] == lines["mirror_reversal"]
+    for result in results:
+        value = result.sums.estimate(probes[result.probe].summaries[probes[result.probe].stated])
+        if probes[result.probe].preference_sign == 1 and value and value.interval:
+            side = "start" if value.interval[0] > 0 else "end" if value.interval[1] < 0 else "cannot be said"
+            assert lines[result.probe][3] == side
     summaries, positions = build_probe_tables(
         [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
     )

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_probe.controls import decaying, first_words, order_blind
+from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_probe
 from posir_probe.segments import Permutation, PermutationParts, cut_to_tokens, gini, relative_drop
 from posir_published.probes import read_published_curves
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from tests.support.probed_encoders import FirstWords, invent_texts
+from tests.support.probed_encoders import FirstWords, decaying, first_words, invent_texts
 
 TEXTS = invent_texts(14, 5)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, describe_model
+from posir_probe.tables import ProbeMeasurements, advise, describe_model
+from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
 PROBES = {probe.name: probe for probe in builtin_probes()}
@@ -91,14 +94,18 @@ def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
 def test_the_verdict_names_the_end_that_weighs_more_with_its_interval_and_the_window():
     results = [measure("segment_similarity_3", (0.9, 0.6, 0.5)), measure("permutation", (0.5, 0.6, 0.9))]
     verdict = describe_model(results, PROBES)
-    assert verdict.startswith("mine gives the beginning of a text more weight than its end: the first third of a text is 0.")
+    assert verdict.startswith("mine gives the start of a text more weight than its end: the first third of a text is 0.")
     assert re.search(r"is 0\.\d+ \[0\.\d+, 0\.\d+\] closer", verdict)
     assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
     assert "It reads 256 tokens, 50 % of a median document." in verdict
-    assert "docs/predicts.md" in verdict
-    assert "docs/predicts.md" not in describe_model([measure("mirror_reversal")], PROBES)
+    assert "docs/predicts.md" in " ".join(advise(results, PROBES))
+    assert "posir inspect" in " ".join(advise(results, PROBES)), "half of a median document is not read"
+    assert "--documents" not in " ".join(advise(results, PROBES))
+    assert "--documents" in " ".join(advise([measure("permutation", documents=9)], PROBES))
+    assert "docs/predicts.md" not in " ".join(advise([measure("mirror_reversal")], PROBES))
+    assert advise([measure("evidence_location")], PROBES) == ()
     pairs = describe_model([measure("controlled_pairs")], PROBES)
-    assert pairs.startswith("mine: The document with the evidence first scores ")
+    assert pairs.startswith("mine: the document with the evidence first scores ")
 
 
 def test_no_verdict_without_an_interval_or_with_0_in_it():
@@ -109,15 +116,29 @@ def test_no_verdict_without_an_interval_or_with_0_in_it():
 
 
 def test_page_terminal_and_notebook_begin_with_the_verdict(tmp_path):
-    shown = ProbeMeasurements((measure("segment_similarity_3"),), tmp_path)
+    shown = ProbeMeasurements((measure("segment_similarity_3"), measure("needle_insertion")), tmp_path)
     verdict = shown.sections()[0].sentences[0]
     assert str(shown).startswith(verdict)
     assert verdict in shown._repr_html_()
     page = shown.to_html()
-    assert page.index(verdict) < page.index("<table") < page.index("<figure")
+    first, folded = page.split("<details", 1)
+    assert first.index(verdict) < first.index("<figure") < first.index("<table")
+    assert (first.count("<figure>"), folded.count("<figure>")) == (1, 1), "the figure of the verdict is not drawn twice"
+    assert '<th colspan="4">Cosine, from -1 to 1</th>' in first
     headings = re.findall(r"<h[123]>(.*?)</h", page)
-    assert headings[0] == "Probes of mine on words"
-    assert not any(IDENTIFIER.search(heading) for heading in headings)
+    assert headings[0] == "Probes of mine on 10 documents of words"
+    assert "Whole text and its thirds · segment_similarity_3" in headings
+
+
+def test_no_table_is_wider_than_80_columns(tmp_path):
+    shown = ProbeMeasurements(tuple(measure(name) for name in PROBES), tmp_path)
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), width=80, force_terminal=is_terminal, no_color=True, highlight=False)
+        for section in shown.sections():
+            print_tables(console, [replace(table, notes=()) for table in section.tables])
+        printed = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
+        assert max(map(len, printed.splitlines())) <= 80
+        assert printed.count("Summary  ") == 1 + len(PROBES), "no table is divided"
 
 
 def test_a_result_keeps_its_window_and_one_without_is_read():

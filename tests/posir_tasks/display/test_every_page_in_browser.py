@@ -117,7 +117,10 @@ def test_a_page_is_accessible_legible_and_silent(kind, results, browser, tmp_pat
         page.set_viewport_size({"width": width, "height": 700})
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    folded = page.locator("details.folded > :last-child")
+    assert not any(part.is_visible() for part in folded.all())
     page.emulate_media(media="print", color_scheme="light", forced_colors="none")
+    assert all(part.is_visible() for part in folded.all())
     assert page.locator("h1").bounding_box()["y"] < 200
     assert not [line for line in console if "WARN" in line or "rror" in line]
     page.close()
