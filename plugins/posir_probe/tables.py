@@ -189,7 +189,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     return " ".join(sentences)
 
 
-def advise(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[str, ...]:
+def advise_next(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[str, ...]:
     """Return what to do after the verdict; nothing for properties of the data."""
     leads = [pair for pair in find_leads(results, probes) if not pair[1].is_of_data]
     estimates = [result.sums.estimate(probe.first_summary) for result, probe in leads]
@@ -231,7 +231,7 @@ class ProbeMeasurements(Presentable):
         leads = find_leads(self.results, probes)
         sections = [
             DisplaySection(sentences=(describe_model(self.results, probes),)),
-            DisplaySection(sentences=advise(self.results, probes), draw=partial(self._draw, leads)),
+            DisplaySection(sentences=advise_next(self.results, probes), draw=partial(self._draw, leads)),
             DisplaySection(tables=(build_overview(self.records(), probes),)),
         ]
         for result in self.results:

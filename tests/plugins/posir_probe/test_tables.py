@@ -15,7 +15,7 @@ from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, advise, describe_model
+from posir_probe.tables import ProbeMeasurements, advise_next, describe_model
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -98,12 +98,12 @@ def test_the_verdict_names_the_end_that_weighs_more_with_its_interval_and_the_wi
     assert re.search(r"is 0\.\d+ \[0\.\d+, 0\.\d+\] closer", verdict)
     assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
     assert "It reads 256 tokens, 50 % of a median document." in verdict
-    assert "docs/predicts.md" in " ".join(advise(results, PROBES))
-    assert "posir inspect" in " ".join(advise(results, PROBES)), "half of a median document is not read"
-    assert "--documents" not in " ".join(advise(results, PROBES))
-    assert "--documents" in " ".join(advise([measure("permutation", documents=9)], PROBES))
-    assert "docs/predicts.md" not in " ".join(advise([measure("mirror_reversal")], PROBES))
-    assert advise([measure("evidence_location")], PROBES) == ()
+    assert "docs/predicts.md" in " ".join(advise_next(results, PROBES))
+    assert "posir inspect" in " ".join(advise_next(results, PROBES)), "half of a median document is not read"
+    assert "--documents" not in " ".join(advise_next(results, PROBES))
+    assert "--documents" in " ".join(advise_next([measure("permutation", documents=9)], PROBES))
+    assert "docs/predicts.md" not in " ".join(advise_next([measure("mirror_reversal")], PROBES))
+    assert advise_next([measure("evidence_location")], PROBES) == ()
     pairs = describe_model([measure("controlled_pairs")], PROBES)
     assert pairs.startswith("mine: the document with the evidence first scores ")
 
