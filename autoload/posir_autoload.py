@@ -19,6 +19,7 @@ PATCHES = {
     "mteb.models.model_implementations": "add_model_references",
     "mteb.models.model_meta": "explain_missing_models",
     "mteb.cache.result_cache": "make_saving_safe",
+    "mteb.cli.build_cli": "answer_runs",
 }
 
 

@@ -21,6 +21,8 @@ import pluggy
 from posir_tasks.errors import summarize_error
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mteb.abstasks.retrieval import AbsTaskRetrieval
 
     from posir_tasks.models.references import Resolver
@@ -151,6 +153,15 @@ def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
     """
 
 
+@hookspec
+def posir_answers(file: Path) -> Iterable[str]:  # type: ignore[empty-body]
+    """Return what the result in a file says, a line each, which `mteb run` prints on the error stream at its end.
+
+    Args:
+        file: A result of a position-aware task, as mteb saves it.
+    """
+
+
 HOOKS = tuple(sorted(name for name in globals() if name.startswith("posir_")))
 
 
@@ -225,11 +236,11 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
     return None
 
 
-def collect_items(hook: str, items: str) -> Iterator[tuple[str, Any]]:
+def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
     """Yield each of the `items` that plugins return for a hook, with the plugin's name; warn about a plugin that fails."""
     for name, caller in loaded_plugins().callers(hook):
         try:
-            answers = [item for answer in caller() for item in answer]
+            answers = [item for answer in caller(**arguments) for item in answer]
         except Exception as error:
             logger.warning("posir plugin '%s' could not add its %s: %s", name, items, summarize_error(error))
             continue

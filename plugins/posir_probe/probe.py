@@ -12,12 +12,15 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeSums
 from posir_tasks.display.numbers import FORMATS, format_estimate
-from posir_tasks.embeddings.encoding import Embeddings, Encoder, encode_distinct
+from posir_tasks.display.progress import Advance
+from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
 from posir_tasks.evidence import Floats
 from posir_tasks.scores import Estimate, Interval, Unit
 
 #: Below it, a difference of cosines in single precision is rounding error.
 ROUNDING = 1e-6
+#: Texts that are encoded between two steps of progress.
+STEP = 256
 #: Between the name of a series of values and that of a position.
 SEPARATOR = " · "
 #: Line of a control embedder, for which the value is known or follows from words alone.
@@ -211,11 +214,19 @@ class Probe:
         return panel, line, self.place_names.get(place, place)
 
 
-def run_plans(encoder: Encoder, plans: Sequence[ProbePlan]) -> list[ProbeSums]:
-    """Encode the texts of several plans in one pass, and return the sums of each."""
-    embeddings = encode_distinct(
-        encoder, (text for plan in plans for text in plan.documents), (text for plan in plans for text in plan.queries)
-    ).normalize()
+def run_plans(encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float) -> list[ProbeSums]:
+    """Encode the texts of several plans in one pass, and return the sums of each; `advance` counts the shares that are done."""
+    documents = dict.fromkeys(text for plan in plans for text in plan.documents)
+    queries = dict.fromkeys(text for plan in plans for text in plan.queries)
+
+    def encode(texts: Sequence[str], prompt_type: PromptType) -> Vectors:
+        vectors = []
+        for start in range(0, len(texts), STEP):
+            vectors.append(encoder(texts[start : start + STEP], prompt_type))
+            advance(len(vectors[-1]) / (len(documents) + len(queries)))
+        return np.concatenate(vectors)
+
+    embeddings = encode_distinct(encode, documents, queries).normalize()
     return [plan.summarize(embeddings) for plan in plans]
 
 

@@ -16,7 +16,7 @@ from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
-from posir_tasks.display.progress import progress
+from posir_tasks.display.progress import Advance, track
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.files import write_text
@@ -167,23 +167,27 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
         together = [probe for probe in groups[key] if not probe.needs_all]
         for group in filter(None, (together, *([probe] for probe in groups[key] if probe.needs_all))):
             if group[0].name not in run.problems:
-                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder))
+                with track(f"Probing {subset}", len(sample.documents)) as advance:
+                    _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), advance)
 
 
-def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData) -> None:
+def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData, advance: Advance) -> None:
     """Measure with a probe that needs all documents, or with several block by block, but for what they have measured."""
     sample = (data.revision, f"{run.selection}{', split at periods' if data.split_at_periods else ''}", len(data.documents))
     saved = {probe.name: run.results[probe.name].subsets for probe in probes}
     stored = {name: subsets[subset] for name, subsets in saved.items() if subset in subsets}
     known = {name: sums for name, sums in stored.items() if (sums.data_revision, sums.selection, sums.sampled) == sample}
     end, tokens = 0, None
-    for block in progress([data] if probes[0].needs_all else list(data.blocks(BLOCK)), f"Probing {subset}"):
-        end += len(block.documents)
+    for block in [data] if probes[0].needs_all else data.blocks(BLOCK):
+        documents = len(block.documents)
+        end += documents
         pending = [probe for probe in probes if probe.name not in known or known[probe.name].done < end]
         if not pending:
+            advance(documents)
             continue
         try:
-            measured = run_plans(run.encoder, [probe.plan(block) for probe in pending])
+            plans = [probe.plan(block) for probe in pending]
+            measured = run_plans(run.encoder, plans, lambda share, documents=documents: advance(share * documents))
         except PosirError as error:
             if not probes[0].needs_all:
                 raise

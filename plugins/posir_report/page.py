@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_report import tables
@@ -18,11 +19,14 @@ from posir_report.summary import (
     model_labels,
     partial_suffix,
     short_labels,
+    summarize,
     task_and_scheme,
 )
 from posir_significance.sentences import build_strip
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
+from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
@@ -58,6 +62,16 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     several = len({row.task for row in overall}) > 1
     names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
     return [build_strip(row.decision, name) for row, name in zip(overall, names, strict=True) if row.decision]
+
+
+def describe_saved(file: Path) -> Iterator[str]:
+    """Yield the answer of a result in a line: task, model, nDCG@10, and the words of its picture."""
+    saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
+    for row in tables.list_overall(row for summary in saved for row in build_rows(summary)):
+        if row.decision:
+            words = ". ".join(build_strip(row.decision, row.model).words)
+            score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
+            yield f"{row.task}, {row.model}: nDCG@10 {score}. {words}."
 
 
 def _task_section(

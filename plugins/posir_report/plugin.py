@@ -1,5 +1,17 @@
 """`posir report`."""
 
-from posir_tasks.plugin_api import BIAS, Command, declare
+from collections.abc import Iterable
+from pathlib import Path
+
+from posir_tasks.plugin_api import BIAS, Command, declare, hookimpl
+
+
+@hookimpl
+def posir_answers(file: Path) -> Iterable[str]:
+    """Return the answer in short for each model of a result."""
+    from posir_report.page import describe_saved
+
+    return describe_saved(file)
+
 
 posir_commands = declare(Command("report", "posir_report.api:report", "Show nDCG@10 and PSI of every model and task.", BIAS))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from posir_tasks.files import is_compressed, open_decompressed
 
@@ -28,6 +28,8 @@ LINE_SECONDS = 60.0
 #: How often it is checked whether a line is due.
 TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
+#: Characters of a bar.
+BAR = 12
 
 
 #: Counts steps that are done, one if it gets no number; any thread may call it.
@@ -63,18 +65,27 @@ class LineReporter(Progress):
         for task in self.tasks:
             if now >= task.fields["due"]:
                 self.update(task.id, due=now + LINE_SECONDS)
-                self.write(_describe(task))
+                self.write(f"{task.description}: {_describe(task)}")
+
+
+class StateColumn(ProgressColumn):
+    """The words of a line beside a bar."""
+
+    def render(self, task: Task) -> Text:
+        """Return them."""
+        return Text(_describe(task))
 
 
 def _describe(task: Task) -> str:
+    """Return what is done, how long it took, and, once a step is done, how long the others take."""
     elapsed, done = task.elapsed or 0.0, task.completed
     if task.total is None:
-        return f"{task.description}: {format_seconds(elapsed)} elapsed"
+        return f"{format_seconds(elapsed)} elapsed"
     # The steps that are done took as long as until the last of them; a long step that is under way is not done. Rich's own
     # estimate is of the last half minute, in which there may be no step.
     expected = (task.fields["advanced"] - task.start_time) / done * task.total if done and task.start_time else 0.0
     left = f", {format_seconds(max(0.0, expected - elapsed))} left" if done else ""
-    return f"{task.description}: {done:,.0f} of {task.total:,.0f}, {format_seconds(elapsed)} elapsed{left}"
+    return f"{done:,.0f} of {task.total:,.0f}, {format_seconds(elapsed)} elapsed{left}"
 
 
 #: What a command has chosen: lines, or nothing; without a command, bars on a terminal.
@@ -131,14 +142,13 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
     global _bars
     with _lock:
         if _bars is None:
-            parts = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-            name = TextColumn("{task.description}", markup=False)
-            _bars = Progress(name, *parts, console=Console(stderr=True), transient=True)
+            parts = TextColumn("{task.description}", markup=False), BarColumn(BAR), StateColumn()
+            _bars = Progress(*parts, console=Console(stderr=True), transient=True)
             _bars.start()
         bars = _bars
-        task = bars.add_task(description, total=total)
+        task = bars.add_task(description, total=total, advanced=0.0)
     try:
-        yield partial(bars.advance, task)
+        yield lambda steps=1: bars.update(task, advance=steps, advanced=bars.get_time())
     finally:
         with _lock:
             bars.remove_task(task)

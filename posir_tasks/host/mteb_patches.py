@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, describe_untested, record_failure, step_aside
+from posir_tasks.plugin_api import collect_items
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -143,6 +144,28 @@ def make_saving_safe(module: ModuleType) -> None:
     save = process_saver().make_safe(check_parameters(results.save_to_cache, "task_result", *result))
     load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
     results.save_to_cache, results.load_task_result = save, load
+
+
+def answer_runs(module: ModuleType) -> None:
+    """Let `mteb run`, of `mteb.cli.build_cli`, end with what plugins say about its results of position-aware tasks."""
+    run = check_parameters(module.run, "args")
+
+    @wraps(run)
+    def run_and_answer(args: Any) -> None:
+        run(args)
+        if args.verbosity:
+            step_aside(answer_runs.__name__, print_answers, otherwise=None)
+
+    module.run = run_and_answer  # type: ignore[attr-defined]
+
+
+def print_answers() -> None:
+    """Print what plugins say about the results that mteb has saved or loaded, on the error stream."""
+    from posir_tasks.host.result_saving import process_saver
+
+    for file in process_saver().used:
+        for _, line in collect_items("posir_answers", "answer", file=file):
+            print(line, file=sys.stderr)
 
 
 def replace_everywhere(name: str, before: object, after: object) -> None:

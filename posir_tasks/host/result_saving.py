@@ -68,6 +68,8 @@ class ResultSaver:
     """Seconds since the epoch."""
     _saved: dict[Path, FileState] = field(default_factory=dict)
     """Result files as this object last saved them."""
+    used: dict[Path, None] = field(default_factory=dict)
+    """Files of position-aware tasks that mteb has saved or loaded, in this order."""
 
     def add(
         self,
@@ -135,6 +137,7 @@ class ResultSaver:
                 save(redirected, task_result, model_name, model_revision, **settings)
                 # mteb has added up the times, which the file may have from an earlier saving of this result.
                 merged.model_copy(update={name: getattr(task_result, name) for name in TOTALS}).to_disk(saved)
+            self.used[file] = None
 
         return save_to_cache
 
@@ -196,7 +199,9 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
         if loaded is None or not is_position_task(task_name):
             return loaded
         hide_tracebacks()
-        return _select_present(cache.get_task_result_path(task_name, model_name, model_revision), loaded)
+        file = cache.get_task_result_path(task_name, model_name, model_revision)
+        process_saver().used[file] = None
+        return _select_present(file, loaded)
 
     return load_task_result
 

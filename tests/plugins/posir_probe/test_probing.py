@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from posir_probe import probe as probe_module
 from posir_probe import probing
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
@@ -93,12 +94,12 @@ def test_a_killed_run_resumes_after_its_last_block(run, model, data, monkeypatch
     monkeypatch.setattr(probing, "BLOCK", 8)
     calls = 0
 
-    def stop_at_second(encoder, plans, measure=probing.run_plans):
+    def stop_at_second(*arguments, measure=probing.run_plans):
         nonlocal calls
         calls += 1
         if calls == 2:
             raise KeyboardInterrupt
-        return measure(encoder, plans)
+        return measure(*arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr(probing, "run_plans", stop_at_second)
@@ -139,7 +140,11 @@ def test_sums_of_blocks_add_to_those_of_all():
     data = invent_questions(24)
     probes = [probe for probe in builtin_probes() if not probe.needs_all]
     blocks = [run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(12)]
-    complete = run_plans(decaying, [probe.plan(data) for probe in probes])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(probe_module, "STEP", 7)
+        complete = run_plans(decaying, [probe.plan(data) for probe in probes], (shares := []).append)
+    assert len(shares) > 10
+    assert sum(shares) == pytest.approx(1)
     for probe, whole, first, second in zip(probes, complete, *blocks, strict=True):
         added = first + second
         assert added.documents == whole.documents > 0, probe.name

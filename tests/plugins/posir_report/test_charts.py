@@ -21,10 +21,11 @@ from posir_report.charts import (
     draw_curves,
     draw_heat_map,
 )
-from posir_report.page import render_latex, render_report
+from posir_report.page import describe_saved, render_latex, render_report
 from posir_report.summary import model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
+from posir_significance.sentences import label_state
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
@@ -413,6 +414,16 @@ def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
     pictures = list((tmp_path / "pictures").glob("*.svg"))
     assert pictures
     assert done.stderr.count("written: ") == 1 + len(pictures)
+
+
+def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_path):
+    for task in ("PosIR-English", "PosIR-French"):
+        write_result(tmp_path, {"default": profile_of(raw, RelativePositions())}, task=task)
+    (file,) = tmp_path.rglob("PosIR-French.json")
+    (line,) = describe_saved(file)
+    (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
+    assert line.startswith(f"PosIR-French, {summary.model}: nDCG@10 {raw.ndcg.mean() * 100:.1f}. ")
+    assert label_state(summary.decisions[0]) in line
 
 
 def test_short_forms_are_those_of_format(folder):

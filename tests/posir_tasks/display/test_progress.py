@@ -1,6 +1,7 @@
 """Progress: bars on a terminal, lines in a log, and nothing for a library call or with `--quiet`."""
 
 import io
+import re
 import threading
 from contextlib import nullcontext
 
@@ -103,6 +104,22 @@ def test_a_log_keeps_the_stream_of_the_command_that_a_library_redirects(capsys, 
             note_progress("1/2 done")
         monkeypatch.undo()
     assert capsys.readouterr().err == "Training\n1/2 done\n"
+
+
+def test_a_bar_counts_time_up_and_says_what_is_left_once_a_step_is_done(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for total, steps, expected in (
+        (None, 0, "0:00:00 elapsed"),
+        (4, 0, "0 of 4, 0:00:00 elapsed"),
+        (4, 4, "elapsed, 0:00:00 left"),
+    ):
+        monkeypatch.setattr("sys.stderr", screen := io.StringIO())
+        with track("Stage", total) as advance:
+            advance(steps)
+            module._bars.refresh()
+        shown = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", screen.getvalue())
+        assert expected in shown
+        assert ("left" in shown) == (steps > 0)
 
 
 def test_bars_of_nested_stages_end_in_any_order(monkeypatch):

@@ -2,22 +2,26 @@
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
+import pluggy
 import pytest
 from packaging.version import Version
 
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_plans
 from posir_probe.segments import SegmentSimilarity
+from posir_tasks import plugin_api
 from posir_tasks.embeddings.encoding import load_encoder
 from posir_tasks.errors import PosirError
-from posir_tasks.host import mteb_patches, private_names
+from posir_tasks.host import mteb_patches, private_names, result_saving
 from posir_tasks.host.mteb_patches import LazyTasks, Registry, ensure_padding
 from posir_tasks.host.private_names import NEWEST_TESTED, describe_untested, step_aside
 from posir_tasks.models import hub, registry, run_settings
+from posir_tasks.plugin_api import hookimpl
 from tests.support.models import write_tiny_gpt2
 
 
@@ -123,6 +127,32 @@ def test_a_method_with_other_parameters_is_left_as_it_is():
     with pytest.raises(PosirError, match="instead of model"):
         mteb_patches.explain_missing_models(mteb)
     assert dict(vars(mteb.ModelMeta)) == before
+
+
+def test_a_run_ends_with_what_plugins_say_and_none_of_them_can_fail_it(monkeypatch, capsys):
+    class Says:
+        @hookimpl
+        def posir_answers(self, file):
+            return [f"{file.stem}: no bias"]
+
+    class Fails:
+        @hookimpl
+        def posir_answers(self):
+            raise PosirError("unreadable")
+
+    manager = pluggy.PluginManager(plugin_api.PROJECT)
+    manager.add_hookspecs(plugin_api)
+    manager.register(Fails(), name="fails")
+    manager.register(Says(), name="says")
+    monkeypatch.setattr(plugin_api, "loaded_plugins", lambda: plugin_api.Plugins(manager, ()))
+    monkeypatch.setattr(result_saving, "process_saver", lambda: SimpleNamespace(used={Path("PosIR-Mini.json"): None}))
+    ran = []
+    mteb = SimpleNamespace(run=lambda args: ran.append(args.verbosity))
+    mteb_patches.answer_runs(mteb)
+    for verbosity, printed in ((2, "PosIR-Mini: no bias\n"), (0, "")):
+        mteb.run(SimpleNamespace(verbosity=verbosity))
+        assert capsys.readouterr().err == printed
+    assert ran == [2, 0]
 
 
 def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
