@@ -126,7 +126,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     width, height = WIDTH if len(panels) > 1 else WIDE, alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT
     if probe.form is Form.CATEGORIES:
         places = dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions)
-        layers = _draw_categories(named, list(places), probe, color, shape)
+        layers = _draw_categories(rows, list(places), probe, (named, color, shape))
     else:
         layers = _draw_lines(rows, probe, (color, shape, dash), bands=len(results) <= MOST_INTERVALS)
         if probe.shows_window:
@@ -185,13 +185,13 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
     if probe.form is Form.BARS:
         return [_only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75), band.mark_rule().encode(color=alt.value(INK))]
-    layers = [_only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)]
+    layers = [_only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] if bands and any(row.get("value_low") is not None for row in rows) else []
     point: Any = {"size": 34} if len(names) <= MOST_POINTS else False
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
-    layers.append(own.encode(strokeDash=dash, shape=shape))
+    layers.append(own.encode(strokeDash=dash, shape=shape) if point else own.encode(strokeDash=dash))
     if probe.shows_window:
         marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
         text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=11, dx=alt.ExprRef("datum.dx"))
@@ -210,20 +210,26 @@ def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iter
 
 
 def _draw_categories(
-    keys: Sequence[str], names: Sequence[str], probe: Probe, color: alt.Color, shape: alt.Shape
+    rows: Sequence[Row], names: Sequence[str], probe: Probe, looks: tuple[Sequence[str], alt.Color, alt.Shape]
 ) -> list[alt.Chart]:
+    """Return the layers of dots below each other; a layer without rows would have an axis without an extent."""
+    keys, color, shape = looks
     scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
     x, low = (alt.X(f"{field}:Q", title=None, scale=scale, axis=axis) for field in ("value", "value_low"))
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
     dots = base.encode(x=x, tooltip=_tooltips(probe.unit))
     intervals = base.transform_filter("isValid(datum.value_low)").encode(x=low, x2="value_high:Q")
+    marks = {
+        PUBLISHED_ROW: _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
+        CONTROL_ROW: _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
+        MODEL_ROW: _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape),
+    }
+    kinds, has_intervals = {row["kind"] for row in rows}, any(row.get("value_low") is not None for row in rows)
     return [
         alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)),
-        intervals.mark_rule(strokeWidth=2, opacity=0.7),
-        _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
-        _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
-        _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape),
+        *[intervals.mark_rule(strokeWidth=2, opacity=0.7)] * has_intervals,
+        *(mark for kind, mark in marks.items() if kind in kinds),
     ]
 
 
