@@ -9,6 +9,9 @@ from posir_tasks.display.wording import escape_controls
 class PosirError(Exception):
     """A mistake in input, data or environment. Commands print its text, without a traceback, and exit with status 1."""
 
+    reason: str = ""
+    """The own message of a server that refuses what it was sent."""
+
 
 class DataError(PosirError):
     """The data violates its format. The message names file, row and field."""

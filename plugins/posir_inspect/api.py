@@ -291,7 +291,7 @@ def window(
 
     Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
     So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
-    requests: 4 to 6 where the server states its limit, or counts the tokens that it reads.
+    requests: 4 to 6, of at most 8 texts, where the server states its limit, or counts the tokens that it reads.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
@@ -324,9 +324,14 @@ def window(
         raise PosirError("Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit.")
     given: list[str] = []
     if splitter and texts is not None:
-        from posir_data.texts import read_texts
+        from posir_tasks.sources.formats.passages import Passage
+        from posir_tasks.sources.opening import open_data
 
-        given = [text.text for text in read_texts(texts, limit=sys.maxsize // 2).texts]
+        # Of any length and language, since a system indexes all of them.
+        opened = open_data(texts)
+        given = [item.text for item in opened.read_texts() if isinstance(item, Passage) and item.text.strip()]
+        if not given:
+            raise PosirError(f"{opened.location}: no text that can be used. Give texts that {splitter.name} can divide.")
         # A mistake in a chunker should not cost the time to load the model.
         splitter.divide(given[0])
     with track("Loading the model"), with_settings(query_field=query_field, passage_field=passage_field):

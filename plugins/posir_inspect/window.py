@@ -23,7 +23,7 @@ ESTIMATE_FACTOR = 1.5
 #: The same for frequent words, most of which are a token each.
 SYNTHETIC_FACTOR = 1.1
 #: Most requests about chunks.
-MAX_FIT_REQUESTS = 40
+MAX_FIT_REQUESTS = 20
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class WindowReading(Presentable):
             Part.ENDS: "What is between these",
         }
         if reading.refusal:
-            yield f"The error for longer ones: {reading.refusal}."
+            yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
         elif reading.part is not None:
             yield f"{places.get(reading.part, 'The rest')} does not change its {'score' if self.is_reranker else 'embedding'}."
         if self.required is None:

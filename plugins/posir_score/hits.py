@@ -80,14 +80,14 @@ COLUMNS = {
     "id": ("ids", "retrieved_ids", "retrieved_context_ids"),
     "distance": ("distances",),
     "score": ("scores", "retrieve_scores"),
-    "text": ("documents", "retrieved_contents", "retrieved_contexts"),
+    "text": ("documents", "retrieved_contents", "retrieved_contexts", "retrieval_context"),
     "metadata": ("metadatas",),
 }
-#: Texts of chunks without ids, in AutoRAG, ragas and deepeval, and the field with the ids.
+#: Texts of chunks without ids, in AutoRAG, ragas and deepeval, and the field in which ids are read; deepeval itself has none.
 TEXTS_ALONE = {
     "retrieved_contents": "retrieved_ids",
     "retrieved_contexts": "retrieved_context_ids",
-    "retrieval_context": "`retrieved_context_ids` with the ids",
+    "retrieval_context": "retrieved_context_ids",
 }
 #: The id of a document in Vespa, `id:namespace:type:key:ID`.
 VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
@@ -235,7 +235,7 @@ def list_hits(answer: Any) -> list[Any] | None:
     listed = next((values for path in ANSWERS if isinstance(values := find(answer, path), list | tuple)), None)
     alone = next((name for name in TEXTS_ALONE if isinstance(find(answer, name), list | tuple)), None)
     if listed is None and alone:
-        raise AnswerError(f"field '{alone}' has the texts of chunks, which no document is known of. Add {TEXTS_ALONE[alone]}")
+        raise AnswerError(f"field '{alone}' has the texts of chunks without ids. Add these as the field '{TEXTS_ALONE[alone]}'")
     return None if listed is None else [*listed]
 
 

@@ -123,6 +123,7 @@ class Connection:
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
         self._key, self._key_variable, self.address = key, key_variable, address
         self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
+        self.address_advice = "Addresses usually end in /v1."
         self.connect_seconds, self.seconds = timeout or CONNECT_SECONDS, timeout or ANSWER_SECONDS
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
@@ -200,7 +201,7 @@ class Connection:
                 return f"the server refuses {refused} ({error.status}: {reason})."
             case 404:
                 models = self._list_models()
-                return f"the server has no such model or address (404: {reason}). Addresses usually end in /v1.{models}"
+                return f"the server has no such model or address (404: {reason}). {self.address_advice}{models}"
             case 429:
                 return f"the server's limit is still exceeded after all attempts (429: {reason}). Run again later."
             case _:

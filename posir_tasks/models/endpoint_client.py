@@ -147,7 +147,9 @@ class EndpointModel:
             raise self._invalid(f"cannot be read: {error.problem}") from None
 
     def _failed(self, error: RequestError, tried: str = "") -> PosirError:
-        return PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
+        failure = PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
+        failure.reason = self._connection.redact(error.reason) if error.refused else ""
+        return failure
 
     def _invalid(self, reason: str) -> PosirError:
         return PosirError(f"{self._endpoint}: the server's answer {reason}. Check the server and its model.")
@@ -192,6 +194,7 @@ class EmbeddingClient(EndpointModel):
                 return chosen, self._request(chosen, documents, query=False)
             except RequestError as error:
                 if _refuses_number(error):
+                    self._most_documents = 1
                     return chosen, None
                 failures.append(error)
                 if error.status not in NO_ROUTE:
@@ -199,6 +202,8 @@ class EmbeddingClient(EndpointModel):
         failure = failures[0] if all(error.status in NO_ROUTE for error in failures) else failures[-1]
         routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
         advice = f" Tried: {routes}. Say which it is, as in {self._endpoint.model}@tei+{self._endpoint.address}."
+        if told and chosen.route != "/embeddings":
+            self._connection.address_advice = f"Check both: {chosen.name} is asked at {chosen.address(self._endpoint)}."
         raise self._failed(failure, advice if len(failures) > 1 else "") from None
 
     def _request(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
@@ -317,6 +322,7 @@ class EmbeddingClient(EndpointModel):
             answer = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body)
         except (RequestError, PosirError):
             return None, False
+        self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
         return _find_count(answer, self.kind.limit), isinstance(answer, Mapping) and answer.get("auto_truncate") is False
 
     def count_read(self, text: str) -> tuple[int | None, bool]:

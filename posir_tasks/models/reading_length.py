@@ -283,7 +283,7 @@ def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
 def _measure_refusal(probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None) -> ReadingLength:
     """Measure how long accepted texts are, or what is read of them; raise the model's error if it refuses short ones, too."""
     cuts: list[Cut] = []
-    message = summarize_error(refusal.error)
+    message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
         accepted = _find_accepted(probe, document, refusal, cuts[-1].pieces - 1 if cuts else claimed)

@@ -194,6 +194,8 @@ def test_the_light_distribution_scores_compares_reports_and_measures_windows_wit
         write_run(tmp_path / name, f"org/{name}", seed)
 
     document = next(read_documents())
+    (tmp_path / "splitter.py").write_text("split = str.splitlines")
+    (tmp_path / "texts.txt").write_text("A line of six short words.\n")
     (tmp_path / "a.trec").write_text(f"{document.id}/1 Q0 {document.id} 1 1.0 a\n")
 
     def run_there(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -202,7 +204,9 @@ def test_the_light_distribution_scores_compares_reports_and_measures_windows_wit
 
     with serve_embeddings(window=512, special=2) as server:
         done = [
-            run_there("window", server.reference, "--require", 512),
+            run_there(
+                "window", server.reference, "texts.txt", "--chunker", "splitter:split", "--require-fit", "--require", 512
+            ),
             run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
             run_there("report", "a"),
             run_there("score", "a.trec", "--data", "PosIR-Mini", "--missing", "zero"),

@@ -99,6 +99,8 @@ class EmbeddingServer:
     """Makes what the server says that it read of the number of tokens and the texts."""
     stated: int | None = None
     """The limit that it states in an answer of its own."""
+    batch_size: int = 32
+    """The number of texts of a request that it states in it."""
     reasons: Callable[[str], Any] = lambda message: {"error": {"message": message}}
     """Makes the answer to a request that fails."""
     check: Callable[[dict[str, Any]], str | None] = lambda _: None
@@ -184,7 +186,8 @@ class Handler(BaseHTTPRequestHandler):
         state = self.server.state
         state.times.append(time.monotonic())
         if self.path == "/info" and state.kind == "tei":
-            self.answer(200, {"max_input_length": state.stated, "auto_truncate": not state.max_words})
+            limits = {"max_input_length": state.stated, "max_client_batch_size": state.batch_size}
+            self.answer(200, {**limits, "auto_truncate": not state.max_words})
         else:
             self.answer(200, {"object": "list", "data": [{"id": state.model, "object": "model"}]})
 

@@ -97,7 +97,7 @@ def test_a_limit_in_the_message_of_a_refusal_is_verified_in_few_requests(name: s
         reading = posir.window(f"tiny@{kind}+{server.url}", require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(512, 512), special, True)
     assert 4 <= len(server.times) <= 6
-    assert "batch-size" not in str(reading)
+    assert not [leak for leak in ("batch-size", "PosirError", "let the server", "..") if leak in str(reading)]
 
 
 @pytest.mark.parametrize("most", [1, 4])
@@ -106,9 +106,10 @@ def test_a_server_that_takes_few_texts_at_a_time_is_asked_for_few(most: int):
         number = len(request["inputs"])
         return f"batch size {number} > maximum allowed batch size {most}" if number > most else None
 
-    with serve_embeddings(kind="tei", stated=512, window=512, special=2, check=check) as server:
+    with serve_embeddings(kind="tei", stated=512, batch_size=most, window=512, special=2, check=check) as server:
         reading = posir.window(f"tiny@tei+{server.url}")
     assert (reading.tokens, max(map(len, server.batches))) == (Bounds(512, 512), most)
+    assert len(server.times) == len(server.requests) + 1 + (most == 1)  # GET /info, and two texts before it
 
 
 def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_included(tmp_path):
@@ -148,7 +149,8 @@ def divide_by_ten(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("window", "too_long", "status"), [(10, 0, 0), (9, 3, 1)])
 def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_long, status, tmp_path):
-    text = " ".join(f"Word{number}." for number in range(35))
+    # One sentence, which an inspection could not use.
+    text = " ".join(f"Word{number}" for number in range(35))
     with serve_embeddings(window=window, pooling=Pooling.MEAN) as server:
         reading = posir.window(server.reference, [text], chunker=divide_by_ten, require_fit=True, max_tokens=100)
     assert (reading.fit.too_long, reading.fit.chunks, reading.exit_status) == (too_long, 4, status)
@@ -158,6 +160,14 @@ def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(window, too_
     assert whole.fit.too_long == (ModelTokenizer.load(str(folder)).count(text) > 62)
     with pytest.raises(PosirError, match="texts and --chunker"):
         posir.window(folder, require_fit=True)
+    with pytest.raises(PosirError, match="no text that can be used"):
+        posir.window(folder, [" "], chunker=divide_by_ten)
+
+
+def test_few_of_the_chunks_that_a_server_refuses_are_asked_about():
+    with serve_embeddings(max_words=9) as server:
+        reading = posir.window(server.reference, [" ".join(map(str, range(500)))], chunker=divide_by_ten, require_fit=True)
+    assert (reading.exit_status, reading.fit.complete, reading.fit.too_long, len(server.times) <= 30) == (1, False, 15, True)
 
 
 def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_time():

@@ -130,7 +130,8 @@ def test_a_distance_is_turned_once():
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"retrieval_context": [TEXT]}, "field 'retrieval_context' has the texts of chunks"),
+        ({"retrieval_context": [TEXT]}, "field 'retrieval_context' has the texts .* as the field 'retrieved_context_ids'$"),
+        ({"retrieved_contents": [TEXT]}, "field 'retrieved_contents' has the texts .* as the field 'retrieved_ids'$"),
         ({"ids": ["a", "b"], "scores": [1.0]}, "different lengths"),
         ((np.array([[0.5]]), np.array([[3]])), "hit 1 is .*it must be an id"),
         ([Obj(page_content=TEXT, metadata={})], "it must be an id"),

@@ -71,6 +71,7 @@ def test_what_is_written_is_read(rankings: Rankings, suffix: str, tmp_path_facto
         ("a.csv", "qid;docno;rank\nq;d2;1\nq;d1;2\n", {"q": {"d2": 2, "d1": 1}}),
         ("a.csv", "qid,id,distance\nq,d2,0.25\nq,d1,0.5\n", {"q": {"d2": -0.25, "d1": -0.5}}),
         ("a.jsonl", '{"query_id": "q", "query": "Who?", "results": [{"corpus_id": "d1", "score": 2}]}', {"q": {"d1": 2}}),
+        ("a.jsonl", '{"input": "q", "retrieval_context": ["a"], "retrieved_context_ids": ["d1"]}', {"q": {"d1": 1}}),
         ("a.jsonl", '{"user_input": "q", "retrieved_contexts": ["a"], "retrieved_context_ids": ["d1"]}', {"q": {"d1": 1}}),
         ("a.json", '{"q": {"hits": {"hits": [{"_id": "d1", "_score": 2, "_source": {}}]}}}', {"q": {"d1": 2}}),
         ("a.json", '{"details": {"q": {"hits": [{"hit": {"_id": "d1", "_score": 2}}]}}}', {"q": {"d1": 2}}),

@@ -135,6 +135,7 @@ def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server,
     for reference, message in (
         (f"other@{server.url}", r"no such model or address .* Its models: tiny\."),
         (server.reference.removesuffix("/v1"), r"no such model or address .* end in /v1\."),
+        (f"m@tei+{server.url}", r"model or address \(404: [^)]*\)\. Check .*: tei is asked at http://[\d.:]+/embed\."),
         ("m@http://127.0.0.1:9/v1", r"after 1 attempts \(.*[Cc]onnection refused"),
     ):
         with pytest.raises(PosirError, match=message):
