@@ -154,29 +154,6 @@ class ReadEvidence:
         return cls(read, twelfths, counted)
 
 
-@dataclass(frozen=True, eq=False)
-class TokensRead:
-    """The tokens of a corpus that a model reads, and those that it does not, by length bucket; estimated. Sums add."""
-
-    read: Integers
-    """Shape (L,)."""
-    not_read: Integers
-    """Shape (L,)."""
-
-    @classmethod
-    def estimate(cls, read: ReadPart, tokens: Integers, lengths: Integers, buckets: int) -> TokensRead | None:
-        """Count the tokens of n documents in length buckets, of which a model reads a part; None if that is unknown."""
-        if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
-            return None
-        whole = np.bincount(lengths, weights=tokens, minlength=buckets).astype(np.int64)
-        limit = tokens if read.tokens is None else np.minimum(tokens, read.tokens)
-        part = np.bincount(lengths, weights=limit, minlength=buckets).astype(np.int64)
-        return cls(part, whole - part)
-
-    def __add__(self, other: TokensRead) -> TokensRead:
-        return TokensRead(self.read + other.read, self.not_read + other.not_read)
-
-
 def place_in_parts(starts: Floats, ends: Floats, head: int | Integers, tail: int | Integers, read: int | Integers) -> Integers:
     """Return which twelfth of what is read contains the middle of each span of tokens, which may be fractional, or `Unread`.
 

@@ -18,6 +18,8 @@ PROFILE_KEY, RUN_KEY = "position_profile", "position_run"
 RANKS_KEY, READ_RANKS_KEY, KEYS_KEY = "document_ranks", "read_ranks", "document_keys"
 #: Keys for the part of a text that the model reads, and for the tokens of the corpus that it reads.
 READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
+#: Suffix of the file that has both for each `SPLIT, SUBSET`, beside a result of mteb without positions, in place of `.json`.
+TOKENS_READ_SUFFIX = ".tokens_read"
 #: Key of the places of queries with several places of evidence, and in it of their queries and weights; absent without any.
 PLACES_KEY, WEIGHTS_KEY = "places", "weights"
 #: Key of the metrics of queries with plain judgments; absent where the evidence of each has one place.

@@ -18,7 +18,7 @@ from posir_tasks.errors import PosirError, ProfileError, check_schema, summarize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import find_files, folder_lock, write_text
 from posir_tasks.gate import GateError, read_json
-from posir_tasks.judgments import JudgedScores
+from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
@@ -34,10 +34,12 @@ from posir_tasks.result_schema import (
     RUN_KEY,
     SCHEMA,
     SCORE_NAMES_KEY,
+    TOKENS_READ_SUFFIX,
     DataVersion,
 )
 from posir_tasks.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.scores import GROUPS_KEY, ResultValues
+from posir_tasks.tokens_read import CorpusRead
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class StoredResult:
     run: Mapping[str, Any] = field(repr=False)
     """Record of the data that was read and of the model that was run, as the task made it."""
     file: Path
+    corpus: CorpusRead | None = None
+    """Read part of the corpus, for a result without positions; None if it is not stored."""
 
     @property
     def data(self) -> DataVersion:
@@ -169,13 +173,13 @@ def read_results(folder: Path) -> list[SubsetResult]:
     return results
 
 
-def read_all_results(folder: Path) -> list[SubsetResult | JudgedResult]:
-    """Read every result with a position profile or with plain judgments; order and errors as in `read_results`."""
-    results: list[SubsetResult | JudgedResult] = []
+def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
+    """Read every result of some kinds, by default those that can be compared; order and errors as in `read_results`."""
+    results: list[StoredResult] = []
     left_out: list[PosirError] = []
     for file in progress(list(result_files(folder)), "Reading results"):
         try:
-            results += list(_read_stored(file))
+            results += [result for result in _read_stored(file) if isinstance(result, kinds)]
         except (ForeignFileError, ProfileError) as error:
             left_out.append(error)
     if not results and left_out:
@@ -237,8 +241,8 @@ def read_result_file(file: Path) -> Iterator[SubsetResult]:
     return (result for result in _read_stored(file) if isinstance(result, SubsetResult))
 
 
-def _read_stored(file: Path) -> Iterator[SubsetResult | JudgedResult]:
-    """Yield the results in a file, those of all judged queries of a subset after those by position."""
+def _read_stored(file: Path) -> Iterator[StoredResult]:
+    """Yield the results in a file, those of all judged queries of a subset after those by position, and those of mteb alone."""
     # Names are shown in terminals, tables and pages.
     data = _map_json(load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part)
     model, revision = read_model(file)
@@ -252,7 +256,21 @@ def _read_stored(file: Path) -> Iterator[SubsetResult | JudgedResult]:
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
             except ProfileError as error:
                 raise ProfileError(f"{file}: subset '{subset}': {error}", error.field) from error
-            yield JudgedResult(model, revision, data["task_name"], subset, judged, run, file)
+            corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
+            yield JudgedResult(model, revision, data["task_name"], subset, judged, run, file, corpus)
+    yield from _read_plain(file, data, model, revision)
+
+
+def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) -> Iterator[StoredResult]:
+    """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval and none of posir's."""
+    beside = file.with_suffix(TOKENS_READ_SUFFIX)
+    corpora = read_json(beside) if beside.is_file() else {}
+    for split, entries in data["scores"].items():
+        for scores in entries:
+            if scores.keys() >= METRICS.keys() and scores.keys().isdisjoint({*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}):
+                name = f"{split}, {scores.get('hf_subset', 'default')}"
+                corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
+                yield StoredResult(model, revision, data["task_name"], name, [scores[key] for key in METRICS], {}, file, corpus)
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:

@@ -15,15 +15,14 @@ from enum import StrEnum
 from functools import cache, cached_property, partial
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
-
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Integers, TokensRead
+from posir_tasks.evidence import Integers
 from posir_tasks.place_ranks import PlaceRanks
-from posir_tasks.profile import PositionProfile, check_counts, format_counts, reading_json
+from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, READ_KEY, SCHEMA, TOKENS_READ_KEY
+from posir_tasks.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY
+from posir_tasks.tokens_read import CorpusRead, TokensRead
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +111,11 @@ class ResultValues:
     """Values that plugins compute once for all their scores. They are small, since a report may have thousands of results."""
 
     @property
+    def corpus(self) -> CorpusRead:
+        """Both of what is read."""
+        return CorpusRead(self.read, self.tokens_read)
+
+    @property
     def profile(self) -> PositionProfile:
         """The position profile of the ranks."""
         return self.ranks.profile
@@ -125,19 +129,16 @@ class ResultValues:
         return self.ranks.within_window().profile
 
     def __add__(self, other: ResultValues) -> ResultValues:
-        ranks, read = self.ranks + other.ranks, self.read + other.read
-        tokens_read = self.tokens_read + other.tokens_read if self.tokens_read and other.tokens_read else None
+        ranks, corpus = self.ranks + other.ranks, self.corpus + other.corpus
         places = self.places + other.places if self.places and other.places else self.places or other.places
-        return ResultValues(ranks, read, tokens_read, places)
+        return ResultValues(ranks, corpus.read, corpus.tokens, places)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the values."""
-        tokens = {name: format_counts(column) for name, column in vars(self.tokens_read).items()} if self.tokens_read else None
         return {
             PROFILE_KEY: self.profile.to_json(),
             **self.ranks.to_json(),
-            READ_KEY: self.read.to_json(),
-            **({TOKENS_READ_KEY: {"schema": SCHEMA, **tokens}} if tokens else {}),
+            **self.corpus.to_json(),
             **({PLACES_KEY: self.places.to_json()} if self.places else {}),
         }
 
@@ -148,14 +149,9 @@ class ResultValues:
         ranks = DocumentRanks.from_json(data, profile.axes, profile.queries)
         if ranks.profile != profile:
             raise ProfileError("The position profile and the ranks by document disagree.")
-        read, tokens_read = ReadPart.from_json(data.get(READ_KEY, {})), None
-        if TOKENS_READ_KEY in data:
-            with reading_json(data[TOKENS_READ_KEY], SCHEMA, "tokens that are read", TOKENS_READ_KEY):
-                columns = [np.array(data[TOKENS_READ_KEY][name].split(), np.int64) for name in ("read", "not_read")]
-                check_counts(profile.axes, [], columns)
-                tokens_read = TokensRead(*columns)
+        corpus = CorpusRead.from_json(data)
         places = PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
-        return cls(ranks, read, tokens_read, places)
+        return cls(ranks, corpus.read, corpus.tokens, places)
 
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""

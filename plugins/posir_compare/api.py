@@ -23,7 +23,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.results import SubsetResult, read_all_results
+from posir_tasks.results import JudgedResult, SubsetResult, read_all_results
 from posir_tasks.scores import ALL
 
 #: A folder of results, or what was read from it.
@@ -229,7 +229,9 @@ def _compare(
             )
     runs = comparison.collect_runs(
         [
-            read_all_results(Path(source)) if isinstance(source, str | Path) else [*source, *getattr(source, "judged", ())]
+            read_all_results(Path(source))
+            if isinstance(source, str | Path)
+            else [*source, *(result for result in getattr(source, "judged", ()) if isinstance(result, JudgedResult))]
             for source in sources
         ]
     )

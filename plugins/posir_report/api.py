@@ -36,7 +36,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.results import JudgedResult, SubsetResult
+from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.scores import ALL, ScoreInfo
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class Results(Presentable, Sequence[SubsetResult]):
     """Whether PSI, what chance gives, and p-values are shown, too."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
-    judged: tuple[JudgedResult, ...] = ()
-    """Results on all judged queries of data in which not every query has one position; they are not among the items."""
+    judged: tuple[StoredResult, ...] = ()
+    """Results on all judged queries of data in which not every query has one position, and those of mteb's own tasks; they are
+    not among the items."""
 
     @overload
     def __getitem__(self, index: int) -> SubsetResult: ...
@@ -221,7 +222,8 @@ class Results(Presentable, Sequence[SubsetResult]):
             for value in LimitedValue.of_scores(decision, model, f"{summary.task}{part}", ALL)
         ]
         for summary in self.judged_summaries:
-            values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.task)
+            if summary.scores:
+                values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.task)
         gaps = {
             (model, summary.task): f"it has no results of {', '.join(summary.missing)}"
             for model, summary in named
@@ -294,13 +296,13 @@ def read_results(
     """
     tables.choose_columns(tuple(columns))
     given = Margins.parse(margins)
-    results = result_files.read_all_results(Path(path))
+    results = result_files.read_all_results(Path(path), StoredResult)
     return Results(
         tuple(result for result in results if isinstance(result, SubsetResult)),
         tuple(columns),
         full,
         given,
-        tuple(result for result in results if isinstance(result, JudgedResult)),
+        tuple(result for result in results if not isinstance(result, SubsetResult)),
     )
 
 

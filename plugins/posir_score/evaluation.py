@@ -51,7 +51,8 @@ from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.repository import name_version
 from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
-from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
+from posir_tasks.text.tokenizer import ModelTokenizer
+from posir_tasks.tokens_read import CorpusRead, count_tokens_read
 
 if TYPE_CHECKING:
     import datasets
@@ -107,7 +108,9 @@ class RunSearch:
             from posir_tasks.models.window import find_read_part
 
             read = find_read_part(read_by)
-        self.read_chunks = ReadChunks.measure(chunks, read, *_find_counter(self.embedder)) if chunks else None
+        self.counter = _find_counter(self.embedder)
+        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with every document."""
+        self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         self.lacks_lengths = chunks is None and read.kind is ReadKind.PART and run.has_chunks
         """Whether what is read is unknown because the lengths of chunks are."""
         self.read_part = self.read_chunks.read if self.read_chunks else UNKNOWN if self.lacks_lengths else read
@@ -140,17 +143,12 @@ class RunSearch:
 
 
 def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, int]:
-    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read with every document."""
     if embedder is None:
         return None, 0
     from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
-    from posir_tasks.models.prompts import find_document_prompt
+    from posir_tasks.search.input_window import find_counter
 
-    tokenizer = find_tokenizer(embedder)
-    if tokenizer is None or not tokenizer.locates_tokens:
-        return None, 0
-    prompt = find_document_prompt(embedder, DEFAULT_CONTEXT.task_metadata)
-    return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
+    return find_counter(embedder, DEFAULT_CONTEXT.task_metadata)
 
 
 @dataclass(frozen=True)
@@ -353,11 +351,16 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     rankings, evidence, judgments = model.run.rankings[subset.name], split["evidence"], subset.judgments
     stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
     scores: dict[str, Any] = {RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}}
+    languages = data.languages[subset.name]
+    count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
         first = {name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k)) for name in split["queries"]["id"]}
-        find_read = partial(model.find_read, subset.name, data.languages[subset.name])
+        find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(first, evidence.positives())
-        scores = data.scorer.score(SearchedSubset(subset.name, split, first, ranked, find_read))
+        scores = data.scorer.score(SearchedSubset(subset.name, split, first, ranked, find_read, count_tokens))
+    else:
+        tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
+        scores |= CorpusRead(model.read_part, tokens).to_json()
     scores[RUN_KEY][SEARCH_KEY] = model.describe_search(subset.name)
     if data.is_plain:
         return scores

@@ -19,11 +19,12 @@ from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, describe_untested, record_failure, step_aside
 from posir_tasks.plugin_api import collect_items
 
 if TYPE_CHECKING:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
@@ -166,6 +167,25 @@ def print_answers() -> None:
     for file in process_saver().used:
         for _, line in collect_items("posir_answers", "answer", file=file):
             print(line, file=sys.stderr)
+
+
+def count_corpora(module: ModuleType) -> None:
+    """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a file beside their results."""
+    task = module.AbsTaskRetrieval
+    evaluate = check_parameters(task.evaluate, "model", "split")
+
+    @wraps(evaluate)
+    def evaluate_and_count(self: AbsTaskRetrieval, model: MTEBModels, split: str = "test", *args: Any, **kwargs: Any) -> Any:
+        from posir_tasks.host.result_saving import process_saver
+
+        scores = evaluate(self, model, split, *args, **kwargs)
+        try:
+            process_saver().count_corpora(self, model, split, scores)
+        except Exception as error:
+            logger.warning("%s: what is read of the corpus is not stored (%s)", self.metadata.name, summarize_error(error))
+        return scores
+
+    task.evaluate = evaluate_and_count
 
 
 def replace_everywhere(name: str, before: object, after: object) -> None:

@@ -12,6 +12,7 @@ file before is kept beside the new one. Results of the Hub's data are never repl
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import shutil
 import tempfile
@@ -26,14 +27,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts
+from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts, write_text
+from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import TASKS_REGISTRY, step_aside
-from posir_tasks.result_schema import REVISION_KEY, RUN_KEY
+from posir_tasks.result_schema import REVISION_KEY, RUN_KEY, TOKENS_READ_SUFFIX
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, DataState
+from posir_tasks.tokens_read import CorpusRead
 
 if TYPE_CHECKING:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.cache import ResultCache
     from mteb.models import ModelMeta
+    from mteb.models.models_protocols import MTEBModels
     from mteb.results import TaskResult
 
 
@@ -70,6 +76,8 @@ class ResultSaver:
     """Result files as this object last saved them."""
     used: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
+    _corpora: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
+    """Entries of the file with `TOKENS_READ_SUFFIX` of a task and a model that are not saved yet."""
 
     def add(
         self,
@@ -123,6 +131,9 @@ class ResultSaver:
         ) -> None:
             if not is_position_task(task_result.task_name):
                 save(cache, task_result, model_name, model_revision, **settings)
+                name = model_name if isinstance(model_name, str) else model_name.name
+                file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
+                self._save_corpora(file, task_result.task_name, name)
                 return
             if not any(task_result.scores.values()):  # all of its data is missing
                 return
@@ -140,6 +151,32 @@ class ResultSaver:
             self.used[file] = None
 
         return save_to_cache
+
+    def count_corpora(self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]) -> None:
+        """Count what a model reads of the texts of a task without positions, to be saved beside its result."""
+        from posir_tasks.host.retrieval_task import RetrievalTask
+        from posir_tasks.models.window import find_read_part
+        from posir_tasks.search.input_window import count_corpus
+
+        if isinstance(task, RetrievalTask) or task.metadata.modalities != ["text"]:
+            return
+        read, counted = find_read_part(model), self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
+        for subset in subsets:
+            corpus = task.dataset[subset][split]["corpus"]
+            tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
+            counted[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
+
+    def _save_corpora(self, file: Path, task: str, model: str | None) -> None:
+        """Add what is read of the corpora of a task to the file beside its result."""
+        if not (counted := self._corpora.pop((task, model), {})):
+            return
+        beside = file.with_suffix(TOKENS_READ_SUFFIX)
+        try:
+            with folder_lock(file.parent):
+                saved = read_json(beside) if beside.exists() else {}
+                write_text(beside, json.dumps({**saved, **counted}, indent=2))
+        except Exception as error:
+            logger.warning("%s: cannot be saved (%s)", beside, summarize_error(error))
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:

@@ -6,6 +6,7 @@ import logging
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,12 +21,16 @@ from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
 from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.tasks.scoring import Rows, select_texts
+from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
+from posir_tasks.tokens_read import TokensRead, count_tokens_read
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models.models_protocols import MTEBModels
     from tokenizers import Encoding
+
+    from posir_tasks.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +64,28 @@ def count_read_evidence(
         logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
         return None
     return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
+
+
+def count_corpus(
+    model: MTEBModels, task: TaskMetadata, subset: str, scheme: PositionScheme, corpus: Dataset, read: ReadPart
+) -> TokensRead | None:
+    """Count the tokens of a corpus that a model reads, by its tokenizer or else estimated; None if what it reads is unknown."""
+    count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
+    try:
+        return count(*find_counter(model, task), corpus, read)
+    except Exception as error:
+        # As above.
+        logger.warning("the model's tokens cannot be counted (%s); they are estimated", summarize_error(error))
+        return count(None, 0, corpus, read)
+
+
+def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
+    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read with every document."""
+    tokenizer = find_tokenizer(model)
+    if tokenizer is None or not tokenizer.locates_tokens:
+        return None, 0
+    prompt = find_document_prompt(model, task)
+    return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
 
 
 def _count_twelfths(

@@ -42,7 +42,7 @@ from posir_tasks.search.dispatch import (
     search_results,
 )
 from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.input_window import find_read_evidence
+from posir_tasks.search.input_window import count_corpus, find_read_evidence
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
@@ -278,7 +278,9 @@ class PositionTask(RetrievalTask):
         def find_read(queries: Dataset, evidence: Evidence, documents: Rows) -> ReadEvidence:
             return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
 
-        scores = self.build_scorer().score(SearchedSubset(hf_subset, data, results, ranked, find_read, further), timer)
+        count_tokens = partial(count_corpus, model, self.metadata, hf_subset, self.scheme)
+        searched = SearchedSubset(hf_subset, data, results, ranked, find_read, count_tokens, further)
+        scores = self.build_scorer().score(searched, timer)
         run = scores[RUN_KEY]
         if protocol is not None:
             run[PROTOCOL_KEY] = protocol

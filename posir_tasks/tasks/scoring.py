@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
-import polars as pl
 from datasets import Dataset
 
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import Evidence, ReadEvidence, TokensRead
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.plugin_api import score_result
 from posir_tasks.ranks import RankedQueries, Results, query_scores, rank_results, retrieval_scores, score_rankings
-from posir_tasks.read_part import BYTES_PER_TOKEN, ReadPart
+from posir_tasks.read_part import ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     NO_SCORES,
@@ -34,6 +33,7 @@ from posir_tasks.results import rounded
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources.data import Judgments, PositionData, digest_data
+from posir_tasks.tokens_read import TokensRead
 
 #: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take ten times the memory and
 #: change no score.
@@ -113,6 +113,7 @@ class SearchedSubset:
     results: Results
     ranked: RankedQueries
     find_read: ReadFinder
+    count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     further: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are no scores."""
 
@@ -145,13 +146,14 @@ class SubsetScorer:
         with timer("Counting tokens", **phase):
             documents = select_relevant(data["corpus"], evidence.document_ids)
             placed = searched.find_read(data["single"], evidence, documents)
+            tokens_read = searched.count_tokens(data["corpus"], placed.read)
         with timer("Scoring positions", **phase):
             ranks = DocumentRanks.from_ranks(
                 self.scheme, evidence, ranked.ranks, placed, searched.name, select_texts(documents)
             )
             by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
-            values = ResultValues(ranks, placed.read, self._count_tokens(data, placed.read), places)
+            values = ResultValues(ranks, placed.read, tokens_read, places)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
             specific = rounded(self.compute_specific(by_query_scores, searched))
             run = {
@@ -175,9 +177,3 @@ class SubsetScorer:
         ranks = rank_results(of_places, evidence.positives()).ranks
         placed = searched.find_read(places.queries, evidence, documents)
         return PlaceRanks.from_ranks(self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents))
-
-    def _count_tokens(self, data: SplitData, read: ReadPart) -> TokensRead | None:
-        frame = data["corpus"].to_polars()
-        tokens = -(-frame["text"].str.len_bytes().fill_null(0).cast(pl.Int64).to_numpy() // BYTES_PER_TOKEN)
-        lengths = self.scheme.length_buckets(Evidence(frame["id"].to_list(), [], tokens=tokens))
-        return TokensRead.estimate(read, tokens, lengths, len(self.scheme.axes.lengths))

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from posir_tasks.document_keys import KEY_NAMES, pack_keys, unpack_keys
 from posir_tasks.document_ranks import DocumentRanks, pack_column
 from posir_tasks.errors import NewerSchemaError, ProfileError
-from posir_tasks.evidence import Evidence, ReadEvidence, TokensRead
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.profile import PositionProfile, pool
-from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY
 from posir_tasks.schemes import AbsolutePositions, RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources.mini import read_mini
+from posir_tasks.tokens_read import TokensRead
 
 SCHEME = RelativePositions(bins=4, token_bounds=(100,))
 
@@ -81,13 +82,10 @@ def test_json_round_trip(given_rows, window):
     value = built(given_rows, placed=placed(given_rows, window), texts=texts if window % 2 else None)
     data = json.loads(json.dumps(value.to_json()))
     assert DocumentRanks.from_json(data, value.axes) == value
-    tokens = np.array([50, 200, 900], np.int64)
     read = ReadPart.first(window, KnownBy.MEASURED)
-    values = ResultValues(value, read, TokensRead.estimate(read, tokens, np.array([0, 1, 1]), 2))
+    values = ResultValues(value, read, TokensRead(np.array([50, 40]), np.array([0, 1060]), CountedWith.TOKENIZER, 7))
     assert ResultValues.from_json(json.loads(json.dumps(values.to_json()))).to_json() == values.to_json()
-    assert values.tokens_read is not None
-    assert (values.tokens_read.read + values.tokens_read.not_read).tolist() == [50, 1100]
-    assert values.tokens_read.not_read.sum() == sum(max(0, count - window) for count in tokens.tolist())
+    assert (values + values).tokens_read.not_read.tolist() == [0, 2120]
 
 
 @given(rows, rows, st.integers(1, 300))
