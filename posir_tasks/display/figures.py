@@ -162,7 +162,7 @@ def _list_parts(chart: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _fit(part: dict[str, Any], chart: Mapping[str, Any], width: float, size: float) -> None:
     """Change the part of a bare chart to a width, axes included, in pixels."""
     columns = max(1, min(part.get("columns", 1), int(width // NARROWEST)))
-    part |= {key: value for key, value in (("columns", columns), ("spacing", 2 * size)) if key in part}
+    part |= {key: value for key, value in (("columns", columns), ("spacing", 2 * size), ("bounds", "full")) if key in part}
     panel, room = part.get("spec", part), 0.7 * width / columns
     is_step, is_square = isinstance(panel["width"], dict), panel["width"] == panel["height"]
     if "facet" in part:
