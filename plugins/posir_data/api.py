@@ -114,7 +114,7 @@ def import_passages(
     imported.unsuited.clear()
     if not imported.questions:
         questions, texts = imported.divide_skipped()
-        listed = [*map(str, questions[:MAX_EXAMPLES]), *filter(None, [describe_skipped(texts)])]
+        listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, ADVICE]))
     write_domain(imported.to_position_data("", count_tokens), target.folder)
     return imported

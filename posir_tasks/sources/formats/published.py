@@ -189,7 +189,7 @@ class _MarcoDocument(StrictRecord):
 
 def _find_marco(folder: Path, kind: str) -> list[Path]:
     """Return the archive of documents or passages, or the files that are extracted from it."""
-    return sorted(folder.rglob(f"msmarco_v2_{kind}.tar")) or sorted(folder.rglob(f"msmarco_v2_{kind}_*.gz"))
+    return sorted(folder.rglob(f"msmarco_v2_{kind}.tar")) or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def is_marco(folder: Path) -> bool:

@@ -304,7 +304,7 @@ def test_ms_marco(tmp_path, packed):
         4: (3, ["text"]),
     }
     for kind, rows in zip(("doc", "passage"), marco_lines(texts, parts), strict=True):
-        name = f"msmarco_v2_{kind}_00.gz"
+        name = f"msmarco_{kind}_00.gz"
         file = write(tmp_path / f"msmarco_v2_{kind}" / name, rows)
         if packed:
             with tarfile.open(tmp_path / f"msmarco_v2_{kind}.tar", "w") as archive:
