@@ -160,10 +160,9 @@ def judge_answers(
         unknown += [(name, "the question itself" if other == question.query.text else other) for other in outside]
         own, locator = [hit for hit in hits if hit.document == question.document], TextLocator(text)
         # The text of the index may be longer, as with a blank at its end.
-        ends = [hit.end and min(hit.end, len(text)) for hit in own]
-        keys = [ChunkKey(0, hit.text, hit.start, end, "") for hit, end in zip(own, ends, strict=True)]
-        places = [(key, key.locate(locator, START)) for key in keys if key.text or key.start is not None]
-        unlocated += [(name, key.text or f"{key.start} to {key.end}") for key, span in places if span is None]
+        keys = [ChunkKey(0, hit.text, hit.start, hit.end, "") for hit in own if hit.text or hit.start is not None]
+        places = [(key, key._replace(end=key.end and min(key.end, len(text))).locate(locator, START)) for key in keys]
+        unlocated += [(name, key.describe(len(text))) for key, span in places if span is None]
         has_places |= bool(places)
         has_chunks |= has_places or any(hit.document != given.document for hit, given in zip(hits, ranked, strict=True))
         success.append(bool(own))

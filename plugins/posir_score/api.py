@@ -22,7 +22,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.public import Option, load_function, public
+from posir_tasks.public import Option, load_function, public, to_list
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.sources.dataset import Dataset
@@ -207,9 +207,7 @@ def score(
         >>> posir.score("bm25.trec", data="PosIR-Mini")  # doctest: +SKIP
         >>> posir.score(model="all-MiniLM-L6-v2", chunker=splitter.split_text, data="PosIR-Mini")  # doctest: +SKIP
     """
-    given: list[Any] = []
-    if runs is not None:
-        given = [*runs] if isinstance(runs, Iterable) and not isinstance(runs, str | Mapping) and not is_table(runs) else [runs]
+    given: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
@@ -226,7 +224,7 @@ def score(
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
     rules = AlignmentRules(missing == "error", chunk_separator, find_document)
-    names = [name] if isinstance(name, str) else [*(name or ())]
+    names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
     if window is not None and embedder is not None:

@@ -230,15 +230,19 @@ class QueryAnswers:
             return len(self.reasons) >= MAX_FAILURES
         return len(self.reasons) >= MAX_FAILURES_AT_START and not self.journal.answers
 
-    def ask(self, search: Retriever, name: str, queries: Iterable[AskedQuery], *, with_subset: bool = False) -> None:
+    def ask(self, search: Retriever, name: str, queries: Sequence[AskedQuery], *, with_subset: bool = False) -> None:
         """Ask for the queries that have no answer yet, several at a time, and keep each answer."""
         settings = self.settings
         pending = [query for query in queries if (query.subset, query.id) not in self.journal.answers]
         workers = [
             _QueryWorker(search, settings, with_subset=with_subset) for _ in range(min(settings.concurrency, len(pending)))
         ]
-        with track(f"Asking {name}", len(pending)) as advance:
-            _run_to_end(partial(self._ask_all, workers, pending, advance))
+        try:
+            with track(f"Asking {name}", len(pending)) as advance:
+                _run_to_end(partial(self._ask_all, workers, pending, advance))
+        except KeyboardInterrupt:
+            kept = f"{len(self.journal.answers):,} of {pluralize(len(queries), 'answer')} are kept in {self.journal.file}"
+            raise KeyboardInterrupt(f"interrupted: {kept}; the same command goes on from there") from None
 
     async def _ask_all(self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance) -> None:
         remaining = iter(queries)

@@ -33,7 +33,7 @@ from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.ranks import rank_results, score_each_query, score_rankings
-from posir_tasks.read_part import UNKNOWN, ReadKind, ReadPart
+from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
     JUDGMENTS_KEY,
@@ -111,9 +111,10 @@ class RunSearch:
         self.counter = _find_counter(self.embedder)
         """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with every document."""
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
-        self.lacks_lengths = chunks is None and read.kind is ReadKind.PART and run.has_chunks
-        """Whether what is read is unknown because the lengths of chunks are."""
-        self.read_part = self.read_chunks.read if self.read_chunks else UNKNOWN if self.lacks_lengths else read
+        if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
+            # The lengths of chunks are unknown.
+            read = replace(read, part=Part.CHUNKS) if read.part is Part.FIRST else UNKNOWN
+        self.read_part = self.read_chunks.read if self.read_chunks else read
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
         for subset, rankings in sorted(run.rankings.items()):
             for query in sorted(rankings):
@@ -262,29 +263,16 @@ class RunScores:
     folder: Path
     evidence: EvidenceScores | None = None
     """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
-    lacks_lengths: bool = False
-    lacks_places: bool = False
-    """Whether the run states places of chunks, and none is in a document with evidence."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
-        others = ("counts", "folder", "evidence", "lacks_lengths", "lacks_places")
+        others = ("counts", "folder", "evidence")
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
         return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
         yield from self.counts.describe()
-        if self.lacks_lengths:
-            yield (
-                "What is read of chunks is unknown without their texts or places: return these, too, or give --window none if "
-                "every chunk is read as a whole."
-            )
-        if self.lacks_places:
-            yield (
-                "Evidence is not counted by chunk: no hit has a text, or a `start` and an `end` (code points, half-open), in a "
-                "document with evidence."
-            )
         yield from self.evidence.describe_chunks() if self.evidence else ()
 
 
@@ -423,7 +411,5 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         counts=run.total,
         folder=file.parent,
         evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
-        lacks_lengths=model.lacks_lengths,
-        lacks_places=model.chunks is None and run.states_chunks and bool(data.excerpts.ids),
         **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
     )

@@ -296,6 +296,9 @@ def _read_hit(item: Any, place: int, rank: int | None, document_field: str | Non
     name = fields if is_id else _find_document(fields, form, place, document_field)
     if (document := read_id(name)) is None or len(behind) > 4:
         raise AnswerError(f"hit {place} is {_abbreviate(item)}; it must be {HIT_KINDS}")
+    if len(behind) == 3 and isinstance(behind[1], Integral):
+        # A place without the text.
+        behind.insert(1, None)
     score, text, start, end = (behind + [None] * 4)[:4]
     distance = None
     if not is_id:

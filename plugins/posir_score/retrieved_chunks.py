@@ -66,6 +66,7 @@ class Loss(StrEnum):
 
     NOT_RETRIEVED = "not_retrieved"
     OTHER_CHUNK = "other_chunk"
+    NOT_RETURNED = "not_returned"
     NOT_LOCATED = "not_located"
     CUT = "cut"
     NOT_READ = "not_read"
@@ -75,6 +76,7 @@ class Loss(StrEnum):
 LOSSES = {
     Loss.NOT_RETRIEVED: "in a document that is not retrieved",
     Loss.OTHER_CHUNK: "in another chunk of a retrieved document",
+    Loss.NOT_RETURNED: "in a retrieved document, but in no returned chunk",
     Loss.NOT_LOCATED: "in a chunk that is not located",
     Loss.CUT: "cut off by the border of a retrieved chunk",
     Loss.NOT_READ: "beyond what the embedder reads",
@@ -103,6 +105,12 @@ class ChunkKey(NamedTuple):
         """Its characters."""
         return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
 
+    def describe(self, characters: int) -> str:
+        """Return the beginning of its text, or else its place in a document of so many characters, for a message."""
+        if self.text:
+            return f"{sanitized(self.text, 60)} ({pluralize(len(self.text), 'character')})"
+        return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
+
     def order(self) -> tuple[int, int, int]:
         """Return its place among all chunks: by document, then as it is numbered or placed."""
         return self.document, self.number or 0, self.start or 0
@@ -128,9 +136,9 @@ class RetrievedChunks:
     texts: Mapping[int, Mapping[Span, str]]
     """Text of each distinct chunk by its place, by number of its document; of documents with evidence alone."""
     other_texts: frozenset[str]
-    """Texts of all other chunks."""
+    """Texts of the chunks of documents without evidence. Those that are not in their document say nothing of what is read."""
     not_located: tuple[str, ...]
-    """Document and text of distinct chunks that are not in their document."""
+    """Document and beginning or stated place of distinct chunks that are not in their document."""
 
     @classmethod
     def locate(cls, data: ExcerptData, run: AlignedRun) -> RetrievedChunks | None:
@@ -151,12 +159,15 @@ class RetrievedChunks:
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(bodies[key.document])
-        lost = [key for key, span in spans.items() if span is None]
-        others = frozenset(key.text for key in lost if key.text)
-        not_located = dict.fromkeys(
-            f"{names[key.document].partition('/')[2]}: {key.text or ''}" for key in lost if key.document != NOWHERE
+        stated = (key for key, span in spans.items() if span is None and (key.text or key.start is not None))
+        lost = dict.fromkeys(key._replace(id="") for key in stated)
+        others = frozenset(key.text for key in lost if key.text and key.document == NOWHERE)
+        not_located = tuple(
+            f"{sanitized(names[key.document].partition('/')[2])}: {key.describe(len(bodies[key.document]))}"
+            for key in lost
+            if key.document != NOWHERE
         )
-        return cls(data, keys, spans, texts, others, tuple(not_located)) if texts or others else None
+        return cls(data, keys, spans, texts, others, not_located) if texts or others or not_located else None
 
     def place(self, hits: Sequence[ChunkKey]) -> ChunkPlaces:
         """Return the places of retrieved chunks."""
@@ -164,6 +175,17 @@ class RetrievedChunks:
         owners = [NOWHERE if span is None else hit.document for hit, span in zip(hits, spans, strict=True)]
         places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
         return ChunkPlaces(np.array(owners, np.int64), places, np.array([hit.length for hit in hits], np.int64))
+
+    def find_suspects(self) -> Iterator[str]:
+        """Yield what texts of chunks are or may be in place of these, a sentence each: those of queries, previews."""
+        asked = zip(self.data.ids, self.data.questions, strict=True)
+        pairs = [(hit, text) for key, (text, _) in asked for hit in self.by_query[key]]
+        if queries := sum((hit.text or "").strip() == text.strip() for hit, text in pairs):
+            yield f"{pluralize(queries, 'hit has', 'hits have')} the text of the query: return that of the chunk."
+        hits = [hit for hit, _ in pairs if hit.document != NOWHERE]
+        # Each was returned for several questions.
+        if 2 * len(set(hits)) <= len(hits) and len(set(hits)) == len({hit.document for hit in hits}):
+            yield "Every document comes back with the same chunk for all queries: if that is a preview, return what was found."
 
     def list_spans(self, document: int) -> Integers:
         """Return the places of a document's chunks, shape (n, 2)."""
@@ -214,8 +236,9 @@ class ReadChunks:
             lacks_words(excerpt.span, documents[excerpt.document], chunks.texts.get(excerpt.document, ()))
             for excerpt in excerpts
         )
-        if lengths[-1] <= limit:
-            return cls(chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned)
+        whole = cls(chunks.data, ReadPart.all(read.known_by), lengths, has_tokenizer, {}, not_returned)
+        if not whole.is_selection and max(lengths, default=0) <= limit:
+            return whole
         if read.part is not Part.FIRST:
             return cls(chunks.data, UNKNOWN, lengths, has_tokenizer, {})
         known: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -253,7 +276,7 @@ class ReadChunks:
     def is_selection(self) -> bool:
         """Whether what is retrieved decides of too much evidence whether it is known to be read."""
         excerpts = sum(len(listed) for _, listed in self.data.questions)
-        return self.read.kind is ReadKind.PART and self.not_returned > MOST_UNKNOWN * excerpts
+        return self.not_returned > MOST_UNKNOWN * excerpts
 
     @property
     def longer(self) -> int | None:
@@ -287,7 +310,7 @@ class EvidenceScores:
 
     Without `not_read` if it is unknown what the embedder reads."""
     chunks: int
-    """Distinct chunks that were returned."""
+    """Distinct chunks that were returned, those that are not located left out."""
     median_tokens: float
     longest_tokens: int
     tokens_estimated: bool
@@ -295,10 +318,12 @@ class EvidenceScores:
     longer_than_read: int | None
     """Chunks that are longer than what the embedder reads; None if that is unknown."""
     not_located: tuple[str, ...]
-    """Document and text of distinct chunks that are not in their document."""
+    """Document and beginning or stated place of distinct chunks that are not in their document."""
     excerpts: int
     not_returned: int
     """Excerpts of which it is unknown whether the embedder reads them, as they are in no returned chunk."""
+    suspects: tuple[str, ...] = ()
+    """Sentences on texts that may be no chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
         """Return the scores by name, as a row."""
@@ -326,7 +351,8 @@ class EvidenceScores:
         headings = ("Evidence in the", "Excerpts", f"Recall@{self.k}")
         places = ((row.title, format_count(row.excerpts), *_format(row.recall)) for row in self.by_position)
         yield Table(build_columns(headings, headings[1:]), tuple(places))
-        shown = {loss: share for loss, share in self.lost.items() if share.value or loss != Loss.NOT_LOCATED}
+        rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
+        shown = {loss: share for loss, share in self.lost.items() if share.value or loss not in rare}
         lost = ((LOSSES[Loss(loss)], *_format(share)) for loss, share in shown.items())
         yield Table(build_columns((f"Evidence that the first {self.k} lack", SHARE), [SHARE]), tuple(lost))
 
@@ -336,15 +362,15 @@ class EvidenceScores:
         median = pluralize(round(self.median_tokens), "token")
         longer = f"; {pluralize(self.longer_than_read, 'is', 'are')} read in part" if self.longer_than_read else ""
         chunks = pluralize(self.chunks, "distinct chunk")
-        yield f"{chunks}, of {median} in the median, at most {self.longest_tokens:,}{estimated}{longer}."
+        if self.chunks:
+            yield f"{chunks}, of {median} in the median, at most {self.longest_tokens:,}{estimated}{longer}."
         if self.not_returned:
             number = f"{self.not_returned:,} of {pluralize(self.excerpts, 'excerpt')}"
-            others = "" if self.longer_than_read else "; all chunks that were returned are read as a whole"
-            yield f"{number} are in no returned chunk, or not whole: whether the embedder reads them is not known{others}."
+            yield f"{number} are in no returned chunk, or not whole: whether the embedder reads them is not known."
         if self.not_located:
             chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
-            first = f"{sanitized(self.not_located[0])} ({len(self.not_located[0]):,} characters)"
-            yield f"{chunks} not in the document, and count as retrieved without evidence; first {first}."
+            yield f"{chunks} not in the document, and count as retrieved without evidence; first {self.not_located[0]}."
+        yield from self.suspects
 
 
 def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> EvidenceScores:
@@ -359,7 +385,7 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         for depth in depths:
             scores[depth].append(score_retrieved(excerpts, chunks.place(hits[:depth]), np.arange(len(hits[:depth]))))
         for excerpt in excerpts:
-            missing = find_losses(excerpt, hits[:headline], chunks.spans, read)
+            missing = find_losses(excerpt, hits[:headline], chunks, read)
             lost |= {loss: lost[loss] + characters for loss, characters in missing.items()}
             recalls.append(1 - sum(missing.values()) / len(range(*excerpt.span)))
             parts.append(_find_part(excerpt, chunks))
@@ -376,13 +402,14 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         by_position=tuple(build_place_rows(name, data, recalls, parts)),
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
         chunks=len(read.tokens),
-        median_tokens=statistics.median(read.tokens),
-        longest_tokens=read.tokens[-1],
+        median_tokens=statistics.median(read.tokens or (0,)),
+        longest_tokens=max(read.tokens, default=0),
         tokens_estimated=not read.has_tokenizer,
         longer_than_read=read.longer,
         not_located=chunks.not_located,
         excerpts=len(recalls),
         not_returned=read.not_returned,
+        suspects=tuple(chunks.find_suspects()) if NOT_RETURNED in parts else (),
     )
 
 
@@ -390,11 +417,9 @@ def _format(*shares: Estimate) -> list[str]:
     return [format_estimate(share, format_percent) for share in shares]
 
 
-def find_losses(
-    excerpt: Excerpt, hits: Iterable[ChunkKey], spans: Mapping[ChunkKey, Span | None], read: ReadChunks
-) -> dict[Loss, int]:
+def find_losses(excerpt: Excerpt, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks) -> dict[Loss, int]:
     """Return how many characters of an excerpt retrieved chunks lack, by where they are."""
-    own = [spans[hit] for hit in hits if hit.document == excerpt.document]
+    own = [chunks.spans[hit] for hit in hits if hit.document == excerpt.document]
     missing = subtract(excerpt.span, merge(filter(None, own)))
     number = sum(end - start for start, end in missing)
     unread = sum(count_shared(Span(start, end), read.unread.get(excerpt.document, ())) for start, end in missing)
@@ -402,8 +427,10 @@ def find_losses(
         rest = Loss.CUT
     elif None in own:
         rest = Loss.NOT_LOCATED
+    elif not own:
+        rest = Loss.NOT_RETRIEVED
     else:
-        rest = Loss.OTHER_CHUNK if own else Loss.NOT_RETRIEVED
+        rest = Loss.NOT_RETURNED if _find_part(excerpt, chunks) == NOT_RETURNED else Loss.OTHER_CHUNK
     return {Loss.NOT_READ: unread, rest: number - unread}
 
 

@@ -13,7 +13,7 @@ from posir_tasks.display import numbers
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
-from posir_tasks.read_part import Part, ReadKind
+from posir_tasks.read_part import KnownBy, Part, ReadKind
 from posir_tasks.scores import Interval
 
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
@@ -64,8 +64,10 @@ def describe_not_read(decision: Decision) -> str:
 def describe_state(decision: Decision) -> str:
     """Return the state within what is read as a sentence, with the interval that it follows from."""
     unread = decision.read.kind is ReadKind.PART and bool(decision.not_read)
+    estimated = " (tokens are estimated; `--embedder` counts them)" if decision.read.known_by is KnownBy.GIVEN else ""
+    within = f"within what it reads{estimated}" if unread else ""
     if decision.state is State.CANNOT_BE_SAID:
-        return _describe_open(decision, unread)
+        return _describe_open(decision, within)
     bias, interval = decision.bias_within_read, decision.interval(decision.bias_within_read)
     if bias is None or interval is None:
         raise ValueError("a state other than 'cannot be said' follows from an interval")
@@ -74,31 +76,31 @@ def describe_state(decision: Decision) -> str:
         small = "" if interval[0] <= 0 <= interval[1] else "; there is a small one"
         if unread:
             return (
-                f"Within what it reads there is no bias larger than {format_margin(decision.margin)}: {points}{small}. "
-                "What a longer window would show is not known."
+                f"{within.capitalize()} there is no bias larger than {format_margin(decision.margin)}: {points}"
+                f"{small}. What a longer window would show is not known."
             )
         return f"No bias larger than {format_margin(decision.margin)}: start to end {points}{small}."
     to_start = decision.state is State.BIASED_TO_START
     if unread:
         lost = decision.interval(decision.not_read_difference)
         too = ", too" if to_start and lost and lost[0] > 0 else ""
-        return f"Within what it reads it is {label_state(decision)}{too}: {points}."
+        return f"{within.capitalize()} it is {label_state(decision)}{too}: {points}."
     worse, better = ("last", "first") if to_start else ("first", "last")
     gap = _describe_gap(bias, interval, decision.level, f"lower than in the {better}")
     return f"{label_state(decision).capitalize()}: evidence in the {worse} third of documents scores {gap}."
 
 
-def _describe_open(decision: Decision, unread: bool) -> str:
+def _describe_open(decision: Decision, within: str) -> str:
     lost = decision.interval(decision.not_read_difference)
-    question = f"Whether it is {'also ' if lost and lost[0] > 0 else ''}biased{' within what it reads' if unread else ''}"
-    name, value = ("", decision.bias_within_read) if unread else ("start to end ", decision.start_to_end)
+    question = f"Whether it is {'also ' if lost and lost[0] > 0 else ''}biased{f' {within}' if within else ''}"
+    name, value = ("", decision.bias_within_read) if within else ("start to end ", decision.start_to_end)
     interval = decision.interval(value)
     points = f"{name}{_format_points(value, interval, decision.level)}" if value and interval else ""
     match decision.reason:
         case Reason.WINDOW_UNKNOWN:
             reason = UNKNOWN_WINDOW
         case Reason.NOT_STORED if decision.read.part is Part.CHUNKS:
-            reason = "whether it reads the evidence that is in no returned chunk is not known"
+            reason = "the system's chunks are unknown, or those of more than 1 % of the evidence"
         case Reason.NOT_STORED:
             reason = "the result does not store which evidence is read; run the model again"
         case Reason.FEW_DOCUMENTS if decision.bias_within_read:
@@ -146,7 +148,9 @@ def advise(decision: Decision) -> str:
     if decision.reason is Reason.WINDOW_UNKNOWN:
         return "Find what the model reads first: `posir window MODEL`; of a run, `--embedder` or `--window` of `posir score`."
     if decision.reason is Reason.NOT_STORED:
-        more = "Ask for more chunks (`--k` of `posir score`): what is read is known of evidence in returned chunks alone."
+        more = (
+            "Return chunks with whole texts or offsets, ask for more (`--k`), or give `--window none` if all of each is read."
+        )
         again = "Run the model again: the result does not store which evidence it reads."
         return more if decision.read.part is Part.CHUNKS else again
     lost = decision.interval(decision.not_read_difference)

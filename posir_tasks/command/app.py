@@ -33,8 +33,8 @@ def main() -> None:
     """Run the command. A user's mistake is reported as one message, with exit status 1."""
     try:
         run_app()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(str(interruption) or "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 

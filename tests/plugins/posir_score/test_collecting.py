@@ -154,6 +154,15 @@ def test_a_query_that_fails_stops_nothing_else_and_a_rerun_asks_for_it_alone(
     assert list(asked) == ["text 7"]
 
 
+def test_an_interruption_says_what_is_kept(tmp_path: Path):
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    search, _ = fail_for("text 7", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=r"^interrupted: 7 of 20 answers are kept in .*; the same command goes on"):
+        collect(search, tmp_path, replace(FAST, concurrency=1))
+
+
 @pytest.mark.parametrize("needs_all", [True, False])
 def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_path: Path):
     asked = list[str]()

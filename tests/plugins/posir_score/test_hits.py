@@ -83,6 +83,7 @@ VESPA_HIT = {"id": "id:ns:type::d1", "relevance": 0.5, "fields": {"text": TEXT}}
         ({"hits": [{"hit": ES_HIT, "rating": 1}]}, SCORED),
         ([("d1", 0.5, TEXT)], SCORED),
         ([("d1", 0.5, TEXT, 4, 25)], SPAN),
+        ([("d1", 0.5, np.int64(4), 25)], SPAN._replace(text=None)),
         ({"d1": 0.5}, Hit("d1", 0.5)),
         (np.array([11, 12]), Hit("11", None, 1)),
         ([np.int64(11)], Hit("11", None, 1)),

@@ -1,5 +1,6 @@
 """Scores of retrieved chunks are those counted by hand, and of a text splitter with the same chunks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,38 @@ def test_a_chunk_that_is_not_in_its_document_is_counted_and_named_and_is_evidenc
     hits = {query: [Hit("b" if query == "absent" else "a", 1.0, None, "Quite another text.")] for query in ASKED}
     chunks = locate(hits, build_data())
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
-    assert scores.not_located == ("a: Quite another text.", "b: Quite another text.")
-    assert scores.depths[0].evidence_recall.value == 0
+    assert scores.not_located == ("a: Quite another text. (19 characters)", "b: Quite another text. (19 characters)")
+    assert (scores.depths[0].evidence_recall.value, scores.chunks) == (0, 0)
+    assert "preview" in " ".join(scores.suspects)
+    # Nothing is said of what is read, whatever fits.
+    read = ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN))
+    assert (read.read.part, read.not_returned, read.is_selection) == (Part.CHUNKS, 4, True)
     assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {Loss.NOT_LOCATED: 1}
     assert "2 chunks are not in the document" in " ".join(scores.describe_chunks())
+
+
+def test_what_is_no_chunk_is_named_and_evidence_in_none_is_not_in_another_chunk():
+    hits = {
+        "cut": [Hit("a", 1.0, None, None, 1_000_000, 1_002_000), Hit("a", 0.5, None, TEXT["a"][:20])],
+        "other chunk": [Hit("a", 1.0, None, TEXT["a"][:20])],
+        "absent": [Hit("b", 1.0, None, "b?" * 40)],
+        "whole": [Hit("b", 1.0, None, "whole")],
+    }
+    data = build_data()
+    data = replace(
+        data, questions=tuple((query, spans) for (_, query), (_, spans) in zip(data.ids, data.questions, strict=True))
+    )
+    scores = score_chunks("run", chunks := locate(hits, data), ReadChunks.measure(chunks, UNKNOWN))
+    assert set(scores.not_located) == {
+        f"a: characters 1,000,000 to 1,002,000 of {len(TEXT['a'])}",
+        f"b: {'b?' * 28}b... (80 characters)",
+        "b: whole (5 characters)",
+    }
+    assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {
+        **dict.fromkeys((Loss.NOT_RETURNED, Loss.NOT_RETRIEVED), 0.25),
+        Loss.NOT_LOCATED: 0.5,
+    }
+    assert [*scores.suspects] == ["1 hit has the text of the query: return that of the chunk."]
 
 
 def test_a_repeated_text_is_where_its_number_among_the_chunks_says():
@@ -134,9 +163,9 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
     said = " ".join(score_chunks("run", part, read).describe_chunks())
     assert all(words in said for words in ("1 of 5 excerpts", "not known", "estimated; 1 is read in part"))
-    # Where all returned chunks are read whole, the others are taken to be so.
+    # That all returned chunks are read whole says nothing of the others.
     read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
-    assert (read.not_returned, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (1, [4, 10, 10, 11, 3])
+    assert (read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (Part.CHUNKS, [])
     none = {query: [Hit("b", 1.0, None, TEXT["b"][60:])] for query in hits} | {"extra": hits["extra"]}
     chunks = locate(none, data)
     scores = score_chunks("run", chunks, ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN)))

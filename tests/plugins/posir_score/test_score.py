@@ -433,18 +433,16 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
     assert row["evidence_recall_at_1"] == 0
     assert row["evidence_recall_at_3"] == row["evidence"]["depths"][1]["evidence_recall"] == 1
     assert row["precision_at_3"] == pytest.approx(18 / (24 + 24 + 18))
-    assert (row["evidence"]["not_located"], row["evidence"]["chunks"]) == (["d0: No text of the document."], 4)
+    assert (row["evidence"]["not_located"], row["evidence"]["chunks"]) == (["d0: No text of the document. (24 characters)"], 3)
     assert "The first 3 chunks have 100.0 % of the evidence; documents score nDCG@10" in str(scored)
     # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
     (run,) = score(search, window=4, name="short").runs
     assert read_entry(run)["read"] == {"kind": "part", "part": "chunks", "tokens": 4, "known_by": "given"}
     assert read_entry(run)["read_ranks"]
     (run,) = score(lambda query, k: [(name, score) for name, score, _ in search(query, k)], embedder=encoder, name="ids").runs
-    assert (read_entry(run)["read"], run.lacks_lengths) == ({"kind": "unknown"}, True)
-    assert "--window none" in " ".join(run.describe())
+    assert read_entry(run)["read"] == {"kind": "part", "part": "chunks", "tokens": 64, "known_by": "class"}
     (run,) = score(lambda _query, k: [{"id": "d0", "score": 1.0, "start": 9, "end": 3}][:k], name="places").runs
-    assert (run.evidence, run.lacks_places) == (None, True)
-    assert "`start`" in " ".join(run.describe())
+    assert "1 chunk is not in the document" in " ".join(run.describe())
 
 
 @pytest.mark.slow

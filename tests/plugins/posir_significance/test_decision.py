@@ -125,6 +125,11 @@ SENTENCES = [
         "documents would tell.",
     ),
     (
+        decision(contrast(-8.1, 2), replace(FIRST, known_by=KnownBy.GIVEN), 0.59, LOST),
+        f"{BEYOND}Within what it reads (tokens are estimated; `--embedder` counts them) it is biased to the end: -8.1 [-12.0, "
+        "-4.2].",
+    ),
+    (
         decision(contrast(2.2, 8.9), FIRST, 0.59, contrast(3, 3.57)),
         "It reads the first 256 tokens; 59.0 % of the evidence lies beyond; that evidence beyond is found less often is not "
         "shown: difference +3.0 [-4.0, +10.0]. Whether it is biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. "
