@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from posir_tasks.evidence import Evidence, Floats, Integers
 from posir_tasks.profile import MAX_COUNT, format_counts, reading_json
@@ -99,6 +98,8 @@ def count_tokens_read(
         corpus: Has the columns `id` and `text`, and may have `title`, which models get before the text.
         read: The part of a document that is read.
     """
+    import polars as pl
+
     if read.kind is ReadKind.UNKNOWN or read.part is Part.CHUNKS:
         return None
     names = [name for name in ("title", "text") if name in corpus.column_names]

@@ -274,7 +274,7 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
 
 
 def print_plainly(section, width=80):
-    console = Console(file=io.StringIO(), width=width)
+    console = Console(file=io.StringIO(), width=width, force_terminal=width > 80)
     section.print_on(console)
     return console.file.getvalue()
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import posir
 from posir_tasks.command.app import build_app
 from posir_tasks.command.lazy import MOVED, declared_commands
-from posir_tasks.command.options import SHARED, build_command
+from posir_tasks.command.options import CARD, FIGURES, LAST, SHARED, build_command
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import PosirError
@@ -35,7 +35,7 @@ def test_a_command_is_its_function(name):
     assert getattr(posir, NAMES.get(name) or re.sub(r"[- ]", "_", name.removeprefix("study "))) is function
     assert command.help == describe_function(function)
     expected = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = {parameter.name for parameter in SHARED} | {"quiet", "help", "set", "settings_help"}
+    shared = {parameter.name for parameter in (*SHARED, *FIGURES, CARD, *LAST)} | {"quiet", "help", "set", "settings_help"}
     shared |= {*getattr(function, DECLARATION).flags}
     given = {parameter.name: parameter for parameter in command.params if parameter.name not in shared}
     assert list(given) == [parameter.name for parameter in expected]
