@@ -13,7 +13,7 @@ from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison, ChunkRow
 from posir_inspect.window import WindowReading
-from posir_significance.decision import CHANGE_LEVEL, Decision
+from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.sentences import (
     advise,
     build_strip,
@@ -47,7 +47,8 @@ OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
 LEGEND = (
     "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
-    f"first minus last third. Intervals: 95 %; of lengths and of changes ({format_level(CHANGE_LEVEL)}) wider: all hold."
+    f"first minus last third. Intervals are of 95 %; those of lengths, and of changes ({format_level(CHANGE_LEVEL)}), are "
+    "wider, so that all of them hold together."
 )
 EXPLANATION = (
     "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
@@ -160,8 +161,15 @@ class Inspection(Presentable):
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
-        drawn = {title: partial(_draw_chunks, self) for title in (CHUNKS, CHUNKERS)}
+        changes = [row.change.ndcg_at_10 for row in self.chunks.rows if row.change] if self.chunks else []
+        # Intervals over fewer documents than a state needs are no picture of anything.
+        known = any(change.reason is not Reason.FEW_DOCUMENTS for change in changes)
+        drawn = {title: partial(_draw_chunks, self) for title in (CHUNKS, CHUNKERS) if known}
         return [replace(section, draw=drawn.get(section.title)) for section in _build_sections(self)]
+
+    def page_sections(self) -> list[DisplaySection]:
+        """Return what to do directly below the first answer, and no estimate of time that has passed."""
+        return sorted(replace(self, work=None).sections(), key=lambda section: section.title not in ("", ADVICE))
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -246,7 +254,7 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     texts = f"Inspected: {_describe_texts(inspection)}."
     yield DisplaySection(sentences=tuple(filter(None, (reading, texts, skipped))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
-    never = f"{share} of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
+    never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
     yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
     if work := inspection.work:
         planned = f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to encode (--budget)"
@@ -260,14 +268,16 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     rarest = inspection.fading[-1]
     how_well, start_to_end, not_read, bias, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
     parts = how_well, start_to_end, not_read, *_describe_scores_read(rarest), bias
-    sampled = _describe_sample(inspection.fading_texts, inspection)
+    sampled = _describe_sample(inspection.fading_texts, inspection.texts)
     names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
-    strips = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
+    strips = [build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True)]
+    searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    strips = [replace(strip, words=(searched, *strip.words)) for strip in strips]
     tables = tuple(_build_tables(inspection.fading, full=inspection.full))
     yield DisplaySection(FADING, (*parts, *sampled), tables, strips=tuple(strips))
     if not (chunks := inspection.chunks):
         return
-    sampled = _describe_sample(inspection.chunk_texts, inspection)
+    sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
     title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
     counted = [(row, f"of {pluralize(row.vectors, 'chunk')}") for row in chunks.rows]
     notes = (
@@ -306,12 +316,12 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
     return DisplaySection(OTHER, tuple(sentences), (_chunk_table(chunks.rows),))
 
 
-def _describe_sample(texts: int, inspection: Inspection) -> Iterator[str]:
-    excerpts = f" in excerpts of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
-    if texts < inspection.texts:
-        yield f"This is of {texts:,} of the texts{excerpts if texts == inspection.chunk_texts else ''}, drawn at random."
-    elif excerpts and texts == inspection.chunk_texts and inspection.chunks:
-        yield f"This is of the texts{excerpts}."
+def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = None) -> Iterator[str]:
+    sample = f"{texts:,} of the {inspected:,} texts"
+    if excerpt_tokens:
+        sample = f"{pluralize(texts, 'excerpt')} of at most {excerpt_tokens:,} tokens, from {sample}"
+    if excerpt_tokens or texts < inspected:
+        yield f"This is of {sample}, drawn at random."
 
 
 def _describe_texts(inspection: Inspection) -> str:
@@ -351,24 +361,24 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
             for name, group in rarest.groups.items()
             if name != ALL
         ]
-    headings = ("Wording; tokens", "Queries", "nDCG@10", "Start to end", "State")
+    headings = ("Wording; tokens", "Queries", "nDCG@10", "Bias within read", "State")
     rows = (
         (
             name,
             format_count(questions),
             format_percent(decision.ndcg_at_10.value if decision.ndcg_at_10 else None),
-            format_contrast(decision, decision.start_to_end),
+            format_contrast(decision, decision.bias_within_read),
             label_state(decision),
         )
         for name, (questions, decision) in groups
     )
     yield Table(build_columns(headings, headings[1:-1]), tuple(rows))
     if full:
-        columns = ("Wording; tokens", "Bias within read", "PSI", "as published", "by chance", "any effect")
+        columns = ("Wording; tokens", "Start to end", "PSI", "as published", "by chance", "any effect")
         shares = (
             (
                 name,
-                format_contrast(decision, decision.bias_within_read),
+                format_contrast(decision, decision.start_to_end),
                 *(format_score(Unit.INDEX, psi) for psi in (group.psi, group.psi_as_published, group.psi_chance)),
                 MISSING if decision.p_value_within_read is None else f"p {format_p_value(decision.p_value_within_read)}",
             )
@@ -420,16 +430,12 @@ def _draw_chunks(inspection: Inspection) -> list[Figure]:
         y=score, color=color, tooltip=[alt.Tooltip("chunk:N"), *charts.number_tooltips({"ndcg_at_10": "nDCG@10"})]
     )
     chart = alt.layer(charts.interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
-    explanation = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
+    sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
+    marks = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
+    explanation = " ".join((marks, *sampled))
     scores = (f"{_name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
     title = chunks.sentences[0].partition(":")[0].rstrip(".")
-    return _frame(inspection, "chunk-sizes", chart, title, explanation, seen)
-
-
-def _frame(
-    inspection: Inspection, name: str, chart: alt.LayerChart | alt.FacetChart, title: str, explanation: str, seen: str
-) -> list[Figure]:
     source = f"Source: {_describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
     framed = charts.add_frame(chart, title, inspection.model, explanation, source, seen)
-    return [Figure(name, None, inspection.model, framed)]
+    return [Figure("chunk-sizes", None, inspection.model, framed)]

@@ -93,9 +93,10 @@ def describe_state(decision: Decision) -> str:
 def _describe_open(decision: Decision, within: str) -> str:
     lost = decision.interval(decision.not_read_difference)
     question = f"Whether it is {'also ' if lost and lost[0] > 0 else ''}biased{f' {within}' if within else ''}"
-    name, value = ("", decision.bias_within_read) if within else ("start to end ", decision.start_to_end)
-    interval = decision.interval(value)
-    points = f"{name}{_format_points(value, interval, decision.level)}" if value and interval else ""
+    # Where all is read, that is start to end, which is said already.
+    bias = decision.bias_within_read if within else None
+    interval = decision.interval(bias)
+    points = _format_points(bias, interval, decision.level) if bias and interval else ""
     match decision.reason:
         case Reason.WINDOW_UNKNOWN:
             reason = UNKNOWN_WINDOW
@@ -103,18 +104,17 @@ def _describe_open(decision: Decision, within: str) -> str:
             reason = "the system's chunks are unknown, or those of more than 1 % of the evidence"
         case Reason.NOT_STORED:
             reason = "the result does not store which evidence is read; run the model again"
-        case Reason.FEW_DOCUMENTS if decision.bias_within_read:
-            bias = decision.bias_within_read
+        case Reason.FEW_DOCUMENTS if few := decision.bias_within_read:
             reason = (
-                f"only {pluralize(bias.documents, 'document')} can be compared on one side, and "
-                f"{fewest_documents(bias.held_fixed)} are needed"
+                f"only {pluralize(few.documents, 'document')} can be compared on one side, and "
+                f"{fewest_documents(few.held_fixed)} are needed"
             )
         case Reason.NOT_COMPARED:
             reason = "no document has evidence in its first and its last third that could be compared"
         case _:
-            return f"{question} cannot be said: {points}. {_describe_needed(decision.documents, decision.documents_needed)}"
-    capital = f" {points[0].upper()}{points[1:]}." if points else ""
-    return f"{question} cannot be said: {reason}.{capital}"
+            needed = _describe_needed(decision.documents, decision.documents_needed)
+            return f"{question} cannot be said{f': {points}' if points else ''}. {needed}"
+    return f"{question} cannot be said: {reason}.{f' {points}.' if points else ''}"
 
 
 def describe_shape(decision: Decision) -> str:

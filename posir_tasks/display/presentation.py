@@ -60,6 +60,10 @@ class Presentable(ABC):
     def sections(self) -> Sequence[DisplaySection]:
         """Return what a terminal, Markdown and a page show, in order."""
 
+    def page_sections(self) -> Sequence[DisplaySection]:
+        """Return what a page and a notebook show, in order."""
+        return self.sections()
+
     @abstractmethod
     def records(self) -> Sequence[Any]:
         """Return dataclasses or mappings of the same fields: the rows of data frame and CSV, not rounded."""
@@ -210,7 +214,7 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         legend = [*self.legend(), *self.explanation()]
-        shown = {"title": self.title, "strips": self.strips(), "sections": self.sections(), "legend": legend}
+        shown = {"title": self.title, "strips": self.strips(), "sections": self.page_sections(), "legend": legend}
         return render_page(__package__, template, **shown)
 
 

@@ -115,9 +115,9 @@ class Strip:
 
     @property
     def share(self) -> str:
-        """Return how much is not read: `not read: 59 %`; empty if nothing."""
+        """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
         rounded = format_percent(self.not_read, ".0f")
-        return f"not read: {rounded if rounded != '0' else 'under 1'} %" if self.not_read else ""
+        return f"{rounded if rounded != '0' else 'under 1'} % of the evidence not read" if self.not_read else ""
 
     @property
     def description(self) -> str:

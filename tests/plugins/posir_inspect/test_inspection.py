@@ -116,7 +116,9 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     page = replace(inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)).to_html()
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
-    assert page.count('class="chart"') == 2
+    assert page.count('class="chart"') == 1
+    assert page.index("<h2>What to do") < page.index("<h2>How far the model reads")
+    assert "The rest takes" not in page
 
 
 def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:
@@ -158,7 +160,7 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
     assert [len(part.sections()) for part in known] == [2, 3, 4, 6]
-    assert "in excerpts of at most 512 tokens" in show(inspection)
+    assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(show(inspection).split())
 
 
 class EveryOther:
@@ -186,6 +188,9 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
+    assert "The rest takes" in shown
+    assert [section.title for section in inspection.page_sections()][:3] == ["", "What to do", "How far the model reads"]
+    assert inspection.figures() == [], "8 documents are too few for any state"
     assert sum(bool(row["chunk_size"]) for row in inspection.records()) == 2 * (len(inspection.chunks.rows) - 1)
 
 

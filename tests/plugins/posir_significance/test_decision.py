@@ -108,7 +108,7 @@ SENTENCES = [
     (decision(contrast(2, 0.5)), "No bias larger than 5 points: start to end +2.0 [+1.0, +3.0]; there is a small one."),
     (
         decision(contrast(2.2, 3.16)),
-        "Whether it is biased cannot be said: start to end +2.2 [-4.0, +8.4]. About 4.2 times as many documents would tell.",
+        "Whether it is biased cannot be said. About 4.2 times as many documents would tell.",
     ),
     (
         decision(contrast(14.1, 4.64), FIRST, 0.59, LOST),
@@ -147,8 +147,7 @@ SENTENCES = [
     ),
     (
         decision(contrast(8, 2), UNKNOWN, None, bias_within_read=None),
-        "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it. Start to end +8.0 [+4.1, "
-        "+11.9].",
+        "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it.",
     ),
 ]
 

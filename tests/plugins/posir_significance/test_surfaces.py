@@ -286,13 +286,13 @@ def test_pictures_are_titled_by_the_state(results, decisions):
 def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_path):
     drawn = draw_strips(results.strips())
     shown = [drawn.index(f">{name}<") for name in ("even", "start", "window", "unknown")]
-    assert drawn.count("not read:") - drawn.count("; not read:") == 1
+    assert len(re.findall(r">\d+ % of the evidence not read<", drawn)) == 1
     assert drawn.index("cannot be said", shown[3]) > 0
     compared = compare(["org/even", "org/window"], results=results)
     for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html(), compared.to_html()):
         assert page.index('<svg class="strip"') < page.index("<table")
     text = inspect(decisions["org/window"]).to_markdown()
-    assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +not read: \d+ %", text)
+    assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +\d+ % of the evidence not read", text)
     run("report", folder, "--card", tmp_path / "card.png", "--quiet")
     assert (tmp_path / "card.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(PosirError, match="no results by position"):
