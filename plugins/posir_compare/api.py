@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -13,12 +13,12 @@ from posir_compare import comparison
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_significance.correction import correct_p_values
-from posir_significance.decision import Margins
+from posir_significance.decision import CHANGE_LEVEL, Margins
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import format_change, format_level, label_change
+from posir_significance.sentences import describe_changes, format_difference, format_level, label_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
+from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS
@@ -35,17 +35,15 @@ Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
-    "better, worse or equivalent within the margin, as the interval says; of start to end it cannot be said, too, where it is "
-    "open which is nearer to 0. Intervals of scores are those of a report."
+    "better, worse or equivalent within the margin, as the interval says. Start to end is better nearer to 0."
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Change: better, worse or equivalent "
     "within the margin, as the interval says."
 )
 NOTE = (
-    "Difference: model minus baseline. nDCG@10 x 100; start to end: first minus last third of the document, x 100, better "
-    "nearer to 0; PSI: posterior median, better lower. The change follows from the interval of the difference: equivalent if "
-    "it lies within the margin, better or worse if 0 is outside, else it cannot be said."
+    "Equivalent: the interval lies within the margin; better or worse: 0 is outside; else it cannot be said. PSI: posterior "
+    "median, better lower. Intervals of scores are those of a report."
 )
 
 
@@ -96,7 +94,9 @@ class Comparison(Presentable, comparison.ModelComparison):
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
         shown = self.rows if self.full else [row for row in self.rows if row.metric is not Metric.PSI]
-        every = [DisplaySection(tables=(comparison_table(self.rows),))] if self.full else []
+        every = (
+            [DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)] if self.full else []
+        )
         drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
         return (*drawn, *change_sections(shown), *every)
 
@@ -106,7 +106,8 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def to_latex(self) -> str:
         """Return the table of all comparisons for the packages booktabs and adjustbox."""
-        table = replace(comparison_table(self.rows), title=f"{self.title}.", notes=tuple(self.legend()))
+        table = replace(comparison_table(self.rows), title=f"{self.title}.")
+        table = replace(table, notes=(*table.notes, *self.legend()))
         return to_latex(table, label="tab:posir-comparison")
 
     def to_html(self) -> str:
@@ -125,7 +126,7 @@ class Comparison(Presentable, comparison.ModelComparison):
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
         has_positions = any(not row.change.judged for row in self.rows)
-        return (f"{BRIEF if has_positions else JUDGED_BRIEF} {describe_levels(self.rows)}",)
+        return (BRIEF if has_positions else JUDGED_BRIEF,)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -266,18 +267,21 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
     for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
         group = list(grouped)
         overall, is_pair = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
-        title = f"{task} · change from {group[0].baseline}, {method}"
         if overall:
             judged = bool(overall[0].change.judged)
-            table = comparison_table(overall) if judged else _change_table(overall, "Model", title).narrowed()
-            yield DisplaySection(tables=(table,))
+            queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
+            title = (
+                f"{task} · change from {group[0].baseline}, {method}, {queries} queries; {format_level(CHANGE_LEVEL)}, three "
+                "metrics at once"
+            )
+            yield DisplaySection(tables=(comparison_table(overall) if judged else _change_table(overall, "Model", title),))
         if many:
             continue
         yield from to_paragraphs(describe_differences(overall))
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
-            title = f"{model} · change by length of the document"
+            title = f"{model} · change by length of the document; {format_level(of_model[0].change.level)}, all lengths at once"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
 
 
@@ -288,17 +292,21 @@ def _identify(row: ComparisonRow) -> tuple[str, str]:
 def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length"], title: str) -> Table:
     """Return a table of changes with a line for each model, below the baseline's scores, or for each length."""
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
-    columns = (
-        [format_change(row.metric_change, row.change).replace(": ", "\n") for row in listed] for listed in by_metric.values()
-    )
     first = next(iter(by_metric.values()))
-    names = [[row.model if heading == "Model" else row.length for row in first], [format_count(row.queries) for row in first]]
-    lines = list(zip(*names, *columns, strict=True))
-    if heading == "Model":
-        scores = (FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items())
-        lines.insert(0, (first[0].baseline, names[1][0], *scores))
-    headings = (heading, "Queries", *(metric.heading for metric in by_metric))
-    return Table(build_columns(headings, headings[1:]), tuple(lines), title)
+    is_models = heading == "Model"
+    cells = [[row.model for row in first]] if is_models else [[row.length for row in first]]
+    cells += [] if is_models else [[format_count(row.queries) for row in first]]
+    for listed in by_metric.values():
+        cells.append([label_change(row.metric_change) for row in listed])
+        cells.append([format_difference(row.metric_change, row.change) for row in listed])
+    lines = list(zip(*cells, strict=True))
+    if is_models:
+        scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
+        lines.insert(0, (first[0].baseline, *chain.from_iterable(("", score) for score in scores)))
+    # The state stands left of its number, and a narrow terminal does not part them.
+    pairs = ((Column("", group=metric.value), Column(metric.heading, "right", metric.value)) for metric in by_metric)
+    columns = build_columns([heading] if is_models else [heading, "Queries"], ["Queries"])
+    return Table((*columns, *chain.from_iterable(pairs)), tuple(lines), title, is_narrow=is_models)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -328,6 +336,7 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
             )
             for row in sorted(rows, key=order)
         ),
+        notes=(describe_levels(rows),),
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,
     )
@@ -354,7 +363,9 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     for (task, model, baseline, is_judged), pair in pairs.items():
         first, second = pair[0].reads
         reads = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
-        yield f"{task}{', judged queries' if is_judged else ''}: {' '.join(row.describe() for row in pair)}{reads}"
+        metrics = {row.metric.value: row.metric_change for row in pair}
+        changes = describe_changes(metrics, pair[0].change, baseline, model)
+        yield f"{task}{', judged queries' if is_judged else ''}: {changes}{reads}"
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:

@@ -352,7 +352,8 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         group = list(grouped)
         names = [_name_task(row) if of_model else labels[_identify(row)] for row in group]
         title = labels[_identify(group[0])] if of_model else f"{task} · {pluralize(group[0].queries or 0, 'query', 'queries')}"
-        yield DisplaySection(tables=(_answer_table("Task" if of_model else "Model", names, group, title).narrowed(),))
+        table = _answer_table("Task" if of_model else "Model", names, group, title)
+        yield DisplaySection(tables=(replace(table, is_narrow=True),))
         if many:
             continue
         yield from to_paragraphs(f"{name}: {describe_answer(row.decision)}" for name, row in zip(names, group, strict=True))

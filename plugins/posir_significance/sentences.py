@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
 from posir_significance.decision import Change, ChangeState, Decision, MetricChange, Reason, State
@@ -189,7 +189,8 @@ def label_change(change: MetricChange) -> str:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
     if change.state is ChangeState.EQUIVALENT:
         return f"equivalent within {format_margin(change.margin)}"
-    return change.state.value.replace("_", " ")
+    open_side = " which is nearer to 0" if change.reason is Reason.OTHER_SIDE else ""
+    return f"{change.state.value.replace('_', ' ')}{open_side}"
 
 
 def format_change(metric: MetricChange, change: Change) -> str:
@@ -213,7 +214,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
             return f"{b} is {metric.state.value} than {a} in {name}: {points}."
         case ChangeState.EQUIVALENT:
             return f"{a} and {b} are {label_change(metric)} in {name}: {points}."
-    question = f"Whether {b} is better than {a} in {name} cannot be said"
+    question = f"Whether {b} is better{f' than {a}' if a else ''} in {name} cannot be said"
     match metric.reason:
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
@@ -222,6 +223,24 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
+
+
+def describe_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
+    """Return the changes of several metrics as sentences: one for each state, of which the first alone names the systems."""
+    sentences: list[str] = []
+    for label in dict.fromkeys(map(label_change, metrics.values())):
+        alike = {name: metric for name, metric in metrics.items() if label_change(metric) == label}
+        points = ", ".join(f"{name} {format_difference(metric, change)}" for name, metric in alike.items())
+        match next(iter(alike.values())).state:
+            case ChangeState.BETTER | ChangeState.WORSE:
+                sentences.append(f"{'It' if sentences else b} is {label}{'' if sentences else f' than {a}'}: {points}.")
+            case ChangeState.EQUIVALENT:
+                sentences.append(f"{'They' if sentences else f'{a} and {b}'} are {label}: {points}.")
+            case _:
+                for name, metric in alike.items():
+                    names = ("", "it") if sentences else (a, b)
+                    sentences.append(describe_metric_change(name, metric, change, *names))
+    return " ".join(sentences)
 
 
 def describe_few(needed: int | None, documents: int) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Columns between two columns of a table, and fewest columns of a first column that is folded.
 GAP, MIN_WIDTH = 2, 12
+#: Columns of shortened names in a table that is divided.
+DIVIDED_WIDTH = 20
 #: Columns of a table of answers, in any terminal and outside one.
 NARROW = 80
 ORGANIZATION = re.compile(r"^[^\s/]+/")
@@ -101,6 +103,8 @@ class Table:
     keys: int = 1
     """Number of first columns, without those of `split_by`, that identify a row. A table too wide for a terminal is
     divided between columns, and every part repeats these."""
+    is_narrow: bool = False
+    """Whether names in its first column are shortened to that of a narrow terminal; never on a page."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -148,7 +152,9 @@ class Table:
 
         They lose their organizations and their middles or, where two would become equal, how they all begin.
         """
-        limit = max(MIN_WIDTH, NARROW - total_width([0, *self.without_pictures().column_widths()[1:]]))
+        room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
+        # Without that room it is divided.
+        limit = room if room >= MIN_WIDTH else DIVIDED_WIDTH
         names = [row[0] for row in self.rows]
         own = [ORGANIZATION.sub("", name) for name in names]
         ends = zip(min(own, default=""), max(own, default=""), strict=False)
@@ -246,6 +252,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
+            part = part.narrowed() if part.is_narrow else part
             if total_width(part.column_widths()) > _room(console):
                 part = part.without_pictures()
             _print_title(console, part.title)

@@ -245,7 +245,7 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
     }
     tables = [table for section in answer_sections(rows) for table in section.tables]
     english, german = (table for table in tables if table.title.startswith("PosIR-"))
-    assert sorted(row[0] for row in english.rows) == ["model", "other", "other (batch_size_8)"]
+    assert sorted(row[0] for row in english.rows) == ["org/model", "org/other", "org/other (batch_size_8)"]
     assert [float(row[1]) for row in english.rows] == sorted((float(row[1]) for row in english.rows), reverse=True)
     assert [row[0] for row in german.rows] == ["org/model"]
     shown = CliRunner().invoke(build_app(), ["report", str(tmp_path)]).stdout
@@ -357,7 +357,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
     for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
         assert {part.title for part in table.parts()} == {f"{label} · PosIR-English" for label in labels}
-    assert {row[0] for row in next(answer_sections(rows)).tables[0].rows} == {label.removeprefix("org/") for label in labels}
+    assert {row[0] for row in next(answer_sections(rows)).tables[0].rows} == labels
     for records, key in ((rows, "length"), (bins, "position")):
         read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
         assert len({(line["model"], line["revision"], line["task"], line[key]) for line in read}) == len(records)
