@@ -15,7 +15,7 @@ from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_li
 from posir_significance.correction import correct_p_values
 from posir_significance.decision import CHANGE_LEVEL, Margins
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import describe_changes, format_difference, format_level, label_change
+from posir_significance.sentences import describe_metric_changes, format_difference, format_level, label_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
@@ -364,7 +364,7 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         first, second = pair[0].reads
         reads = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
         metrics = {row.metric.value: row.metric_change for row in pair}
-        changes = describe_changes(metrics, pair[0].change, baseline, model)
+        changes = describe_metric_changes(metrics, pair[0].change, baseline, model)
         yield f"{task}{', judged queries' if is_judged else ''}: {changes}{reads}"
 
 

@@ -225,7 +225,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
 
 
-def describe_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
+def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
     """Return the changes of several metrics as sentences: one for each state, of which the first alone names the systems."""
     sentences: list[str] = []
     for label in dict.fromkeys(map(label_change, metrics.values())):
