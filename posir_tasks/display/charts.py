@@ -253,12 +253,6 @@ def heat_color(scale: alt.Scale) -> alt.Color:
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 
-def psi_chance_range(base: alt.Chart, shade: Shade) -> alt.Chart:
-    """Return PSI by chance in a chart of PSI: a bar from its mean to its high end."""
-    bar: alt.Chart = base.mark_bar(width=10, color=shade).encode(y="psi_chance:Q", y2="psi_chance_high:Q")
-    return bar
-
-
 def interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color, scale: alt.Scale | None = None
 ) -> alt.Chart:

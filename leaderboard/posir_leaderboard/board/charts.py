@@ -16,7 +16,8 @@ from posir_tasks.display import charts
 ROWS = alt.NamedData("rows")
 #: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.
 GIVEN = {
-    "null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1, "kinds": [], "sources": [],
+    "null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
+    "bottom": 0, "top": 1, "kinds": [], "sources": [],
 }  # fmt: skip
 NULL_COLOR = alt.ExprRef("null_band")
 ROW = alt.value(alt.ExprRef("datum"))
@@ -60,14 +61,19 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
 
 
 def _draw_scatter() -> charts.LayeredChart:
-    """Return PSI against nDCG@10, with a point for each model, whose area is given by the page.
+    """Return start to end against nDCG@10, with a point for each model, whose area is given by the page, and a line at 0.
 
-    The models that are on the Pareto front, `front`, are joined. Those that are marked have intervals, or PSI by chance if
-    they show the observed PSI, which chance increases.
+    Models that are marked have intervals. Names stand right of the chart, at the height `name_at`, with a line to their point.
     """
+    points_axis = alt.Axis(labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)", tickMinStep=0.01, tickCount=8)
     base = alt.Chart(ROWS).encode(
         x=alt.X("score:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT),
-        y=alt.Y("psi:Q", title="PSI", scale=alt.Scale(domainMin=0)),
+        y=alt.Y(
+            "effect:Q",
+            title="Start to end (points)",
+            scale=alt.Scale(domainMin=alt.ExprRef("bottom"), domainMax=alt.ExprRef("top"), nice=False),
+            axis=points_axis,
+        ),
     )
     marked = base.transform_filter("datum.marked")
     kinds = [*KINDS.values(), BM25, UNKNOWN]
@@ -83,24 +89,21 @@ def _draw_scatter() -> charts.LayeredChart:
     points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
         color=color, shape=shape, size=alt.Size("area:Q", scale=None), tooltip=ROW
     )
-    front = base.transform_filter("datum.front").mark_line(
-        interpolate="step-before", strokeDash=[4, 3], strokeWidth=1.3, color=alt.ExprRef("faint")
+    zero = alt.Chart(ROWS).transform_aggregate(rows="count()").mark_rule(color=alt.ExprRef("faint")).encode(y=alt.datum(0))
+    named = base.transform_filter("datum.name")
+    leaders = named.mark_rule(strokeWidth=0.7, opacity=0.5, color=alt.ExprRef("faint")).encode(
+        x2=alt.value(alt.ExprRef("width + 8")), y2="name_at:Q"
     )
-    in_right_half = "scale('x', datum.score) > width / 2"
-    names = base.transform_filter("datum.name").mark_text(
-        align=alt.ExprRef(f"{in_right_half} ? 'right' : 'left'"),
-        dx=alt.ExprRef(f"{in_right_half} ? -8 : 8"),
-        dy=-8,
-        limit=alt.ExprRef("width / 2"),
-        color=alt.ExprRef("ink"),
-    )
+    names = named.mark_text(
+        align="left", dx=11, limit=alt.ExprRef(f"width < {NARROW} ? 150 : 220"), color=alt.ExprRef("ink")
+    ).encode(x=alt.value(alt.ExprRef("width")), y="name_at:Q", text="name:N")
     return alt.layer(
-        charts.psi_chance_range(marked.transform_filter("isValid(datum.psi_chance_high)"), NULL_COLOR),
-        front.encode(order="score:Q"),
+        zero,
+        leaders,
         charts.interval_rule(marked, "score", "x", color),
-        charts.interval_rule(marked, "psi", "y", color),
+        charts.interval_rule(marked, "effect", "y", color),
         points,
-        names.encode(text="name:N"),
+        names,
     ).properties(height=440)
 
 

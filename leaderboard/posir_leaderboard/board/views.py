@@ -298,7 +298,8 @@ def _format_lead(differences: PairedDifferences, best: int, second: int, *, publ
     state = str(differences.states()[best, second])
     said = {ChangeState.BETTER: "", ChangeState.CANNOT_BE_SAID: " (whether it is better cannot be said)"}
     ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
-    return f"[{', '.join(ends)}]{said.get(ChangeState(state), f' ({CHANGES[state]})')}"
+    family = f" for all {differences.pairs} pairs" if differences.pairs > 1 else ""
+    return f"(95 % interval{family} [{', '.join(ends)}]){said.get(ChangeState(state), f' ({CHANGES[state]})')}"
 
 
 def describe_result(record: BoardRecord) -> str:

@@ -4,9 +4,10 @@
 {
   const { byId, el, known } = board;
   const MAX_MARKED = 40;
-  const MAX_NAMED = 15;
-  // Estimated width of a letter of a label, in pixels.
-  const LETTER = 6.5;
+  // As many as the height of the chart has lines for; and both in pixels.
+  const MAX_NAMED = 30;
+  const HEIGHT = 440;
+  const LINE = 14;
   const requested = new WeakMap();
   const drawn = new Map();
   const themes = new Map();
@@ -64,7 +65,7 @@
    * Draw a chart in an element of the page. A chart that is there already gets the new rows.
    *
    * @param {Element} place
-   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart With `entries`, of its legends.
+   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart With `entries`, values of its other signals.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
   board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
@@ -118,14 +119,15 @@
     return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
   };
 
-  /** Show PSI against nDCG@10 of the rows that pass the filters. */
+  /** Show start to end against nDCG@10 of the rows that pass the filters. */
   board.showScatter = (rows, state) => {
     const comparable = rows.filter(board.isComparable);
-    const passing = comparable.filter((row) => board.passes(row, state) && board.known(row.score) && board.known(row.best_psi));
+    const scored = comparable.filter((row) => board.passes(row, state) && known(row.score));
+    const passing = scored.filter((row) => known(row.effect));
     board.sayCount(passing.length, comparable.length);
     const panel = byId("panel-chart");
     if (!passing.length) {
-      panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a PSI passes these filters."));
+      panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a start to end passes these filters."));
       return Promise.resolve();
     }
     const key = JSON.stringify([state.models, state.theme, passing.map((row) => row.id)]);
@@ -133,78 +135,59 @@
     scatter = { rows, key };
     if (!panel.querySelector("figure")) panel.replaceChildren(scatterFigure());
     const selected = board.models(state);
-    const front = paretoFront(passing);
     const points = passing.map((row) => ({
       ...row,
-      psi: row.best_psi,
-      // Of a published result only the observed PSI is known, which chance increases; an estimate has no null.
-      psi_chance: known(row.psi) ? null : row.psi_chance,
-      psi_chance_high: known(row.psi) ? null : row.psi_chance_high,
+      effect_low: row.start_to_end_low,
+      effect_high: row.start_to_end_high,
       name: "",
       model: row.label,
       source: row.published ? "published" : "submitted",
       marked: passing.length <= MAX_MARKED || selected.includes(row.id),
-      front: front.has(row),
       area: row.parameters ? 30 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 40,
     }));
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
-    nameWithoutCollisions(points, scale, selected, panel.clientWidth);
+    const { low: bottom, high: top } = board.ends([...points, { effect: 0 }], "effect", "effect_low", "effect_high");
+    nameInOrder(points, { bottom, top }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
-    const entries = { kinds: present("kind"), sources: present("source") };
-    panel.querySelector(".explanation").replaceChildren(explanation(points));
+    const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
+    panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
     );
   };
 
-  /** Return the rows that no other row exceeds in nDCG@10 without a larger PSI. */
-  function paretoFront(rows) {
-    const front = new Set();
-    let least = Infinity;
-    for (const row of [...rows].sort((a, b) => b.score - a.score || a.best_psi - b.best_psi)) {
-      if (row.best_psi >= least) continue;
-      least = row.best_psi;
-      front.add(row);
+  /** Name the selected points and those with the highest scores, in lines that have the order of the points and do not overlap. */
+  function nameInOrder(points, { bottom, top }, selected) {
+    const first = (one) => Number(selected.includes(one.id));
+    const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
+    named.sort((a, b) => b.effect - a.effect || b.score - a.score);
+    const at = (one) => ((top - one.effect) / (top - bottom)) * HEIGHT;
+    // Down the chart, each line below the one before; then up again, those that have left it.
+    const lines = named.reduce((placed, one) => [...placed, Math.max(at(one), (placed.at(-1) ?? -LINE) + LINE)], []);
+    for (let last = lines.length - 1, end = HEIGHT; last >= 0; last -= 1, end -= LINE) {
+      lines[last] = Math.min(lines[last], end);
+      end = lines[last];
     }
-    return front;
+    named.forEach((one, place) => Object.assign(one, { name: one.label.split("/").at(-1), name_at: top - (lines[place] / HEIGHT) * (top - bottom) }));
   }
 
-  /** Name the selected points, those on the front, then the others, as long as no two names overlap. */
-  function nameWithoutCollisions(points, { low, high }, selected, width) {
-    const most = Math.max(...points.map((one) => one.psi), 0.01);
-    const taken = [];
-    const priority = (one) => (selected.includes(one.id) ? 0 : one.front ? 1 : 2);
-    const candidates = points.filter((one) => priority(one) < 2 || points.length <= MAX_NAMED);
-    for (const one of candidates.sort((a, b) => priority(a) - priority(b))) {
-      const text = one.label.split("/").at(-1);
-      const span = Math.min(text.length * LETTER, width / 2);
-      const x = ((one.score - low) / (high - low)) * (width - 70);
-      const y = (1 - one.psi / most) * 380;
-      const left = x > (width - 70) / 2 ? x - 8 - span : x + 8;
-      const box = [left, left + span, y - 15, y];
-      if (taken.some((other) => box[0] < other[1] && other[0] < box[1] && box[2] < other[3] && other[2] < box[3])) continue;
-      taken.push(box);
-      one.name = text;
-    }
-  }
-
-  const CAPTION = "Position sensitivity (PSI) against retrieval quality (nDCG@10)";
+  const CAPTION = "Start to end against retrieval quality (nDCG@10)";
   const scatterFigure = () => board.figure(CAPTION, { below: el("p", { class: "faint explanation" }) }).element;
 
-  /** Explain what the points have. */
-  function explanation(points) {
+  /** Explain what the points have, and how many of all models have one. */
+  function explanation(points, all) {
     const some = (has) => points.some(has);
-    const marked = (one) => one.marked;
+    const sizes = new Set(points.map((one) => one.area));
     return [
-      "Further right: better retrieval. Further down: less dependent on the position of the evidence.",
-      some((one) => known(one.psi_low)) ? "Points: estimates of the true PSI." : "",
-      some((one) => one.published) ? `${points.every((one) => one.published) ? "Points" : "Diamonds"}: published results, whose observed PSI chance increases.` : "",
-      some((one) => marked(one) && (known(one.score_low) || known(one.psi_low))) ? "Lines: 95 % intervals." : "",
-      some((one) => marked(one) && known(one.psi_chance_high)) ? "Gray: what the observed PSI shows if position has no effect, its central 90 %." : "",
-      some((one) => one.front) ? "Dashed: the models that no other exceeds in both." : "",
-      some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have lines.` : "",
-      "Larger points have more parameters. A click opens the model; the table has the same numbers.",
+      "Further right: better retrieval. Above the line at 0: the beginning of documents is found better; below: the end.",
+      some((one) => one.published) ? `${points.every((one) => one.published) ? "Points" : "Diamonds"}: published results, whose thirds are not weighted by queries.` : "",
+      some((one) => one.marked && (known(one.score_low) || known(one.effect_low))) ? "Lines through points: 95 % intervals." : "",
+      some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have intervals.` : "",
+      some((one) => !one.name) ? `${MAX_NAMED} are named: those selected in the table, and the highest in nDCG@10.` : "",
+      all > points.length ? `Not drawn, without a known start to end: ${all - points.length} of ${all}.` : "",
+      sizes.size > 1 ? "Larger points have more parameters." : "",
+      "A click opens the model; the table has the same numbers.",
     ].filter(Boolean).join(" ");
   }
 }

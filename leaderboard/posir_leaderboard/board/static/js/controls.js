@@ -13,7 +13,7 @@
   /** Build the controls that depend on the data. */
   board.makeControls = (index) => {
     const groups = board.groups(index);
-    byId("benchmark").append(...groups.map((group) => pill("benchmark", group.name, group.name, group.description)));
+    offer("benchmark", groups.map((group) => [group.name, group.name, group.description]));
     byId("benchmark").hidden = groups.length < 2;
     options("kind", "Any kind", [...new Set(index.models.kind)].sort());
     options("size", "Any size", board.RANGES.size.names);
@@ -36,6 +36,20 @@
 
   function pill(name, value, text, title = null) {
     return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text));
+  }
+
+  /** Offer choices as pills, and as a menu, which a narrow page shows instead. */
+  function offer(name, choices) {
+    const legend = byId(name).firstElementChild;
+    const items = choices.map(([value, text, title]) => el("option", { value }, name === "length" ? (title ?? "All lengths") : text));
+    byId(name).replaceChildren(legend, ...choices.map((choice) => pill(name, ...choice)), el("select", { name, "aria-label": legend.textContent }, ...items));
+  }
+
+  /** Show which of the choices is made. */
+  function syncChoice(name, value) {
+    for (const input of byId(name).querySelectorAll("input")) input.checked = input.value === value;
+    const menu = byId(name).querySelector("select");
+    if (menu) menu.value = value ?? "";
   }
 
   const SORTS = [
@@ -102,7 +116,7 @@
 
   /** Update the controls to a state. */
   board.syncControls = (index, state, group, chosen) => {
-    for (const input of byId("benchmark").querySelectorAll("input")) input.checked = input.value === group?.name;
+    syncChoice("benchmark", group?.name);
     syncData(group, chosen);
     if (byId("search").value !== state.search) byId("search").value = state.search;
     for (const id of board.FILTERS) byId(id).value = state[id];
@@ -153,11 +167,10 @@
     const words = new Map(Object.entries(index.lengths));
     if (fieldset.dataset.lengths !== lengths.join()) {
       fieldset.dataset.lengths = lengths.join();
-      const pills = lengths.map((name) => pill("length", name, name === "all" ? "All" : name, words.get(name)));
-      fieldset.replaceChildren(fieldset.firstElementChild, ...pills);
+      offer("length", lengths.map((name) => [name, name === "all" ? "All" : name, words.get(name)]));
     }
     fieldset.hidden = lengths.length < 2;
-    for (const input of fieldset.querySelectorAll("input")) input.checked = input.value === length;
+    syncChoice("length", length);
   };
 
   board.say = (text) => {

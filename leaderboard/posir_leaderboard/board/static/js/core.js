@@ -61,6 +61,9 @@ const board = {};
   /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
+  /** Return the parts of a text; those between backticks are code. */
+  board.withCode = (text) => text.split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
+
   board.byId = (id) => document.getElementById(id);
 }
 

@@ -53,9 +53,8 @@
     const some = (has) => rows.some(has);
     const unweighted = (row) => known(row.start_to_end_unweighted) && !known(row.start_to_end);
     const entries = [
-      [some((row) => known(row.score_low)), "Dot and line", "nDCG@10 and its 95 % interval, on one axis for all rows."],
-      [!some((row) => known(row.score_low)), "Dot", "nDCG@10, on one axis for all rows."],
-      [best, "Behind", "Points behind the best of these data, which the thin upright line marks." + (some((row) => row.rank) ? " Cannot be said: whether it is worse than the best. Models of which that cannot be said share a range of ranks." : "")],
+      [some((row) => known(row.score_low)), "nDCG@10", "Below it, its 95 % interval."],
+      [best, "Behind", "Points behind the best of these data." + (some((row) => row.rank) ? " Cannot be said: whether it is worse than the best. Models of which that cannot be said share a range of ranks." : "")],
       [some((row) => row.strip), "Over position", "A document from its start to its end: nDCG@10 at each place of what is read, axis 0–100, with 95 % intervals. Hatched: evidence that is not read, as wide as its share. Without it and intervals: by place in whole documents, read or not."],
       [some((row) => known(row.effect)), "Start to end", "First third of documents minus the last, in points: positive if the beginning is found better." +
         (some(unweighted) ? " Of published results, read from the authors’ figures, the thirds are not weighted by queries, and there is no interval." : "")],

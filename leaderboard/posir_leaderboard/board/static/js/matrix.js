@@ -31,11 +31,14 @@
   /** Points of start to end that have the full color. */
   const FULL = 0.5;
 
-  /** Color a cell by a score from 0 to 100, or by a difference, on a scale that is the same on every board. */
+  /** The scores whose cells have no color and the full color: most models are between them. */
+  const [PALE, DEEP] = [0.3, 0.85];
+
+  /** Color a cell by a score, or by a difference, on a scale that is the same on every board. */
   board.shade = (cell, value, signed = false) => {
     if (!known(value)) return;
-    const share = signed ? Math.min(Math.abs(value) / FULL, 1) : value;
-    cell.style.setProperty("--heat-share", `${Math.round(45 * share)}%`);
+    const share = Math.min(Math.max(signed ? Math.abs(value) / FULL : (value - PALE) / (DEEP - PALE), 0), 1);
+    cell.style.setProperty("--heat-share", `${Math.round(50 * share)}%`);
     if (signed) cell.classList.add(value < 0 ? "toward-end" : "toward-start");
   };
 
@@ -114,7 +117,7 @@
         { class: "row choices" },
         choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
         choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
-        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", "Color: a score from 0 to 100, a difference up to 50 points.", hatched ? " Hatched: no result." : ""),
+        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", "Color: a score from 30 to 85, a difference up to 50 points.", hatched ? " Hatched: no result." : ""),
       ),
       el("div", { class: "matrix" }),
     );

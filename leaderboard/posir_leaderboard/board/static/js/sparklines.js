@@ -9,19 +9,6 @@
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
-  /** Return a score as a dot with its interval on an axis that rows share, with a line where the best one is. */
-  board.dot = (row, { low, high }, best) => {
-    const at = (score) => `${(3 + (94 * (score - low)) / (high - low)).toFixed(2)}%`;
-    return svg(
-      "svg",
-      { class: "dot", height: 20, "aria-hidden": "true" },
-      svg("line", { class: "axis", x1: "3%", x2: "97%", y1: 10, y2: 10 }),
-      known(best) ? svg("line", { class: "best", x1: at(best), x2: at(best), y1: 0, y2: 20 }) : null,
-      known(row.score_low) ? svg("line", { class: "interval", x1: at(row.score_low), x2: at(row.score_high), y1: 10, y2: 10 }) : null,
-      svg("circle", { cx: at(row.score), cy: 10, r: 4.5 }),
-    );
-  };
-
   /** Return a difference with its interval on an axis from -limit to limit, with a mark at 0. */
   board.differenceGlyph = (value, low, high, limit) => {
     const at = (number) => `${(50 + (46 * Math.min(Math.max(number, -limit), limit)) / limit).toFixed(2)}%`;
@@ -42,11 +29,11 @@
     return Math.max(0.05, Math.ceil(Math.max(0, ...ends.map(Math.abs)) * 20 - 1e-9) / 20);
   };
 
-  /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer. */
+  /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer, as text. */
   board.chip = ({ states, state_label: label, answer }) => {
     if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
-    return board.el("span", { class: `state ${kind}`, title: answer }, label);
+    return board.el("span", { class: `state ${kind}`, title: answer }, `bias in what it reads: ${label.replaceAll("biased ", "").replaceAll("no bias", "none")}`);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");

@@ -65,7 +65,6 @@
     fixed("select", "Compare", selector),
     fixed("rank", "Rank", () => "", ({ rank, psi_rank }) => rank || psi_rank),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
-    fixed("dot", "", dotCell, (row) => row.score),
     fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     column("score", "", (row) => row.score, scoreCell),
     fixed("curve", "Over position", curveCell, (row) => row.strip),
@@ -114,7 +113,7 @@
       { type: "button", class: "expand", "aria-expanded": "false", "aria-label": `Details of ${row.label}`, onclick: toggleDetails },
       "▸",
     );
-    return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks), dotCell(row));
+    return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks));
   }
 
   async function toggleDetails({ currentTarget }) {
@@ -156,7 +155,7 @@
       el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name)))),
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
-    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))));
+    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
     return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : null, listed(facts, "facts"), byLength, sort);
   }
 
@@ -173,8 +172,6 @@
     const mark = shown.mixed && row.score_key !== "ndcg_at_10" && board.known(row.score) ? el("span", { class: "ends" }, "as published") : null;
     return scored(board.percent(row.score), board.scoreInterval(row), mark);
   }
-
-  const dotCell = (row) => (board.known(row.score) ? board.dot(row, shown.ends, shown.best?.score) : "");
 
   /** Return how far a row is behind the best, in points, and whether it is worse at all. */
   function behindCell(row) {
@@ -277,7 +274,6 @@
         mixed: rows.some((row) => row.published) && rows.some((row) => !row.published),
         decided: rows.some(board.isDecided),
         best: comparable.length > 1 ? board.best(comparable) : null,
-        ends: board.ends(rows, "score", "score_low", "score_high"),
         limit: board.differenceLimit(scores),
       };
       const ranked = rows.filter((row) => row.rank).length;
@@ -359,14 +355,12 @@
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
-  const ends = ({ low, high }) => `${Math.round(low * 100)} to ${Math.round(high * 100)}`;
-
   /** Head the drawings by the ends of their axes. */
   function labelAxes() {
     const limit = Math.round(shown.limit * 100);
-    for (const [name, text] of [["start_to_end", `-${limit} to +${limit}`], ["dot", ends(shown.ends)], ["curve", "0–100"]]) {
+    for (const [name, text] of [["start_to_end", [`-${limit} to +${limit}`]], ["curve", [el("span", {}, "start"), el("span", {}, "end")]]]) {
       const header = table.column(place(name)).header();
-      (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
+      (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).replaceChildren(...text);
     }
   }
 
@@ -395,7 +389,6 @@
     header.querySelector(".dt-column-title").textContent = title;
     const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
     tokens.textContent = [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", ");
-    table.column(place("dot")).header().querySelector(".dt-column-title").textContent = "nDCG@10";
   }
 
   /** Head the length cells by their tokens. */
