@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
+from posir_tasks.display.strip import KINDS, NARROW, WIDE, draw_strips
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -43,9 +44,13 @@ def photograph(browser: Browser, address: str) -> None:
 
 
 def draw_figure(results: Path) -> None:
-    """Write the picture of the README: the models on PosIR-Mini below each other."""
-    posir.read_results(results).plot("PosIR-Mini").save(IMAGES / "posir-mini.svg")
-    print(IMAGES / "posir-mini.svg")
+    """Write the pictures of README and site, wide and narrow: the models on PosIR-Mini below each other."""
+    mini = posir.read_results(results)
+    for name, width in (("posir-mini", WIDE), ("posir-mini-narrow", NARROW)):
+        svg = draw_strips(mini.strips(), width=width, source=mini.describe_data())
+        # On pages whose dark color is another one than that of reports.
+        (IMAGES / f"{name}.svg").write_text(svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}"))
+        print(IMAGES / f"{name}.svg")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from posir_significance.intervals import LEVEL, estimate_mean
 from posir_significance.position_effect import fewest_documents
 from posir_significance.regression import Contrast
 from posir_tasks.display import numbers
-from posir_tasks.display.strip import Strip
+from posir_tasks.display.strip import Strip, format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import KnownBy, Part, ReadKind
@@ -305,8 +305,13 @@ def build_strip(decision: Decision, name: str) -> Strip:
     """Return the picture of a decision: what is found at each place, what is not read, and the state in words."""
     observations, read, unread = decision.find_group().observations, decision.read, decision.not_read or 0.0
     state, within = label_state(decision), " within what it reads" if unread else ""
+    known: list[str] = []
     if decision.state is State.CANNOT_BE_SAID:
         state = f"whether it is biased{within} {state}"
+        end, interval = decision.start_to_end, decision.interval(decision.start_to_end)
+        if unread and end and interval and not interval[0] <= 0 <= interval[1]:
+            change = f"{numbers.format_percent(abs(end.value))} points {'lower' if end.value > 0 else 'higher'}"
+            known = [f"It does not read {format_share(unread)} of the evidence; the end scores {change}"]
     elif unread:
         state += within
     kinds = {ReadKind.UNKNOWN: "What it reads is not known", ReadKind.ALL: "It reads all of a text"}
@@ -318,6 +323,7 @@ def build_strip(decision: Decision, name: str) -> Strip:
         (
             kinds.get(read.kind, f"It reads {read.phrase}"),
             f"Start to end {format_contrast(decision, decision.start_to_end)}",
+            *known,
             f"{state[0].upper()}{state[1:]}",
         ),
         parts,

@@ -41,11 +41,11 @@ KINDS = {
     "paper": ('fill="#fff"', "fill:#191a1c"),
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
     "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
-    "grid": ('fill="none" stroke="#d0d0cb"', "stroke:#45464a"),
-    "bars": ('fill="#d6e8f3"', "fill:#1d4259"),
+    "bars": ('fill="#d6e8f3" shape-rendering="crispEdges"', "fill:#1d4259"),
     "hatch": ('fill="none" stroke="#777" stroke-width="1.2"', "stroke:#9a9a95"),
-    "band": ('fill="#0072b2" fill-opacity=".35"', "fill:#56b4e9"),
-    "mean": ('fill="none" stroke="#005f96" stroke-width="2.5"', "stroke:#7cc6f2"),
+    "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
+    "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
+    "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
 STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"
@@ -54,7 +54,7 @@ CAPTION = (
     "From the start of documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100). "
     "Band: 95 % interval."
 )
-CAPTION_UNREAD = " Hatched: evidence that is not read, as wide as its share; its edge is no place in any one document."
+CAPTION_UNREAD = " Hatched: the share of the evidence that it never reads, not a place in each document."
 
 
 FigureFormat: TypeAlias = Literal["svg", "pdf", "png"]
@@ -116,8 +116,7 @@ class Strip:
     @property
     def share(self) -> str:
         """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
-        rounded = format_percent(self.not_read, ".0f")
-        return f"{rounded if rounded != '0' else 'under 1'} % of the evidence not read" if self.not_read else ""
+        return f"{format_share(self.not_read)} of the evidence not read" if self.not_read else ""
 
     @property
     def description(self) -> str:
@@ -126,6 +125,12 @@ class Strip:
         lost = format_percent(self.ndcg_not_read.value if self.ndcg_not_read else None, ".0f")
         unread = f"; {self.share}, nDCG@10 {lost}" if self.not_read else ""
         return f"{self.name}: nDCG@10 from start to end {heights}{unread}. {'. '.join(self.words)}."
+
+
+def format_share(share: float) -> str:
+    """Return a share above 0: `59 %`, `under 1 %`."""
+    rounded = format_percent(share, ".0f")
+    return f"{rounded if rounded != '0' else 'under 1'} %"
 
 
 def sketch_strip(strip: Strip) -> str:
@@ -249,19 +254,23 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     bottom, right = top + LABEL + HEIGHT, AXIS + width
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="11"'
-    for score, y in ((100, top + LABEL + 8), (0, bottom)):
+    for score, y in ((100, top + LABEL + 8), (50, bottom - HEIGHT / 2 + 4), (0, bottom)):
         yield _write(AXIS - 6, y, str(score), "faint", f'{small} text-anchor="end"')
     yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
     yield _write(right, bottom + 14, "end", "faint", f'{small} text-anchor="end"')
-    for (_, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+    for (found, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         if not is_read:
-            anchor, x = ("start", start) if not start else ("end", end) if end > 1 - 1e-9 else ("middle", (start + end) / 2)
-            yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", f'font-size="12" text-anchor="{anchor}"')
+            fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
+            anchor, x = middle if fits or 0 < start < end < 1 - 1e-9 else ("end", end) if start else ("start", 0)
+            # Between the lines at 50 and 100 if no mark is there, else above the box.
+            is_free = found is None or max(found.interval or (found.value,)) < 0.5
+            y = top + LABEL + (HEIGHT / 4 + 4 if fits and is_free else -5)
+            yield _write(AXIS + width * x, y, strip.share, "ink", f'font-size="12" text-anchor="{anchor}"')
 
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched to its mean."""
-    paths: dict[str, list[str]] = {kind: [] for kind in ("grid", "bars", "hatch", "band", "mean")}
+    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "mean")}
     bottom = top + height
     paths["grid"] += [f"M{_number(left)} {_number(bottom - height * share)}h{_number(width)}" for share in (0, 0.5, 1)]
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
