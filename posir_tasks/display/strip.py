@@ -98,10 +98,8 @@ class Strip:
     @property
     def edges(self) -> list[float]:
         """Return where parts begin and end, in [0, 1]: one more than there are parts, what is not read included."""
-        width, before = (
-            (1 - self.not_read) / len(self.ndcg_by_part),
-            len(self.ndcg_by_part) if self.before is None else self.before,
-        )
+        width = (1 - self.not_read) / len(self.ndcg_by_part)
+        before = len(self.ndcg_by_part) if self.before is None else self.before
         read = [place * width for place in range(len(self.ndcg_by_part) + 1)]
         return [*read[: before + 1], *(edge + self.not_read for edge in read[before:])] if self.not_read else read
 
@@ -129,8 +127,7 @@ class Strip:
 
 def format_share(share: float) -> str:
     """Return a share above 0: `59 %`, `under 1 %`."""
-    rounded = format_percent(share, ".0f")
-    return f"{rounded if rounded != '0' else 'under 1'} %"
+    return f"{format_percent(share, '.0f')} %" if share > 0.005 else "under 1 %"
 
 
 def sketch_strip(strip: Strip) -> str:
