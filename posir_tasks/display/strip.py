@@ -247,7 +247,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
-    """Yield a drawing with the labels of its axes, and how much is not read."""
+    """Yield a drawing with the labels of its axes, and how much is not read: between 50 and 100 if it fits, else above."""
     bottom, right = top + LABEL + HEIGHT, AXIS + width
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="11"'
@@ -255,12 +255,11 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
         yield _write(AXIS - 6, y, str(score), "faint", f'{small} text-anchor="end"')
     yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
     yield _write(right, bottom + 14, "end", "faint", f'{small} text-anchor="end"')
-    for (found, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+    for (estimate, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         if not is_read:
             fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
             anchor, x = middle if fits or 0 < start < end < 1 - 1e-9 else ("end", end) if start else ("start", 0)
-            # Between the lines at 50 and 100 if no mark is there, else above the box.
-            is_free = found is None or max(found.interval or (found.value,)) < 0.5
+            is_free = estimate is None or max(estimate.interval or (estimate.value,)) < 0.5
             y = top + LABEL + (HEIGHT / 4 + 4 if fits and is_free else -5)
             yield _write(AXIS + width * x, y, strip.share, "ink", f'font-size="12" text-anchor="{anchor}"')
 
