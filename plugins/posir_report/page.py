@@ -16,16 +16,18 @@ from posir_report.summary import (
     TaskSummary,
     build_place_row,
     build_rows,
+    full_labels,
     model_labels,
     partial_suffix,
     short_labels,
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip
+from posir_significance.sentences import build_strip, describe_not_read, iterate_answer
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
+from posir_tasks.display.wording import pluralize
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -41,14 +43,25 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
+    overall = tables.list_overall([*rows, *places])
+    many = len(overall) > tables.MOST_SENTENCES
+    several = len({row.task for row in overall}) > 1
+    labels = zip(full_labels(overall), overall, strict=True)
+    named = [(f"{label}, {row.task}" if several else label, row) for label, row in labels]
+    models = pluralize(len({row.model for row in overall}), "model")
+    queries = pluralize(max(row.queries or 0 for row in overall), "question")
+    tasks = len({row.task for row in rows})
     return render_page(
         __package__,
         "report.html",
-        summary=tables.summary_table([*rows, *places], tables.known_columns()),
+        title=f"{models} on {pluralize(tasks, 'task')}" if tasks > 1 else f"{rows[0].task}: {models}, {queries}",
+        # Of one task it would be the first row of each model.
+        summary=tables.summary_table(overall, tables.known_columns()) if several else None,
+        answers=[] if many else [(name, iterate_answer(row.decision)) for name, row in named if row.decision],
         places=list(tables.place_notes(ordered)),
-        tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
+        tasks=[_task_section(task, list(group), figures, many) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
-        findings=list(tables.describe_findings([*rows, *places])),
+        findings=list(tables.describe_findings(overall)) if many else [],
         strips=build_strips([*rows, *places]),
         levels=tables.level_note(rows),
         few=FEW,
@@ -75,7 +88,7 @@ def describe_saved(file: Path) -> Iterator[str]:
 
 
 def _task_section(
-    task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
+    task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure], many: bool
 ) -> dict[str, Any]:
     summaries = [summary for summary, _ in scored]
     labels, models = model_labels(summaries), []
@@ -84,7 +97,13 @@ def _task_section(
         own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
         name = label + partial_suffix(len(summary.subsets), len(summary.missing))
         models.append({"name": name, "table": table, "figures": own})
-    notes = [*tables.not_read_notes(labels, summaries), *tables.document_notes(labels, summaries)]
+    # The answers above say what is read.
+    answered = zip(labels, () if many else summaries, strict=False)
+    said = {f"{label}: {describe_not_read(summary.decisions[0])}" for label, summary in answered}
+    notes = [
+        *(note for note in tables.not_read_notes(labels, summaries) if note not in said),
+        *tables.document_notes(labels, summaries),
+    ]
     return {"name": task, "models": models, "notes": notes}
 
 

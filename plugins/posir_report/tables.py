@@ -224,7 +224,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
     overall = list_overall(rows)
     if len(overall) > MOST_SENTENCES:
-        yield f"Bias within what is read, {pluralize(len(overall), 'result')}: {count_states(overall)}."
+        yield f"{describe_cut(overall)}Bias within what is read, {pluralize(len(overall), 'result')}: {count_states(overall)}."
         # Without a known window, or with few documents, no state follows from an interval.
         decided = sum(row.decision is not None and row.decision.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
         by_chance = format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
@@ -242,6 +242,15 @@ def describe_answer(decision: Decision | None) -> str:
         return "the effect of position is not known."
     # The other parts begin with what they are about.
     return " ".join(f"{part}: {text}" if part == "What to do" else text for part, text in iterate_answer(decision))
+
+
+def describe_cut(rows: Sequence[ReportRow]) -> str:
+    """Return how many results do not read all of the evidence, and how much of it; empty if there are none."""
+    shares = sorted(share for row in rows if row.decision and (share := row.decision.not_read))
+    if not shares:
+        return ""
+    percent = " to ".join(dict.fromkeys(map(format_percent, (shares[0], shares[-1]))))
+    return f"{len(shares):,} of {len(rows):,} do not read to the end: {percent} % of the evidence. "
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:

@@ -14,10 +14,12 @@ from typing import Any
 import altair as alt
 import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import NARROW, SCALE, FigureStyle, Strip, draw_strips, render_png
+from posir_tasks.display.tables import find_color
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
@@ -35,6 +37,9 @@ LETTER, CELL, DRAWN = 0.58, 1.6, 12
 TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
 #: Width and height of a picture in SVG.
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+#: A command in a sentence.
+COMMAND = re.compile("`([^`]+)`")
 
 
 @dataclass(frozen=True)
@@ -219,10 +224,16 @@ def bundle_chart_library() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2]))
 
 
+def mark(text: object) -> Markup:
+    """Return text as HTML in which commands are code."""
+    return Markup(COMMAND.sub(r"<code>\1</code>", escape(str(text))))
+
+
 def render_page(package: str, template: str, **values: Any) -> str:
     """Return HTML by a template in `templates` of a package, which may extend the shell, `page.html`; values are escaped."""
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
     environment.globals |= {"draw_strips": draw_strips, "NARROW": NARROW}
+    environment.filters |= {"mark": mark, "color": find_color}
     return environment.get_template(template).render(values, version=version("posir"))

@@ -37,7 +37,7 @@ DIVIDED_WIDTH = 20
 #: Columns of a table of answers, in any terminal and outside one.
 NARROW = 80
 ORGANIZATION = re.compile(r"^[^\s/]+/")
-#: Words of a verdict and their colors in a terminal; there is no other color.
+#: Words of a verdict and their colors in a terminal and on a page; there is no other color.
 VERDICTS = {
     r"^(biased to the (start|end)|worse|fails)": "red",
     r"^(no bias larger than|equivalent|better|passes)": "green",
@@ -63,6 +63,11 @@ LATEX_SPECIAL = {
     "…": r"\ldots{}",
     **{character: "\\" + character for character in "&%$#_{}"},
 }
+
+
+def find_color(cell: object) -> str:
+    """Return the color of a cell that begins with a verdict; empty for another one."""
+    return next((color for pattern, color in VERDICTS.items() if re.match(pattern, str(cell))), "")
 
 
 class OutputFormat(StrEnum):
