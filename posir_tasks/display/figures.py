@@ -19,7 +19,7 @@ from markupsafe import Markup
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import NARROW, SCALE, FigureStyle, Strip, draw_strips, render_png
-from posir_tasks.display.tables import find_color
+from posir_tasks.display.wording import find_color
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 

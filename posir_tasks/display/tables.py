@@ -22,7 +22,7 @@ from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, sketch_strips
-from posir_tasks.display.wording import escape_controls, shorten_middle
+from posir_tasks.display.wording import VERDICTS, escape_controls, shorten_middle
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -37,12 +37,6 @@ DIVIDED_WIDTH = 20
 #: Columns of a table of answers, in any terminal and outside one.
 NARROW = 80
 ORGANIZATION = re.compile(r"^[^\s/]+/")
-#: Words of a verdict and their colors in a terminal and on a page; there is no other color.
-VERDICTS = {
-    r"^(biased to the (start|end)|worse|fails)": "red",
-    r"^(no bias larger than|equivalent|better|passes)": "green",
-    "^cannot be said": "yellow",
-}
 #: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
 INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
@@ -63,11 +57,6 @@ LATEX_SPECIAL = {
     "…": r"\ldots{}",
     **{character: "\\" + character for character in "&%$#_{}"},
 }
-
-
-def find_color(cell: object) -> str:
-    """Return the color of a cell that begins with a verdict; empty for another one."""
-    return next((color for pattern, color in VERDICTS.items() if re.match(pattern, str(cell))), "")
 
 
 class OutputFormat(StrEnum):

@@ -13,6 +13,12 @@ CONTROLS = re.compile(
     r"\U000e0000-\U000e0fff]"
 )
 LINES = re.compile(r"[\t\n]")
+#: Words of a verdict and their colors in a terminal and on a page; there is no other color.
+VERDICTS = {
+    r"^(biased to the (start|end)|worse|fails)": "red",
+    r"^(no bias larger than|equivalent|better|passes)": "green",
+    "^cannot be said": "yellow",
+}
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
@@ -90,3 +96,8 @@ def make_output_encodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=HANDLER)
+
+
+def find_color(cell: object) -> str:
+    """Return the color of a cell that begins with a verdict; empty for another one."""
+    return next((color for pattern, color in VERDICTS.items() if re.match(pattern, str(cell))), "")
