@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_report import tables
+from posir_report.judged import JudgedSummary, judged_table, summarize_judged
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
-    JudgedSummary,
     ReportRow,
     TaskSummary,
     average_languages,
     build_bin_rows,
     build_place_row,
     build_rows,
-    judged_table,
     mark_notable_bias,
     model_labels,
     summarize,
-    summarize_judged,
 )
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files

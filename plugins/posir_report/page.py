@@ -17,6 +17,7 @@ from posir_report.summary import (
     build_place_row,
     build_rows,
     full_labels,
+    list_overall,
     model_labels,
     partial_suffix,
     short_labels,
@@ -43,7 +44,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     scored = list(zip(ordered, map(build_rows, ordered), strict=True))
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
-    overall = tables.list_overall([*rows, *places])
+    overall = list_overall([*rows, *places])
     many = len(overall) > tables.MOST_SENTENCES
     several = len({row.task for row in overall}) > 1
     labels = zip(full_labels(overall), overall, strict=True)
@@ -71,7 +72,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
 
 def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     """Return the picture of each model and task over all lengths, best nDCG@10 of a task first."""
-    overall = [row for row in tables.list_overall(rows) if row.decision]
+    overall = [row for row in list_overall(rows) if row.decision]
     several = len({row.task for row in overall}) > 1
     names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
     return [build_strip(row.decision, name) for row, name in zip(overall, names, strict=True) if row.decision]
@@ -80,7 +81,7 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
 def describe_saved(file: Path) -> Iterator[str]:
     """Yield the answer of a result in a line: task, model, nDCG@10, and the words of its picture."""
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
-    for row in tables.list_overall(row for summary in saved for row in build_rows(summary)):
+    for row in list_overall(row for summary in saved for row in build_rows(summary)):
         if row.decision:
             words = ". ".join(build_strip(row.decision, row.model).words)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)

@@ -14,28 +14,23 @@ import numpy as np
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_places, decide_result
-from posir_significance.intervals import MeanEstimate, estimate_judged
 from posir_significance.regression import Contrast
 from posir_significance.sentences import build_strip, describe_decision, describe_start_to_end
-from posir_tasks.display.numbers import MISSING, draw_sparkline, format_count, format_estimate, format_percent
+from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import sketch_strip
-from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import LABEL_WIDTH, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
-from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile, pool
-from posir_tasks.read_part import CountedWith, ReadKind
 from posir_tasks.result_schema import SubsetData, share_data
-from posir_tasks.results import JudgedResult, StoredResult, SubsetResult
+from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.schemes import Axes
 from posir_tasks.scores import ALL, Estimate, GroupScores, ResultScores, ResultValues, ScoreValue, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL, combine_revisions
-from posir_tasks.tokens_read import CorpusRead
 
 
 def partial_suffix(subsets: int, missing: int) -> str:
@@ -244,22 +239,22 @@ def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGIN
     Raises:
         PosirError: A subset would count twice.
     """
-    ordered = sorted(results, key=_identify_run)
+    ordered = sorted(results, key=identify_run)
     return name_tasks_by_data(
         [
             replace(_summarize_task(model, revision, task, list(group)), margins=margins)
-            for (model, revision, task), group in groupby(ordered, key=_identify_run)
+            for (model, revision, task), group in groupby(ordered, key=identify_run)
         ]
     )
 
 
-def _identify_run(result: StoredResult) -> tuple[str, str, str]:
+def identify_run(result: StoredResult) -> tuple[str, str, str]:
     """Return model, revision and task; a run with other settings is another model."""
     settings = f" ({result.experiment})" if result.experiment else ""
     return result.model + settings, result.revision, result.task
 
 
-def _list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tuple[str, ...]:
+def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tuple[str, ...]:
     """Return the subsets that results are of; raise PosirError if one would count twice."""
     subsets = tuple(result.subset for result in results)
     duplicates = [subset for subset, times in Counter(subsets).items() if times > 1]
@@ -273,7 +268,7 @@ def _list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tup
 
 
 def _summarize_task(model: str, revision: str, task: str, results: list[SubsetResult]) -> TaskSummary:
-    subsets = _list_subsets(model, task, results)
+    subsets = list_subsets(model, task, results)
     missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(subsets)
     values = pool(result.values for result in results)
     return TaskSummary(
@@ -442,86 +437,6 @@ def order_value(row: ReportRow) -> float:
     return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
 
 
-#: Why it is not said how much of a corpus is not read.
-LENGTHS_UNKNOWN = "lengths unknown: rescore with --data"
-
-
-@dataclass(frozen=True)
-class JudgedSummary:
-    """A model on all judged queries of a task, whether or not their evidence has positions, or in results of mteb alone."""
-
-    model: str
-    revision: str
-    task: str
-    subsets: tuple[str, ...]
-    results: tuple[StoredResult, ...]
-    """Those of the subsets."""
-
-    @cached_property
-    def scores(self) -> JudgedScores | None:
-        """Their sums; None of results of mteb alone, which store no queries."""
-        return pool(result.values for result in self.results) if isinstance(self.results[0], JudgedResult) else None
-
-    @cached_property
-    def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of mteb alone, over subsets."""
-        if self.scores is None:
-            return dict(
-                zip(METRICS, map(MeanEstimate, np.mean([row.values for row in self.results], axis=0).tolist()), strict=True)
-            )
-        return {metric: estimate_judged(self.scores, metric) for metric in METRICS}
-
-    @cached_property
-    def corpus(self) -> CorpusRead | None:
-        """Read part of the corpora; None if a result does not store it."""
-        known = [result.corpus for result in self.results if result.corpus]
-        return pool(known) if len(known) == len(self.results) else None
-
-    @property
-    def not_read(self) -> Estimate | None:
-        """Share of the tokens of the corpora that is not read, with its interval over samples of documents."""
-        if self.corpus is None or self.corpus.tokens is None:
-            return None
-        share, margin = self.corpus.tokens.share
-        return Estimate(share, (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None)
-
-    def describe_not_read(self) -> str:
-        """Return the share for a cell of a table, with how it is known, or why it is not known."""
-        if self.not_read is None or not (self.corpus and self.corpus.tokens):
-            return "window unknown" if self.corpus and self.corpus.read.kind is ReadKind.UNKNOWN else LENGTHS_UNKNOWN
-        way = self.corpus.tokens.counted_with
-        known = "" if way is CountedWith.TOKENIZER or not self.not_read.value else f" ({way.value.replace('_', ' ')})"
-        return f"{format_estimate(self.not_read, format_percent)}{known}"
-
-    def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV and JSON, those of a report as far as there is one."""
-        identity = {"model": self.model, "revision": self.revision, "task": self.task, "length": ALL}
-        known = (self.scores.queries, len(self.scores.sizes), self.scores.clusters) if self.scores else (None,) * 3
-        counts = dict(zip(("queries", "clusters", "clusters_by"), known, strict=True))
-        return {**identity, **counts, **self.estimates, "corpus_not_read": self.not_read, "subsets": len(self.subsets)}
-
-
-def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
-    """Pool the subsets of each model and task, ordered as by `summarize`; raise PosirError if a subset would count twice."""
-    groups = groupby(sorted(results, key=_identify_run), key=_identify_run)
-    return [
-        JudgedSummary(*run, _list_subsets(run[0], run[2], listed), tuple(listed))
-        for run, listed in ((run, list(group)) for run, group in groups)
-    ]
-
-
-def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
-    """Return a table with a line for each model and task."""
-    headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus not read", *METRICS.values())
-    rows = (
-        (
-            label,
-            summary.task,
-            format_count(summary.scores.queries) if summary.scores else MISSING,
-            f"{len(summary.scores.sizes):,} by {summary.scores.clusters}" if summary.scores else MISSING,
-            summary.describe_not_read(),
-            *(format_estimate(estimate, format_percent) for estimate in summary.estimates.values()),
-        )
-        for label, summary in zip(full_labels(summaries), summaries, strict=True)
-    )
-    return Table(build_columns(headings, headings[2:]), tuple(rows), keys=2)
+def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return the rows of all lengths by task, best nDCG@10 first."""
+    return sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))

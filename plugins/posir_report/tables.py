@@ -17,7 +17,7 @@ from posir_report.summary import (
     TaskSummary,
     build_rows,
     full_labels,
-    order_value,
+    list_overall,
     partial_suffix,
 )
 from posir_significance.decision import Decision, Reason
@@ -454,11 +454,6 @@ def _build_table(
 
 def _name_task(row: ReportRow) -> str:
     return row.task + partial_suffix(row.subsets, row.missing_subsets)
-
-
-def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return the rows of all lengths by task, best nDCG@10 first."""
-    return sorted((row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row)))
 
 
 def bin_columns() -> list[Score]:
