@@ -35,8 +35,7 @@ from posir_tasks.sources.formats.passages import (
     Use,
     name_documents,
 )
-from posir_tasks.sources.formats.records import error_context
-from posir_tasks.sources.formats.wikipedia import is_qrels, read_qrels
+from posir_tasks.sources.formats.records import error_context, is_qrels, read_qrels
 from posir_tasks.sources.posir import (
     FILES,
     REPO_ID,

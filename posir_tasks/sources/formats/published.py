@@ -40,10 +40,12 @@ from posir_tasks.sources.formats.records import (
     Text,
     error_context,
     has_fields,
+    read_qrels,
     read_records,
+    split_lines,
     validate,
 )
-from posir_tasks.sources.formats.wikipedia import is_sampled, read_qrels, split_lines
+from posir_tasks.sources.formats.wikipedia import is_sampled
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span, to_characters
 

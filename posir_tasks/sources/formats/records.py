@@ -1,9 +1,11 @@
-"""Records of files from outside: lines, the shape of a JSON object, rows of Parquet, and errors that name the place."""
+"""Records of files from outside: lines, TREC qrels, JSON objects, rows of Parquet, and errors that name the place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
 
@@ -16,6 +18,9 @@ from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.sources.formats.passages import SkippedText
+
+#: A line of TREC qrels, and how many decide whether a file has them.
+QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+-?\d+\s*"), 20
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
@@ -140,3 +145,30 @@ def list_rows(value: object) -> object:
     if any(not isinstance(column, list) for column in value.values()):
         raise ValueError("is neither a list of objects nor an object of lists")
     return [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
+
+
+def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
+    """Yield the cells of each line of topics or qrels; raise DataError if a line has another number of them."""
+    with error_context(file, "", f"lines of {columns} cells"):
+        for number, line in read_lines(file, f"{file.name}:"):
+            if isinstance(line, SkippedText):
+                raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
+            cells = line.strip().split(separator)
+            if len(cells) != columns:
+                raise DataError(f"{file}: line {number}: has {len(cells)} cells; expected {columns}.")
+            yield cells
+
+
+def is_qrels(file: Path) -> bool:
+    """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
+    with error_context(file, "", "lines of text"), open_decompressed(file) as content:
+        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
+    return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
+
+
+def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield query, document and grade of each line of TREC qrels; raise DataError if a grade is no integer."""
+    for query, _, document, grade in split_lines(file, 4):
+        if not re.fullmatch(r"-?\d+", grade):
+            raise DataError(f"{file}: query {query}, document {document}: grade {grade!r} is not an integer.")
+        yield query, document, int(grade)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -19,7 +18,6 @@ from pydantic import AliasChoices, AliasPath, BeforeValidator, Field
 from posir_tasks.digests import digest
 from posir_tasks.document_keys import digest_documents
 from posir_tasks.errors import DataError
-from posir_tasks.files import open_decompressed
 from posir_tasks.languages import two_letter_code
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import (
@@ -38,11 +36,11 @@ from posir_tasks.sources.formats.records import (
     Id,
     StrictRecord,
     Text,
-    error_context,
     has_fields,
     list_rows,
-    read_lines,
+    read_qrels,
     read_records,
+    split_lines,
 )
 from posir_tasks.text.spans import Span, to_characters
 
@@ -296,10 +294,6 @@ class _PassageRow(StrictRecord):
     text: Text
 
 
-#: A line of TREC qrels, and how many decide whether a file has them.
-QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+-?\d+\s*"), 20
-
-
 def is_miracl(folder: Path) -> bool:
     """Return whether a folder has topics of MIRACL below it."""
     return any(folder.rglob("topics.miracl-v1.0-*.tsv"))
@@ -327,33 +321,6 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     if not names:
         raise DataError(f"{folder}: {topics.name} has no {topics.name.replace('topics.', 'qrels.', 1)} beside it.")
     return languages[0], topics, names[0]
-
-
-def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line of topics or qrels; raise DataError if a line has another number of them."""
-    with error_context(file, "", f"lines of {columns} cells"):
-        for number, line in read_lines(file, f"{file.name}:"):
-            if isinstance(line, SkippedText):
-                raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
-            cells = line.strip().split(separator)
-            if len(cells) != columns:
-                raise DataError(f"{file}: line {number}: has {len(cells)} cells; expected {columns}.")
-            yield cells
-
-
-def is_qrels(file: Path) -> bool:
-    """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
-    with error_context(file, "", "lines of text"), open_decompressed(file) as content:
-        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
-    return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
-
-
-def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield query, document and grade of each line of TREC qrels; raise DataError if a grade is no integer."""
-    for query, _, document, grade in split_lines(file, 4):
-        if not re.fullmatch(r"-?\d+", grade):
-            raise DataError(f"{file}: query {query}, document {document}: grade {grade!r} is not an integer.")
-        yield query, document, int(grade)
 
 
 def _find_corpus(folder: Path, language: str) -> list[Path]:
