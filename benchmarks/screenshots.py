@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -17,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
-from posir_tasks.display.strip import KINDS, NARROW, WIDE, draw_strips
+from posir_tasks.display.strip import KINDS, NARROW, draw_strips
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -28,6 +29,8 @@ PICTURES = {
     "leaderboard-models": ("tab=models&length=all", 1050),
 }
 WIDTH = 1280
+#: Pixels of the figure beside the commands of the site's first page.
+MIDDLE = 500
 
 
 def photograph(browser: Browser, address: str) -> None:
@@ -45,9 +48,10 @@ def photograph(browser: Browser, address: str) -> None:
 
 def draw_figure(results: Path) -> None:
     """Write the pictures of README and site, wide and narrow: the models on PosIR-Mini below each other."""
-    mini = posir.read_results(results)
-    for name, width in (("posir-mini", WIDE), ("posir-mini-narrow", NARROW)):
-        svg = draw_strips(mini.strips(), width=width, source=mini.describe_data())
+    strips = posir.read_results(results).strips()
+    named = [replace(strip, name=strip.name + strip.words[0].removeprefix("It")) for strip in strips]
+    for name, width in (("posir-mini", MIDDLE), ("posir-mini-narrow", NARROW)):
+        svg = draw_strips(named, width=width, explained=False)
         # On pages whose dark color is another one than that of reports.
         (IMAGES / f"{name}.svg").write_text(svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}"))
         print(IMAGES / f"{name}.svg")
