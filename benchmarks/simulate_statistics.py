@@ -5,12 +5,13 @@ Each draw is a dataset with known true scores, analyzed as a result is. nDCG@10 
 - `none`: no effect; independent questions, or five a document at random, near or confounded positions, JaQuAD's and COVID-QA's
   numbers of questions a document ("papers").
 - `effects`: the same with effects of four shapes.
+- `means`: coverage of intervals of means up to 0.99, of clusters of even and uneven sizes.
 - `decision`: the rates of wrong and right decisions, of intervals that hold and of contradictions, each with its target.
 - `local`: questions about the same place of a document succeed or fail together; 40 documents of 30 questions and so on, and,
   with `--data`, the documents and positions of COVID-QA, JaQuAD and XQuAD; with and without effects.
 
-Use: OMP_NUM_THREADS=1 python benchmarks/simulate_statistics.py [--draws 200] [--jobs 2] [--table none|effects|local|decision]
-     [--data FOLDER] [--results FILE]
+Use: OMP_NUM_THREADS=1 python benchmarks/simulate_statistics.py [--draws 200] [--jobs 2] [--data FOLDER] [--results FILE]
+     [--table none|effects|local|decision|means]
 
 With `--results`, every finished row is appended to a file, and rows in it are not simulated again.
 
@@ -46,9 +47,9 @@ from simulation import (
 from posir_psi.scores import compute_psi
 from posir_significance.analysis import GroupAnalysis, estimate_bins
 from posir_significance.decision import ChangeState, Reason, State, compare_groups, decide_state
-from posir_significance.intervals import ALPHA
+from posir_significance.intervals import ALPHA, estimate_mean
 from posir_significance.intervals import LEVEL as LEVEL_95
-from posir_significance.observations import Floats, Observations
+from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import PositionContrasts
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import Estimate
@@ -186,15 +187,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=200, help="simulated datasets per row")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--table", choices=("none", "effects", "local", "decision"), help="only this table")
+    parser.add_argument("--table", choices=("none", "effects", "local", "decision", "means"), help="only this table")
     parser.add_argument(
         "--data", type=Path, help="folder with covidqa.json, xquad.en.json, jaquad/dev/*.json, in SQuAD's format"
     )
     parser.add_argument("--results", type=Path, help="file of finished rows, to go on after an interruption")
     arguments = parser.parse_args()
-    if arguments.table == "decision":
+    if arguments.table in ("decision", "means"):
         print("| rate | target | measured |\n| --- | --- | --- |")
-        for rate in measure_decisions(arguments.draws, arguments.data):
+        is_decision = arguments.table == "decision"
+        for rate in measure_decisions(arguments.draws, arguments.data) if is_decision else measure_means(arguments.draws):
             low, high = min(rate.measured), max(rate.measured)
             values = f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
             mark = "" if rate.least - 1e-9 <= low and high <= rate.most + 1e-9 else " **outside**"
@@ -408,6 +410,36 @@ def measure_psi(draws: int, data: Path | None, contradictions: list[float]) -> I
             f"PSI holds, {structure}, all shapes ({', '.join(f'{share:.2f}' for share in shares)})", 0.9, 1, tuple(shares)
         )
     yield Rate("no effect: published PSI above the 95th percentile of chance", 0.02, 0.08, tuple(larger))
+
+
+def measure_means(draws: int) -> Iterator[Rate]:
+    """Yield how often the interval of a mean of each metric holds it, over metrics and intraclass correlations."""
+    for mean, number, kind in product((0.5, 0.8, 0.95, 0.98, 0.99), (20, 80, 300), ("even", "1 to 20", "Zipf")):
+        ranks = np.arange(1, number + 1)
+        # Even sizes are 4; of others the k-th largest has 1/k of the largest, or sizes k to 20 are as frequent as 1/k.
+        few = 1 + np.searchsorted(np.cumsum(1 / ranks[:20]) / np.sum(1 / ranks[:20]), (ranks - 0.5) / number)
+        sizes = {"even": np.full(number, 4), "1 to 20": few, "Zipf": np.maximum(np.rint(number / ranks).astype(int), 1)}[kind]
+        shares = tuple(
+            sum(
+                contains(estimate_mean(*draw_scores(metric, mean, icc, sizes, [seed, number]), max_trials=np.inf), mean)
+                for seed in range(draws)
+            )
+            / draws
+            for metric, icc in product(("recall of one", "recall of four", "nDCG"), (0.0, 0.2, 0.5))
+        )
+        yield Rate(f"mean {mean:g} of {number} clusters, sizes {kind}: interval holds", 0.92, 0.98, shares)
+
+
+def draw_scores(metric: str, mean: float, icc: float, sizes: Integers, seed: list[int]) -> tuple[Floats, Integers]:
+    """Draw scores of known mean, and their clusters: each has a probability of success of its own, from a beta distribution."""
+    rng, clusters = np.random.default_rng(seed), np.repeat(np.arange(len(sizes)), sizes)
+    missed = 1 / np.log2([3, 4, 5, 7, 10, np.inf, np.inf, np.inf]) if metric == "nDCG" else np.zeros(1)
+    chance = 1 - (1 - mean) / (1 - missed.mean())
+    ratio = (1 - icc) / max(icc, 1e-9)
+    found = (rng.beta(chance * ratio, (1 - chance) * ratio, len(sizes)) if icc else np.full(len(sizes), chance))[clusters]
+    if metric == "recall of four":
+        return rng.binomial(4, found) / 4, clusters
+    return np.where(rng.random(len(clusters)) < found, 1.0, rng.choice(missed, len(clusters))), clusters
 
 
 def append(file: Path | None, setting: Setting, draws: int, values: list[float]) -> None:

@@ -26,7 +26,6 @@ from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance.decision import DEFAULT_MARGINS, State, decide_state
 from posir_significance.intervals import estimate_mean
-from posir_significance.observations import Floats, Integers
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast, Regression
 from posir_significance.sentences import format_margin, name_state
@@ -47,8 +46,6 @@ from posir_tasks.text.spans import Span, find_third
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Smallest difference of recall that matters.
 MARGIN = DEFAULT_MARGINS.start_to_end
-#: Fewest documents whose questions say how alike those of one document are.
-FEW_DOCUMENTS = 5
 #: Documents that a sentence names.
 NAMED = 10
 READ, NOT_READ = "part that is read", "part that is not read"
@@ -185,20 +182,6 @@ def _describe_cases(what: str, cases: Iterable[tuple[str, str]]) -> Iterator[str
         yield f"{len(rows):,} {what}, first for question {sanitized(name)}: {sanitized(reason, 200).removesuffix('.')}."
 
 
-def estimate_recall(success: Floats, documents: Integers) -> Estimate | None:
-    """Estimate the share of questions that find something, with success 0 or 1; None without questions.
-
-    Where the rarer of the two is in few documents, they do not say how alike the questions of one document are, and each
-    document counts as one trial: with 100 documents and a recall of 0.99, 95 % intervals hold in 0.95 to 0.98, and without in
-    0.64 to 0.95.
-    """
-    if not len(success):
-        return None
-    sizes, rarer = np.bincount(documents), min(len(np.unique(documents[success == outcome])) for outcome in (0, 1))
-    trials = len(success) / float(sizes @ sizes) if rarer < FEW_DOCUMENTS else 1.0
-    return estimate_mean(success, documents, max_trials=trials)
-
-
 @dataclass(frozen=True)
 class RecallRow:
     """Recall at k of questions in one wording about the sentences of a part of the documents."""
@@ -270,7 +253,7 @@ def summarize_recall(
             gains = success[own].astype(np.float64)
             for part, mask in parts.items():
                 counts = int(mask.sum()), len(np.unique(documents[mask]))
-                rows.append(RecallRow(wording, of, part, *counts, estimate_recall(gains[mask], documents[mask])))
+                rows.append(RecallRow(wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])))
             for pair in compared:
                 columns = np.stack([parts[part] for part in pair], axis=1).astype(np.float64)
                 regression = Regression.fit(gains, columns, Stratum.DOCUMENT, documents, documents)
@@ -438,7 +421,7 @@ def inspect_index(
         planned=len(planned),
         possible=len(every),
         documents=len(heads),
-        returned=estimate_recall(np.array([name in returned for name in heads], np.float64), np.arange(len(heads))),
+        returned=estimate_mean(np.array([name in returned for name in heads], np.float64), np.arange(len(heads))),
         not_in_index=tuple(name for name in heads if name not in returned),
         head_not_found=tuple(name for name, success in heads.items() if not success and name in returned),
         read=texts.read,

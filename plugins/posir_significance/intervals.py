@@ -20,6 +20,10 @@ Z = float(ndtri(TAILS[1]))
 ALPHA, LEVEL = 0.05, 0.95
 #: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
 MAX_TRIALS = 2.0
+#: Share of failures, or of successes if these are rarer, and effective number of them. Above either, and from twice as many on
+#: alone, clusters say how alike their queries are; below, so many with queries all alike are added. Chosen by the coverage of
+#: intervals (docs/measured.md).
+RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class MeanEstimate(Estimate):
     standard_error: float = 0.0
     """Standard error of the mean over new clusters; positive."""
     design_effect: float = 1.0
-    """Variance of the mean as a multiple of that of as many independent queries."""
+    """Observed variance of the mean as a multiple of that of as many independent queries."""
     degrees: float = 0.0
     """Degrees of freedom of the standard error; 0 with fewer than two clusters, where there is no interval."""
     trials: float = 0.0
@@ -50,8 +54,9 @@ def estimate_mean(
     """Estimate a mean over queries of which those of one cluster are not independent; None without queries.
 
     Squared standard error D / (D - 1) sum (sum w (g - m))^2, the inner sum over the queries of each of D clusters
-    (linearization: Cochran 1977, Sampling Techniques, section 6.3). The interval is Wilson's score interval with as many
-    Bernoulli trials as give that error, and a t quantile with N^2 / sum N_c^2 - 1 degrees of freedom.
+    (linearization: Cochran 1977, Sampling Techniques, section 6.3), and near 0 or 1 at least that of `_expect_variance`. The
+    interval is Wilson's score interval with as many Bernoulli trials as give that error, and a t quantile with
+    N^2 / sum N_c^2 - 1 degrees of freedom.
 
     Args:
         gains: nDCG@10 of each query, shape (n,).
@@ -67,8 +72,12 @@ def estimate_mean(
     mean = min(max(mean, 0.0), 1.0)
     if not degrees:
         return MeanEstimate(mean, None, single**0.5)
-    trials = min(bound / variance, max_trials / float(shares @ shares))
-    estimate = MeanEstimate(mean, None, variance**0.5, variance / single, degrees, trials)
+    expected = max(_expect_variance(gains, clusters, shares, bound), variance)
+    rarer = min(mean, 1 - mean) + 0.5 / len(gains)
+    known = max(rarer / RARE, rarer * bound / expected / FEW_EVENTS)
+    widened = variance + min(max(2 - known, 0.0), 1.0) * (expected - variance)
+    trials = min(bound / widened, max_trials / float(shares @ shares))
+    estimate = MeanEstimate(mean, None, widened**0.5, variance / single, degrees, trials)
     return replace(estimate, interval=estimate.interval_at(LEVEL))
 
 
@@ -144,6 +153,19 @@ def _linearize(
     sums = np.bincount(clusters, weights=residuals)
     variance = used / (used - 1) * float(sums @ sums) + pseudo
     return mean, bound, single, variance, max(1 / float(sizes @ sizes) - 1, 1.0)
+
+
+def _expect_variance(gains: Floats, clusters: Integers, shares: Floats, bound: float) -> float:
+    """Return the variance of a mean if queries of all clusters are as alike as those of the clusters with the rarer outcome.
+
+    Near 0 or 1 a few clusters have all failures, or all successes; if they are small, large ones seem to have no variance. How
+    alike queries are is the part of a cluster that fails with a query; where nothing fails it is 1, and a cluster one trial.
+    """
+    sizes = np.bincount(clusters, weights=shares)
+    rarer = np.bincount(clusters, weights=shares * (1 - gains if shares @ gains >= 0.5 else gains))
+    number = np.count_nonzero(rarer)
+    alike = float(rarer @ rarer) / float(sizes @ rarer) if number else 1.0
+    return bound * float(sizes @ sizes) * (number * alike + ALIKE_DOCUMENTS) / (number + ALIKE_DOCUMENTS)
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:

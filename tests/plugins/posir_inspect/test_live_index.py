@@ -20,7 +20,6 @@ from posir_inspect.live_index import (
     THIRDS,
     IndexedTexts,
     IndexInspection,
-    estimate_recall,
     judge_answers,
     plan_questions,
     summarize_recall,
@@ -30,7 +29,6 @@ from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
 from posir_significance.decision import State
-from posir_significance.intervals import estimate_mean
 from posir_tasks.errors import PosirError
 from posir_tasks.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect
@@ -191,16 +189,6 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     assert [row.recall.value for row in rows] == pytest.approx(
         [1 - np.mean([(f"d{number}", third) in lost for number in range(20)]) for third in range(3)]
     )
-
-
-def test_documents_count_once_where_too_few_differ_to_say_how_alike_their_questions_are():
-    documents, success = np.repeat(np.arange(100), 3), np.ones(300)
-    # Clopper and Pearson: of 100 documents, all were found.
-    low = estimate_recall(success, documents).interval[0]
-    assert 0.95 < low < 0.025 ** (1 / 100)
-    success[:30:3] = 0
-    assert estimate_recall(success, documents).interval == estimate_mean(success, documents, max_trials=1).interval
-    assert estimate_recall(success[:0], documents[:0]) is None
 
 
 @pytest.mark.parametrize("answer", [lambda query, _: [query], lambda _query, _k: ["x1", "x2"]])

@@ -57,6 +57,21 @@ def test_equal_gains_have_an_interval_with_a_width():
     assert high == 1
 
 
+def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_queries_are():
+    documents, success = np.repeat(np.arange(100), 3), np.ones(300)
+    # Clopper and Pearson: of 100 documents, all were found.
+    assert 0.95 < estimate_mean(success, documents).interval[0] < 0.025 ** (1 / 100)
+    trials = []
+    for failures in ([0, 1, 2], [0, 3, 6]):
+        success[:] = 1
+        success[failures] = 0
+        trials.append(estimate_mean(success, documents, max_trials=np.inf).trials)
+    assert 95 < trials[0] < 105 < 200 < trials[1] < 300
+    # Ten documents have two thirds of the queries; that others fail does not show that these never do.
+    small_ones_fail = np.repeat([1.0, 0.0], [287, 3])
+    assert estimate_mean(small_ones_fail, np.repeat(np.arange(100), np.repeat([20, 1], [10, 90]))).trials < 100
+
+
 @pytest.mark.parametrize(("structure", "icc"), [("independent", 0.0), ("random", 0.4), ("papers", 0.2)])
 def test_intervals_hold_for_new_documents(structure, icc):
     means = np.full(20, 0.8)
