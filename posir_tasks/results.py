@@ -4,6 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -252,11 +253,9 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
             values = read_values(file, subset, scores)
             yield SubsetResult(model, revision, data["task_name"], subset, values, run, file)
         if JUDGMENTS_KEY in scores:
-            try:
+            with _naming(file, subset):
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
-            except ProfileError as error:
-                raise ProfileError(f"{file}: subset '{subset}': {error}", error.field) from error
-            corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
+                corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
             yield JudgedResult(model, revision, data["task_name"], subset, judged, run, file, corpus)
     yield from _read_plain(file, data, model, revision)
 
@@ -269,8 +268,18 @@ def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) 
         for scores in entries:
             if scores.keys() >= METRICS.keys() and scores.keys().isdisjoint({*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}):
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
-                corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
+                with _naming(beside, name):
+                    corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
                 yield StoredResult(model, revision, data["task_name"], name, [scores[key] for key in METRICS], {}, file, corpus)
+
+
+@contextmanager
+def _naming(file: Path, subset: str) -> Iterator[None]:
+    """Name file and subset in a ProfileError."""
+    try:
+        yield
+    except ProfileError as error:
+        raise ProfileError(f"{file}: subset '{subset}': {error}", error.field) from error
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:

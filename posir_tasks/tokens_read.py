@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from posir_tasks.evidence import Evidence, Floats, Integers
 from posir_tasks.profile import MAX_COUNT, format_counts, reading_json
@@ -46,6 +47,15 @@ class TokensRead:
         return TokensRead(self.read + other.read, self.not_read + other.not_read, way, self.variance + other.variance)
 
 
+class _Stored(BaseModel):
+    """The fields of `TokensRead` in a result."""
+
+    read: str
+    not_read: str
+    counted_with: CountedWith
+    variance: Annotated[int, Field(strict=True, ge=0)]
+
+
 @dataclass(frozen=True)
 class CorpusRead:
     """The part of a text that a retriever reads, and the tokens of the corpus in it. Those of one model add."""
@@ -71,13 +81,12 @@ class CorpusRead:
         read, stored = ReadPart.from_json(data.get(READ_KEY, {})), data.get(TOKENS_READ_KEY)
         if stored is None:
             return cls(read)
-        with reading_json(stored, SCHEMA, "tokens that are read", TOKENS_READ_KEY):
-            columns, variance = np.array([stored[name].split() for name in ("read", "not_read")], np.int64), stored["variance"]
-            if not (
-                isinstance(variance, int) and variance >= 0 <= columns.min(initial=0) and columns.max(initial=0) <= MAX_COUNT
-            ):
-                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}, or the variance is below 0")
-            return cls(read, TokensRead(columns[0], columns[1], CountedWith(stored["counted_with"]), variance))
+        with reading_json(stored, SCHEMA, f"field '{TOKENS_READ_KEY}'", TOKENS_READ_KEY):
+            counts = _Stored.model_validate(stored)
+            columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
+            if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
+                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
+            return cls(read, TokensRead(columns[0], columns[1], counts.counted_with, counts.variance))
 
 
 def count_tokens_read(

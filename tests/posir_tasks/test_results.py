@@ -14,6 +14,7 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.files import LOCK_FILE
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
+from posir_tasks.result_schema import SCHEMA
 from posir_tasks.results import read_results, rescore_file, rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
@@ -117,6 +118,10 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
     assert f"skipped: {stray}: not a task result" in caplog.text
 
 
+#: Without the variance.
+TOKENS = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "tokenizer"}
+
+
 @pytest.mark.parametrize(
     ("key", "change", "said"),
     [
@@ -129,6 +134,8 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
         ("position_run", {"plugin_score_names": [{}]}, r"field 'position_run\.plugin_score_names\.0': "),
         ("position_run", {"schema": "1"}, r"field 'position_run\.schema': "),
         ("position_run", {"schema": -1}, r"field 'position_run\.schema': "),
+        ("tokens_read", TOKENS | {"counted_with": "guess"}, ".*field 'tokens_read'.*counted_with.*rough_estimate"),
+        ("tokens_read", TOKENS, ".*field 'tokens_read'.*variance"),
     ],
 )
 def test_what_cannot_be_read_is_named_by_file_subset_and_field(tmp_path, file, key, change, said):
