@@ -36,6 +36,8 @@ METRICS = {
 UNIT = 10**6
 #: What queries are clustered by, beside a column of theirs: the document, or nothing, since each query is a topic.
 DOCUMENT, TOPIC = "document", "topic"
+#: What clusters are called that are neither.
+CLUSTER = "cluster"
 
 
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
@@ -92,6 +94,11 @@ class JudgedScores:
         by = ", ".join(dict.fromkeys((self.clusters, other.clusters)))
         sizes, sums = np.concatenate([self.sizes, other.sizes]), np.concatenate([self.sums, other.sums], axis=1)
         return JudgedScores(by, self.digests + other.digests, sizes, sums)
+
+    @property
+    def counted(self) -> str:
+        """The noun of its clusters."""
+        return self.clusters if self.clusters in (DOCUMENT, TOPIC) else CLUSTER
 
     @property
     def queries(self) -> int:

@@ -104,7 +104,8 @@ class LimitedValue:
             compared=format_change(change, row.change),
             answer=row.describe(),
         )
-        few = describe_few(change.documents_needed, row.change.documents) if change.reason is Reason.FEW_DOCUMENTS else ""
+        needed = change.documents_needed if change.reason is Reason.FEW_DOCUMENTS else None
+        few = describe_few(needed, row.change.documents, row.change.counted)
         return cls(subject, difference, difference.interval_at if difference and difference.interval else None, few)
 
     @classmethod
@@ -113,7 +114,7 @@ class LimitedValue:
     ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over all judged queries of a task."""
         clusters = len(scores.sizes)
-        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters)
+        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters, scores.counted)
         for metric in JUDGED_METRICS:
             mean = estimates[metric.key]
             subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries)
@@ -124,8 +125,8 @@ class LimitedValue:
         """Yield each metric of a model over a group of questions."""
         group, thirds = decision.find_group(), decision.start_to_end
         needed = FEWEST_DOCUMENTS if group.documents < FEWEST_DOCUMENTS else None
-        few = describe_few(needed, group.documents)
-        few_in_thirds = few or (describe_few(require_documents(thirds, group.documents), group.documents) if thirds else "")
+        needed_in_thirds = needed or (require_documents(thirds, group.documents) if thirds else None)
+        few, few_in_thirds = (describe_few(number, group.documents, group.counted) for number in (needed, needed_in_thirds))
 
         def find_psi(level: float) -> Interval:
             psi = group.psi_at(level)

@@ -16,6 +16,7 @@ from posir_significance.observations import Floats, Integers, Observations
 from posir_significance.regression import PositionContrasts
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import TWELFTHS
+from posir_tasks.judgments import CLUSTER, DOCUMENT
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.schemes import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, bin_midpoints, contrast_thirds
 from posir_tasks.scores import Estimate
@@ -52,9 +53,14 @@ class GroupAnalysis:
         """Whether each query has several places of evidence; PSI and the test of any effect of position are then undefined."""
         return bool(len(self.observations.weights))
 
+    @property
+    def counted(self) -> str:
+        """The noun of what is independent: queries with several places make one cluster of their documents."""
+        return CLUSTER if self.has_places else DOCUMENT
+
     @cached_property
     def documents(self) -> int:
-        """Number of documents (articles, where known)."""
+        """Number of documents (articles, where known), or of their clusters."""
         return len(np.unique(self.observations.clusters))
 
     @cached_property

@@ -22,7 +22,7 @@ from posir_significance.observations import Floats, Integers, subtract_observati
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
 from posir_significance.regression import Contrast, PositionContrasts
 from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.judgments import DOCUMENT, METRICS, JudgedScores
 from posir_tasks.read_part import ReadKind, ReadPart
 from posir_tasks.scores import Difference, Estimate, Interval, ResultValues
 
@@ -125,7 +125,7 @@ class Decision:
     level: float = LEVEL
     """Level of the intervals of the contrasts: above 0.95 for rows that are read together, such as those of the lengths."""
     documents: int
-    """Independent documents (articles, where known)."""
+    """Independent documents (articles, where known), or their clusters."""
     read: ReadPart
     bias_within_read: Contrast | None
     """First minus last third of what is read, over evidence that is read."""
@@ -140,6 +140,8 @@ class Decision:
     ndcg_at_10: Estimate | None
     find_group: Callable[[], GroupAnalysis] = field(repr=False, compare=False)
     """Returns the analysis of the group, for what takes long: PSI, and the test of any effect."""
+    counted: str = DOCUMENT
+    """The noun of `documents`."""
 
     @cached_property
     def _said(self) -> tuple[State, Reason | None, int | None]:
@@ -229,7 +231,7 @@ class Change:
     """The change from system A to system B in three metrics; the probability of any false difference is at most 0.05."""
 
     documents: int
-    """Independent documents (articles, where known); of unpaired results the fewer."""
+    """Independent documents (articles, where known), or what else is counted; of unpaired results the fewer."""
     ndcg_at_10: MetricChange
     start_to_end: MetricChange
     """Better is nearer to 0."""
@@ -239,6 +241,8 @@ class Change:
     """Level of each interval."""
     judged: Mapping[str, MetricChange] = field(default_factory=dict)
     """The metrics of queries without positions, by key, in place of the three."""
+    counted: str = DOCUMENT
+    """The noun of `documents`."""
 
     def find(self, key: str) -> MetricChange:
         """Return the change of a metric by its key."""
@@ -266,6 +270,7 @@ def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, l
         start_to_end_plain=position.start_to_end_plain,
         ndcg_at_10=group.ndcg,
         find_group=lambda: group,
+        counted=group.counted,
     )
 
 
@@ -374,6 +379,7 @@ def compare_groups(
         start_to_end=decide_change(thirds, margins.start_to_end, documents, sign, level, few=few),
         psi=decide_change(psi, margins.psi, documents, -1, level, few=few),
         level=level,
+        counted=a.counted,
     )
 
 
@@ -404,7 +410,7 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
         difference = estimate_difference(second - first, clusters)
         changes[metric] = decide_change(difference, getattr(margins, metric), documents, 1, level)
     none = decide_change(None, margins.start_to_end, documents, 0), decide_change(None, margins.psi, documents, 0)
-    return Change(documents, changes["ndcg_at_10"], *none, level, changes)
+    return Change(documents, changes["ndcg_at_10"], *none, level, changes, a.counted)
 
 
 def decide_change(

@@ -112,7 +112,7 @@ def _describe_open(decision: Decision, within: str) -> str:
         case Reason.NOT_COMPARED:
             reason = "no document has evidence in its first and its last third that could be compared"
         case _:
-            needed = _describe_needed(decision.documents, decision.documents_needed)
+            needed = _describe_needed(decision.documents, decision.documents_needed, decision.counted)
             return f"{question} cannot be said{f': {points}' if points else ''}. {needed}"
     return f"{question} cannot be said: {reason}.{f' {points}.' if points else ''}"
 
@@ -175,7 +175,7 @@ def advise(decision: Decision) -> str:
         case State.CANNOT_BE_SAID:
             how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
             number = f"{how} {decision.documents_needed:,}" if decision.documents_needed else "more"
-            steps.append(f"evaluate on {number} documents to tell whether it is biased")
+            steps.append(f"evaluate on {number} {decision.counted}s to tell whether it is biased")
     text = ", or ".join(steps) if decision.state is not State.CANNOT_BE_SAID else "; ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -219,10 +219,11 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
-            return f"{question}: {describe_few(metric.documents_needed, change.documents)}. It changes by {points}."
+            few = describe_few(metric.documents_needed, change.documents, change.counted)
+            return f"{question}: {few}. It changes by {points}."
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
-    return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed)}"
+    return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed, change.counted)}"
 
 
 def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
@@ -243,9 +244,9 @@ def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change,
     return " ".join(sentences)
 
 
-def describe_few(needed: int | None, documents: int) -> str:
-    """Return that there are too few documents for any state, and how many are needed; empty if there are enough."""
-    return f"{pluralize(documents, 'document')} are too few, at least {needed:,} are needed" if needed else ""
+def describe_few(needed: int | None, number: int, counted: str) -> str:
+    """Return that there are too few documents, or what else is counted, and how many are needed; empty if there are enough."""
+    return f"{pluralize(number, counted)} are too few, at least {needed:,} are needed" if needed else ""
 
 
 def format_margin(margin: float) -> str:
@@ -279,12 +280,12 @@ def _describe_gap(contrast: Contrast, interval: Interval, level: float, words: s
     return f"{numbers.format_percent(abs(contrast.value))} points {words} [{low}, {high}]{_name_level(level)}"
 
 
-def _describe_needed(documents: int, needed: int | None) -> str:
-    times = needed / max(documents, 1) if needed else 0.0
+def _describe_needed(number: int, needed: int | None, counted: str) -> str:
+    times = needed / max(number, 1) if needed else 0.0
     if times < 1.05:
-        return "More documents would tell."
-    number = numbers.format_number(times, ".1f" if times < 9.95 else ",.0f").removesuffix(".0")
-    return f"About {number} times as many documents would tell."
+        return f"More {counted}s would tell."
+    factor = numbers.format_number(times, ".1f" if times < 9.95 else ",.0f").removesuffix(".0")
+    return f"About {factor} times as many {counted}s would tell."
 
 
 def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:

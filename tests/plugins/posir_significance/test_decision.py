@@ -19,6 +19,7 @@ from posir_significance.decision import (
     State,
     compare_gains,
     compare_groups,
+    compare_judged,
     decide_change,
     decide_state,
     require_documents,
@@ -28,6 +29,7 @@ from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
 from posir_significance.sentences import advise, describe_decision, describe_metric_change, iterate_answer, label_state
 from posir_tasks.errors import PosirError
+from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadPart
 from posir_tasks.scores import Estimate
 
@@ -238,6 +240,11 @@ def test_few_documents_say_nothing_of_a_change():
     assert {change.ndcg_at_10.documents_needed, change.start_to_end.documents_needed} == {10}
     text = describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
     assert "6 documents are too few, at least 10 are needed" in text
+    few = JudgedScores("topic", ("",), np.ones(6, int), np.full((len(METRICS), 6), 500_000))
+    change = compare_judged(few, few)
+    assert "6 topics are too few, at least 10" in describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
+    places = GroupAnalysis(replace(observe(0, 4), weights=np.ones(len(observe(0, 4).gains))))
+    assert (places.counted, compare_judged(replace(few, clusters="user"), few).counted) == ("cluster", "cluster")
 
 
 @pytest.mark.parametrize("size", [80, 400])
