@@ -436,10 +436,10 @@ def draw_scores(metric: str, mean: float, icc: float, sizes: Integers, seed: lis
     missed = 1 / np.log2([3, 4, 5, 7, 10, np.inf, np.inf, np.inf]) if metric == "nDCG" else np.zeros(1)
     chance = 1 - (1 - mean) / (1 - missed.mean())
     ratio = (1 - icc) / max(icc, 1e-9)
-    found = (rng.beta(chance * ratio, (1 - chance) * ratio, len(sizes)) if icc else np.full(len(sizes), chance))[clusters]
+    chances = (rng.beta(chance * ratio, (1 - chance) * ratio, len(sizes)) if icc else np.full(len(sizes), chance))[clusters]
     if metric == "recall of four":
-        return rng.binomial(4, found) / 4, clusters
-    return np.where(rng.random(len(clusters)) < found, 1.0, rng.choice(missed, len(clusters))), clusters
+        return rng.binomial(4, chances) / 4, clusters
+    return np.where(rng.random(len(clusters)) < chances, 1.0, rng.choice(missed, len(clusters))), clusters
 
 
 def append(file: Path | None, setting: Setting, draws: int, values: list[float]) -> None:
