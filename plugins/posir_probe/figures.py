@@ -194,7 +194,7 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     layers.append(own.encode(strokeDash=dash, shape=shape) if point else own.encode(strokeDash=dash))
     if probe.shows_window:
         marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
-        text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=11, dx=alt.ExprRef("datum.dx"))
+        text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=12, dx=alt.ExprRef("datum.dx"))
         layers += [marks.mark_rule(strokeDash=[2, 3]), text.encode(y=alt.value(HEIGHT - 4), text="text:N")]
     return layers
 

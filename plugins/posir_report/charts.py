@@ -113,7 +113,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         scored.mark_text(fontSize=12, fontWeight="bold", dy=-6, style=charts.NUMBER)
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        scored.mark_text(fontSize=11, dy=9, style=charts.NUMBER).encode(text=alt.Text("queries:Q", format=","), color=ink),
+        scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(text=alt.Text("queries:Q", format=","), color=ink),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))

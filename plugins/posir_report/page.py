@@ -16,7 +16,6 @@ from posir_report.summary import (
     TaskSummary,
     build_place_row,
     build_rows,
-    full_labels,
     list_overall,
     model_labels,
     partial_suffix,
@@ -24,7 +23,7 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, describe_not_read, iterate_answer
+from posir_significance.sentences import build_strip
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -47,8 +46,6 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     overall = list_overall([*rows, *places])
     many = len(overall) > tables.MOST_SENTENCES
     several = len({row.task for row in overall}) > 1
-    labels = zip(full_labels(overall), overall, strict=True)
-    named = [(f"{label}, {row.task}" if several else label, row) for label, row in labels]
     models = pluralize(len({row.model for row in overall}), "model")
     queries = pluralize(max(row.queries or 0 for row in overall), "question")
     tasks = len({row.task for row in rows})
@@ -56,13 +53,11 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         __package__,
         "report.html",
         title=f"{models} on {pluralize(tasks, 'task')}" if tasks > 1 else f"{rows[0].task}: {models}, {queries}",
-        # Of one task it would be the first row of each model.
-        summary=tables.summary_table(overall, tables.known_columns()) if several else None,
-        answers=[] if many else [(name, iterate_answer(row.decision)) for name, row in named if row.decision],
+        lead=" ".join(tables.describe_findings(overall)) if many else tables.describe_ranking(overall),
+        summary=tables.summary_table(overall, tables.known_columns()) if several or many else None,
         places=list(tables.place_notes(ordered)),
-        tasks=[_task_section(task, list(group), figures, many) for task, group in groupby(scored, key=lambda row: row[0].task)],
+        tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
-        findings=list(tables.describe_findings(overall)) if many else [],
         strips=build_strips([*rows, *places]),
         levels=tables.level_note(rows),
         few=FEW,
@@ -89,7 +84,7 @@ def describe_saved(file: Path) -> Iterator[str]:
 
 
 def _task_section(
-    task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure], many: bool
+    task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
 ) -> dict[str, Any]:
     summaries = [summary for summary, _ in scored]
     labels, models = model_labels(summaries), []
@@ -98,13 +93,7 @@ def _task_section(
         own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
         name = label + partial_suffix(len(summary.subsets), len(summary.missing))
         models.append({"name": name, "table": table, "figures": own})
-    # The answers above say what is read.
-    answered = zip(labels, () if many else summaries, strict=False)
-    said = {f"{label}: {describe_not_read(summary.decisions[0])}" for label, summary in answered}
-    notes = [
-        *(note for note in tables.not_read_notes(labels, summaries) if note not in said),
-        *tables.document_notes(labels, summaries),
-    ]
+    notes = [*tables.not_read_notes(labels, summaries), *tables.document_notes(labels, summaries)]
     return {"name": task, "models": models, "notes": notes}
 
 

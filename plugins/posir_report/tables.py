@@ -19,6 +19,7 @@ from posir_report.summary import (
     full_labels,
     list_overall,
     partial_suffix,
+    short_labels,
 )
 from posir_significance.decision import Decision, Reason
 from posir_significance.intervals import LEVEL
@@ -251,6 +252,15 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
         return ""
     percent = " to ".join(dict.fromkeys(map(format_percent, (shares[0], shares[-1]))))
     return f"{len(shares):,} of {len(rows):,} do not read to the end: {percent} % of the evidence. "
+
+
+def describe_ranking(rows: Sequence[ReportRow]) -> str:
+    """Return which model of a task finds most, and which least; empty of one model, and of several tasks."""
+    if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
+        return ""
+    labels = short_labels(rows)
+    best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
+    return f"{labels[0]} finds most (nDCG@10 {best}), {labels[-1]} least ({worst})."
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
 from posir_significance.decision import Change, ChangeState, Decision, MetricChange, Reason, State
@@ -302,19 +303,59 @@ def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
     yield "What to do", advise(decision)
 
 
+def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of the answer, a name and a value each, then what to do, for a card that opens with the finding."""
+    read, share = decision.read, decision.not_read
+    yield "nDCG@10", numbers.format_estimate(decision.ndcg_at_10, numbers.format_percent)
+    yield "Start to end", format_contrast(decision, decision.start_to_end)
+    if read.kind is not ReadKind.PART:
+        yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing: it reads all of a text"
+    else:
+        yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
+    if share:
+        yield "Read minus not read", format_contrast(decision, decision.not_read_difference)
+        yield "Bias within what it reads", format_contrast(decision, decision.bias_within_read)
+    if shape := describe_shape(decision):
+        yield "Shape", shape
+    yield "What to do", advise(decision)
+
+
+def describe_finding(decision: Decision) -> str:
+    """Return the answer for someone who sees it first: what is not read, then the state on what is read."""
+    state, bias = _phrase_state(decision), decision.bias_within_read
+    lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
+    lead = "What it reads is not known. " if decision.read.kind is ReadKind.UNKNOWN else ""
+    if decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS):
+        state += f" from {pluralize(decision.documents, 'document')}"
+    if decision.not_read and decision.read.kind is ReadKind.PART:
+        lead = f"Does not read {format_share(decision.not_read)} of the evidence"
+        if lost and interval and not interval[0] <= 0 <= interval[1]:
+            points = numbers.format_percent(abs(lost.value))
+            lead += f", and finds it {points} points {'less' if lost.value > 0 else 'more'} well"
+        lead += ". "
+    elif decision.state in (State.BIASED_TO_START, State.BIASED_TO_END) and bias:
+        end = "end" if decision.state is State.BIASED_TO_START else "start"
+        state += f": the {end} of documents scores {numbers.format_percent(abs(bias.value))} points lower"
+    return f"{lead}{state[0].upper()}{state[1:]}."
+
+
+def _phrase_state(decision: Decision) -> str:
+    """Return the state with what it is about: `whether it is biased within what it reads cannot be said`."""
+    within = " within what it reads" if decision.not_read else ""
+    if decision.state is State.CANNOT_BE_SAID:
+        return f"whether it is biased{within} {label_state(decision)}"
+    return f"{label_state(decision)}{within}"
+
+
 def build_strip(decision: Decision, name: str) -> Strip:
     """Return the picture of a decision: what is found at each place, what is not read, and the state in words."""
     observations, read, unread = decision.find_group().observations, decision.read, decision.not_read or 0.0
-    state, within = label_state(decision), " within what it reads" if unread else ""
-    known: list[str] = []
+    state, known = _phrase_state(decision), []
     if decision.state is State.CANNOT_BE_SAID:
-        state = f"whether it is biased{within} {state}"
         end, interval = decision.start_to_end, decision.interval(decision.start_to_end)
         if unread and end and interval and not interval[0] <= 0 <= interval[1]:
             change = f"{numbers.format_percent(abs(end.value))} points {'lower' if end.value > 0 else 'higher'}"
             known = [f"It does not read {format_share(unread)} of the evidence; the end scores {change}"]
-    elif unread:
-        state += within
     kinds = {ReadKind.UNKNOWN: "What it reads is not known", ReadKind.ALL: "It reads all of a text"}
     beyond = observations.select(observations.twelfths >= TWELFTHS) if unread else observations
     parts = tuple(estimate_parts(observations))
@@ -331,4 +372,6 @@ def build_strip(decision: Decision, name: str) -> Strip:
         unread,
         estimate_mean(beyond.gains, beyond.clusters, beyond.shares) if unread else None,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
+        describe_finding(decision),
+        partial(list_facts, decision),
     )

@@ -36,10 +36,10 @@ FRAME = alt.Config(
     padding=12,
     background="white",
     view=alt.ViewConfig(stroke="#bbbbbb"),
-    axis=alt.AxisConfig(labelFontSize=11, titleFontSize=11, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee"),
+    axis=alt.AxisConfig(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee"),
     header=alt.HeaderConfig(labelFontSize=12, labelFontWeight="bold", labelAnchor="start", labelColor=INK, labelPadding=6),
-    title=alt.TitleConfig(fontSize=15, subtitleFontSize=11, subtitleColor=FAINT, subtitlePadding=6, color=INK),
-    legend=alt.LegendConfig(labelFontSize=11, titleFontSize=11, labelLimit=640, titleFontWeight="normal", symbolSize=90),
+    title=alt.TitleConfig(fontSize=15, subtitleFontSize=12, subtitleColor=FAINT, subtitlePadding=6, color=INK),
+    legend=alt.LegendConfig(labelFontSize=12, titleFontSize=12, labelLimit=640, titleFontWeight="normal", symbolSize=90),
 )
 
 
@@ -84,7 +84,7 @@ def add_frame(
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     headed = alt.vconcat(chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14))
-    cited: dict[str, Any] = {"orient": "bottom", "anchor": "start", "offset": 12, "fontSize": 10, "fontWeight": "normal"}
+    cited: dict[str, Any] = {"orient": "bottom", "anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal"}
     # All at once: Altair copies the whole chart at every `properties` and `configure`.
     return FramedChart(
         vconcat=[headed],
@@ -226,7 +226,7 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
         named.mark_rule(strokeDash=[4, 3], strokeWidth=1.3, color=FAINT).encode(**x, **ends),
         *(
             named.transform_filter(side)
-            .mark_text(align=align, dx=dx, color=INK, fontSize=11)
+            .mark_text(align=align, dx=dx, color=INK, fontSize=12)
             .encode(**x, y=alt.value(10), text="beyond_label:N")
             for side, align, dx in sides
         ),

@@ -18,8 +18,18 @@ from markupsafe import Markup
 
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
-from posir_tasks.display.strip import NARROW, SCALE, FigureStyle, Strip, draw_strips, render_png
-from posir_tasks.display.wording import find_color
+from posir_tasks.display.strip import (
+    SCALE,
+    STYLE,
+    FigureStyle,
+    Strip,
+    describe_marks,
+    draw_glyph,
+    draw_strips,
+    format_share,
+    render_png,
+)
+from posir_tasks.display.wording import bind, find_color
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
@@ -225,8 +235,8 @@ def bundle_chart_library() -> str:
 
 
 def mark(text: object) -> Markup:
-    """Return text as HTML in which commands are code."""
-    return Markup(COMMAND.sub(r"<code>\1</code>", escape(str(text))))
+    """Return text as HTML in which commands are code, and a number stays with its unit and interval."""
+    return Markup(COMMAND.sub(r"<code>\1</code>", escape(bind(str(text)))))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
@@ -234,6 +244,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
-    environment.globals |= {"draw_strips": draw_strips, "NARROW": NARROW}
+    environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph, "describe_marks": describe_marks}
+    environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share}
     environment.filters |= {"mark": mark, "color": find_color}
     return environment.get_template(template).render(values, version=version("posir"))

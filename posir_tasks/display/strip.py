@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import nan
 from pathlib import Path
@@ -52,7 +52,7 @@ STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>
 FONT = 'font-family="system-ui,Segoe UI,Roboto,DejaVu Sans,Verdana,sans-serif" font-size="13"'
 CAPTION = (
     "From the start of documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100). "
-    "Band: 95 % interval."
+    "Band: 95\N{NO-BREAK SPACE}% interval."
 )
 CAPTION_UNREAD = " Hatched: the share of the evidence that it never reads, not a place in each document."
 
@@ -94,6 +94,10 @@ class Strip:
     """nDCG@10 of that evidence; None if there is none."""
     before: int | None = None
     """Parts of what is read that lie before what is not read; None for all."""
+    finding: str = ""
+    """The answer in one or two sentences, for the card of a page."""
+    facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
+    """Returns names and values of what the finding rests on, then what to do; they take long."""
 
     @property
     def edges(self) -> list[float]:
@@ -128,6 +132,11 @@ class Strip:
 def format_share(share: float) -> str:
     """Return a share above 0: `59 %`, `under 1 %`."""
     return f"{format_percent(share, '.0f')} %" if share > 0.005 else "under 1 %"
+
+
+def describe_marks(strips: Sequence[Strip]) -> str:
+    """Return what the marks of pictures are."""
+    return CAPTION + CAPTION_UNREAD * any(strip.not_read for strip in strips)
 
 
 def sketch_strip(strip: Strip) -> str:
@@ -240,9 +249,9 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
         words = LINE * (len(names) + len(lines))
         parts += _draw_labeled(strip, top if beside else top + words, drawn)
         top += max(words + LABEL, HEIGHT + 2 * LABEL) + 14 if beside else words + HEIGHT + 2 * LABEL + 14
-    caption = CAPTION * explained + CAPTION_UNREAD * (explained and any(strip.not_read for strip in strips))
-    below = [*textwrap.wrap(caption, int((width - 24) / 6.1)), *textwrap.wrap(source, int((width - 24) / 6.1))]
-    parts += [_write(12, top + 10 + 15 * at, line, "faint", 'font-size="11"') for at, line in enumerate(below)]
+    caption = describe_marks(strips) if explained else ""
+    below = [*textwrap.wrap(caption, int((width - 24) / 6.6)), *textwrap.wrap(source, int((width - 24) / 6.6))]
+    parts += [_write(12, top + 10 + 15 * at, line, "faint", 'font-size="12"') for at, line in enumerate(below)]
     return "".join(parts), top + 15 * len(below) + 8
 
 
@@ -250,7 +259,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     """Yield a drawing with the labels of its axes, and how much is not read: between 50 and 100 if it fits, else above."""
     bottom, right = top + LABEL + HEIGHT, AXIS + width
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
-    small = 'font-size="11"'
+    small = 'font-size="12"'
     for score, y in ((100, top + LABEL + 8), (50, bottom - HEIGHT / 2 + 4), (0, bottom)):
         yield _write(AXIS - 6, y, str(score), "faint", f'{small} text-anchor="end"')
     yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
@@ -277,12 +286,13 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             continue
         up = height * score.value
         if is_read:
-            paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}h{_number(across)}v{_number(up)}z")
+            # Neighbors share an edge, or a line of the paper would show between them.
+            paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
         else:
             paths["hatch"] += _hatch(x, bottom, across, up)
         if score.interval:
             low, high = (bottom - height * value for value in score.interval)
-            paths["band"].append(f"M{_number(x)} {_number(low)}h{_number(across)}V{_number(high)}h{_number(-across)}z")
+            paths["band"].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
         paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
     for kind, path in paths.items():
         if path:

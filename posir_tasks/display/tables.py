@@ -22,7 +22,7 @@ from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, sketch_strips
-from posir_tasks.display.wording import VERDICTS, escape_controls, shorten_middle
+from posir_tasks.display.wording import NO_BREAK, VERDICTS, bind, escape_controls, shorten_middle
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -37,15 +37,9 @@ DIVIDED_WIDTH = 20
 #: Columns of a table of answers, in any terminal and outside one.
 NARROW = 80
 ORGANIZATION = re.compile(r"^[^\s/]+/")
-#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
-INSEPARABLE = re.compile(
-    r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
-    r"|\d (?:points|[A-Z]{3})\b"
-)
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
 #: before one is looked for. A number with a sign is none.
 FORMULA = re.compile(r"(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
-NO_BREAK = "\N{NO-BREAK SPACE}"
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -284,8 +278,7 @@ def wrap(text: str, width: int) -> list[str]:
 
     A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`.
     """
-    bound = INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
-    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(bind(text), width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 

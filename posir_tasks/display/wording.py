@@ -13,6 +13,12 @@ CONTROLS = re.compile(
     r"\U000e0000-\U000e0fff]"
 )
 LINES = re.compile(r"[\t\n]")
+#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
+INSEPARABLE = re.compile(
+    r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
+    r"|\d (?:points|[A-Z]{3})\b"
+)
+NO_BREAK = "\N{NO-BREAK SPACE}"
 #: Words of a verdict and their colors in a terminal and on a page; there is no other color.
 VERDICTS = {
     r"^(biased to the (start|end)|worse|fails)": "red",
@@ -37,6 +43,11 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
         return name
     tail = (width - 1) // 2
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def bind(text: str) -> str:
+    """Return a text whose figures are bound to their intervals, units and signs by spaces that no line ends with."""
+    return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
 def ordinal(number: int) -> str:

@@ -30,10 +30,10 @@ def paths(svg, kind):
 
 def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     glyph = draw_glyph(STRIP, 120, 103)  # 100 pixels for scores from 0 to 1, below 2 pixels
-    bars = re.findall(r"M([\d.]+) 102v-([\d.]+)h([\d.]+)v", paths(glyph, "bars"))
-    assert [tuple(map(float, bar)) for bar in bars] == [(0, 80, 30), (30, 60, 30), (60, 40, 30)]
+    bars = re.findall(r"M([\d.]+) 102v-([\d.]+)H([\d.]+)V", paths(glyph, "bars"))
+    assert [tuple(map(float, bar)) for bar in bars] == [(0, 80, 30), (30, 60, 60), (60, 40, 90)]
     assert paths(glyph, "mean").endswith("M90 82h30")
-    assert paths(glyph, "band").startswith("M0 32h30V12h-30z")
+    assert paths(glyph, "band").startswith("M0 32H30V12H0z")
     ends = np.array([tuple(map(float, pair)) for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))])
     assert ends[:, 0].min() >= 90
     assert ends[:, 0].max() <= 120
