@@ -30,6 +30,7 @@ def _load_commands(group: Any) -> None:
     for name, declared in group.commands.items():
         loaded = declared.load() if isinstance(declared, LazyCommand) else declared
         loaded.name = name
+        loaded.short_help = declared.get_short_help_str(limit=200)
         group.commands[name] = loaded
         if hasattr(loaded, "commands"):
             _load_commands(loaded)
