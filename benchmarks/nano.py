@@ -1,16 +1,20 @@
-"""Samples beside their full sets: nDCG@10, start to end and state of five systems each, on real and on synthetic texts.
+"""Samples beside their full sets: nDCG@10, position bias and state of systems, on real and on synthetic texts.
 
 DATA has JaQuAD (jpn-Jpan/jaquad) and COVID-QA (eng-Latn/covidqa) in the PosIR layout; WORK keeps embeddings and synthetic data.
-Use: python benchmarks/nano.py DATA WORK
-     python benchmarks/nano.py synthetic WORK [DOMAINS [QUESTIONS]]   (of each full domain, balanced as the sample is)
+DRAWS further samples of each are compared with the full set.
+Use: python benchmarks/nano.py DATA WORK DRAWS
+     python benchmarks/nano.py synthetic WORK DRAWS [DOMAINS]
 """
 
 import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from operator import add
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -19,22 +23,29 @@ from scipy import sparse
 
 from posir_significance.decision import Decision, decide_result
 from posir_tasks.document_ranks import DocumentRanks
-from posir_tasks.evidence import ReadEvidence
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.languages import DOMAINS
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources import nano
 from posir_tasks.sources.data import PositionData
 from posir_tasks.tasks.catalog import find_task
 
-ALL = ReadPart(ReadKind.ALL, known_by=KnownBy.CLASS)
+ALL = ReadPart.all(KnownBy.CLASS)
 ALL_TOKENS = slice(None)
 #: Tokens that MiniLM reads.
 WINDOW = 256
+#: Tokens that a word of a synthetic document counts as.
+WORD = 32
 #: Questions of the full set of JaQuAD that are asked, one of so many.
 EVERY = 4
 #: Scores of all documents for each question, from the rows of both in the full set.
 Search = Callable[[np.ndarray, np.ndarray], np.ndarray]
+#: Rows of the questions and the documents of a sample, sorted.
+Sample = tuple[np.ndarray, np.ndarray]
+#: Estimates that are compared: the last two of systems that read a part of a text.
+METRICS = ("ndcg_at_10", "start_to_end", "bias_within_read", "not_read_difference")
 
 
 def build_bm25(
@@ -84,49 +95,69 @@ def find_ranks(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
     return np.where((before < 100) & (own[:, 0] != 0), before + 1, 0)
 
 
-def evaluate(data: PositionData, search: Search, read: ReadPart, questions: list[str], documents: list[str]) -> ResultValues:
+def evaluate(name: str, full: Evidence, search: Search, read: ReadPart, own: np.ndarray, sample: Sample) -> ResultValues:
     """Return the additive values of a search of some questions in some documents of the full set."""
-    columns = {name: row for row, name in enumerate(data.corpus["id"][:])}
-    rows = {name: row for row, name in enumerate(data.evidence.query_ids)}
-    asked, kept = np.array([rows[name] for name in questions]), np.array([columns[name] for name in documents])
-    place = np.zeros(len(columns), np.int64)
-    place[kept] = np.arange(len(kept))
-    evidence = data.evidence.select(asked.tolist())
-    relevant = place[[columns[name] for name in evidence.document_ids]]
+    asked, kept = sample
+    evidence, relevant = full.select(asked.tolist()), np.searchsorted(kept, own[asked])
     parts = [slice(start, start + 500) for start in range(0, len(asked), 500)]
     ranks = np.concatenate([find_ranks(search(kept, asked[part]), relevant[part]) for part in parts])
     placed = ReadEvidence.estimate(read, evidence, ["eng-Latn"])
-    return ResultValues(DocumentRanks.from_ranks(nano.SCHEME, evidence, ranks, placed), read)
+    return ResultValues(DocumentRanks.from_ranks(RelativePositions(), evidence, ranks, placed, name), read)
 
 
-def print_table(name: str, systems: dict[str, tuple[ResultValues, ResultValues]]) -> None:
-    """Print a row for each system: of the full set, then of the sample; and in how far they agree."""
-    decided = {system: [decide_result(values)[0] for values in pair] for system, pair in systems.items()}
+def print_table(name: str, systems: dict[str, list[ResultValues]]) -> None:
+    """Print a row for each system: of the full set, then of the sample; and how often samples agree with the full set."""
+    decided = {system: [decide_result(part)[0] for part in values] for system, values in systems.items()}
 
     def show(decision: Decision, metric: str) -> str:
         estimate = getattr(decision, metric)
         return f"{100 * estimate.value:.1f} [{100 * estimate.interval[0]:.1f}, {100 * estimate.interval[1]:.1f}]"
 
-    for system, (full, sample) in decided.items():
-        cells = [show(part, metric) for metric in ("ndcg_at_10", "start_to_end") for part in (full, sample)]
-        print("|", " | ".join([name, system, *cells, f"{full.state}, {sample.state}"]), "|", flush=True)
-    orders = [sorted(decided, key=lambda system: -decided[system][side].ndcg_at_10.value) for side in (0, 1)]
-    inside = sum(
-        sample.start_to_end.interval[0] <= full.start_to_end.value <= sample.start_to_end.interval[1]
-        for full, sample in decided.values()
-    )
-    print(f"{name}: start to end of the full set is in the interval of {inside} of {len(decided)}; order {orders}", flush=True)
+    def agree(full: Decision, samples: list[Decision], metric: str) -> str:
+        # None where the evidence that is read is in too few documents.
+        value, estimates = getattr(full, metric).value, [*filter(None, (getattr(sample, metric) for sample in samples))]
+        inside = sum(estimate.interval[0] <= value <= estimate.interval[1] for estimate in estimates)
+        difference = np.mean([estimate.value for estimate in estimates]) - value
+        return f"{metric} in {inside} of {len(estimates)}, mean difference {100 * difference:+.1f}"
+
+    for system, (full, *samples) in decided.items():
+        metrics = METRICS if full.read.kind is ReadKind.PART else METRICS[:2]
+        cells = [f"{metric} {show(full, metric)}, {show(samples[0], metric)}" for metric in metrics]
+        print("|", " | ".join([name, system, *cells, f"{full.state}, {samples[0].state}"]), "|", flush=True)
+        states = dict(Counter(str(sample.state) for sample in samples))
+        print("   ", "; ".join(agree(full, samples, metric) for metric in metrics), states, flush=True)
+    scores = [[decision.ndcg_at_10.value for decision in side] for side in zip(*decided.values(), strict=True)]
+    full, *orders = (np.argsort(side, kind="stable")[::-1].tolist() for side in scores)
+    print(f"{name}: order {[[*decided][row] for row in full]} in {orders.count(full)} of {len(orders)} samples", flush=True)
 
 
 def compare(
-    name: str, data: PositionData, sample: nano.DomainSample, systems: dict[str, tuple[Search, ReadPart]], asked: list[int]
-) -> Iterator[tuple[str, tuple[ResultValues, ResultValues]]]:
-    """Yield each system with its values on these rows of the full set's questions, and on the sample."""
-    everything = [data.evidence.query_ids[row] for row in asked], data.corpus["id"][:]
+    name: str,
+    data: PositionData,
+    sample: nano.DomainSample,
+    systems: dict[str, tuple[Search, ReadPart]],
+    every: int,
+    draws: int,
+) -> Iterator[tuple[str, list[ResultValues]]]:
+    """Yield each system with its values on the full set, one of `every` question, on the sample, and on further ones.
+
+    These have other questions, and the distractors of the first system in place of the product's.
+    """
+    rows = {name: row for row, name in enumerate(data.corpus["id"][:])}
+    own = np.array([rows[name] for name in data.evidence.document_ids])
+    questions = {name: row for row, name in enumerate(data.evidence.query_ids)}
+    chosen = sorted(questions[name] for name in sample.questions), sorted(rows[name] for name in sample.documents)
+    samples = [(np.arange(0, len(own), every), np.arange(len(rows))), (np.array(chosen[0]), np.array(chosen[1]))]
+    search, _ = next(iter(systems.values()))
+    for draw in range(draws):
+        with patch.object(nano, "SEED", draw):
+            asked = np.array(nano.choose_questions(data.evidence, len(chosen[0])))
+        last = min(nano.DISTRACTORS, len(rows) - 1)
+        candidates = np.argpartition(-search(np.arange(len(rows)), asked), last, axis=1)[:, : last + 1]
+        samples.append((asked, np.union1d(own[asked], candidates)))
     for system, (search, read) in systems.items():
         print(name, system, file=sys.stderr, flush=True)
-        full = evaluate(data, search, read, *everything)
-        yield system, (full, evaluate(data, search, read, sample.questions, sample.documents))
+        yield system, [evaluate(name, data.evidence, search, read, own, part) for part in samples]
 
 
 def tokenize(texts: list[str], vocabulary: dict[str, int], pattern: str) -> list[np.ndarray]:
@@ -145,7 +176,7 @@ def encode(file: Path, texts: list[str]) -> np.ndarray:
     return np.load(file)
 
 
-def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every: int) -> None:
+def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every: int, draws: int) -> None:
     """Compare a sample of real texts with all of them: BM25 on JaQuAD, which MiniLM does not read, and both on COVID-QA."""
     full, sampled = find_task(task)(), find_task(f"{task}-Nano")()
     data = full.read_subset(domain)
@@ -164,13 +195,12 @@ def run_real(task: str, domain: str, work: Path, pattern: str, first: int, every
         parts = {"documents": texts, "questions": asked, "chunks": [chunk for _, chunk in chunks]}
         embedded = {kind: encode(work / f"{domain}-{kind}.npy", part) for kind, part in parts.items()}
         questions, owners = embedded["questions"], np.array([row for row, _ in chunks])
-        read = ReadPart(ReadKind.PART, Part.FIRST, WINDOW, known_by=KnownBy.GIVEN)
-        systems["MiniLM"] = (build_dense(embedded["documents"], questions), read)
+        systems["MiniLM"] = (build_dense(embedded["documents"], questions), ReadPart.first(WINDOW, KnownBy.GIVEN))
         systems["MiniLM, chunks"] = (build_dense(embedded["chunks"], questions, owners), ALL)
     else:
         systems[f"BM25, first {first // 2} tokens"] = (build_bm25(*words, part=slice(first // 2)), ALL)
         systems[f"BM25, last {first} tokens"] = (build_bm25(*words, part=slice(-first, None)), ALL)
-    print_table(domain, dict(compare(domain, data, sample, systems, list(range(0, len(asked), every)))))
+    print_table(domain, dict(compare(domain, data, sample, systems, every, draws)))
 
 
 def split_words(text: str) -> list[str]:
@@ -206,7 +236,8 @@ def make_domain(
 
 def write_domains(folder: Path, domains: int) -> Iterator[str]:
     """Write synthetic domains in the PosIR layout; yield their names."""
-    names = np.array([f"w{number}" for number in range(20_000)])
+    # Words are of one length, so that the place of a character is exact in words.
+    names = np.array([f"w{number:05}" for number in range(20_000)])
     for seed, domain in enumerate(DOMAINS[:domains]):
         yield domain
         place = folder / "eng-Latn" / domain
@@ -225,17 +256,17 @@ def write_domains(folder: Path, domains: int) -> Iterator[str]:
             {
                 "_id": ids,
                 "text": [" ".join(names[question]) for question in questions],
-                "pos_char_span": [[start, start + length + 1] for start, length in zip(before, evidence, strict=True)],
+                "pos_char_span": [[start, start + length] for start, length in zip(before, evidence, strict=True)],
                 "pos_char_length": [len(joined[row]) for row in asked],
-                "pos_token_length": [32 * len(texts[row]) for row in asked],
+                "pos_token_length": [WORD * len(texts[row]) for row in asked],
             }
         ).write_parquet(place / "queries.parquet")
         judged = {"query-id": ids, "corpus-id": [f"{domain}_{row}" for row in asked], "score": [1] * len(ids)}
         pl.DataFrame(judged).write_parquet(place / "qrels" / "test.parquet")
 
 
-def run_synthetic(work: Path, domains: int, questions: int) -> None:
-    """Measure the selection from synthetic domains, and compare BM25 on the sample with BM25 on all texts."""
+def run_synthetic(work: Path, draws: int, domains: int) -> None:
+    """Measure the selection from synthetic domains, and compare BM25 on samples with BM25 on all texts."""
     folder = work / "PosIR-Benchmark-v1"
     names = list(write_domains(folder, domains))
     environment = {**os.environ, "POSIR_DATA": str(work), "POSIR_CACHE": str(work / "cache")}
@@ -243,36 +274,37 @@ def run_synthetic(work: Path, domains: int, questions: int) -> None:
     print(
         f"selection: {cost.wall_s:.0f} s, {cost.processor_s:.0f} s of processor time, {cost.peak_mb / 1000:.2f} GB", flush=True
     )
+    first_12, last_24 = slice(12), slice(-24, None)
     settings = {
-        "BM25": {},
-        "BM25, k1 0.1, b 0": {"k1": 0.1, "b": 0.0},
-        "BM25, first 24 words": {"part": slice(24)},
-        "BM25, first 12 words": {"part": slice(12)},
-        "BM25, last 24 words": {"part": slice(-24, None)},
+        "BM25": ({}, ALL),
+        "BM25, k1 0.1, b 0": ({"k1": 0.1, "b": 0.0}, ALL),
+        "BM25, first 24 words": ({"part": slice(24)}, ReadPart.first(24 * WORD, KnownBy.GIVEN)),
+        "BM25, first 12 words": ({"part": first_12}, ReadPart.first(12 * WORD, KnownBy.GIVEN)),
+        "BM25, last 24 words": ({"part": last_24}, ReadPart(ReadKind.PART, Part.LAST, 24 * WORD, known_by=KnownBy.GIVEN)),
+        "BM25, first 12 words, taken to read all": ({"part": first_12}, ALL),
     }
-    totals: dict[str, tuple[ResultValues, ResultValues]] = {}
+    totals: dict[str, list[ResultValues]] = {}
     for seed, domain in enumerate(names):
         texts, queries, _, _ = make_domain(seed)
         file = work / "cache" / "nano" / "PosIR-English-Nano" / f"{domain}.json"
         data = find_task("PosIR-English")().read_subset(domain)
         sample = nano.DomainSample(**json.loads(file.read_text()))
-        systems = {system: (build_bm25(texts, queries, **setting), ALL) for system, setting in settings.items()}
-        for system, pair in compare(domain, data, sample, systems, nano.choose_questions(data.evidence, questions)):
+        systems = {system: (build_bm25(texts, queries, **setting), read) for system, (setting, read) in settings.items()}
+        for system, values in compare(domain, data, sample, systems, 1, draws):
             known = totals.get(system)
-            totals[system] = (known[0] + pair[0], known[1] + pair[1]) if known else pair
+            totals[system] = list(map(add, known, values)) if known else values
     print_table("synthetic", totals)
 
 
 if __name__ == "__main__":
-    work = Path(sys.argv[2])
+    work, draws = Path(sys.argv[2]), int(sys.argv[3])
     work.mkdir(exist_ok=True)
     if sys.argv[1] == "synthetic":
         os.environ["POSIR_DATA"] = str(work)
-        domains, questions, *_ = (*map(int, sys.argv[3:]), *(len(DOMAINS), 1_356)[len(sys.argv) - 3 :])
-        run_synthetic(work, domains, questions)
+        run_synthetic(work, draws, int(sys.argv[4]) if len(sys.argv) > 4 else len(DOMAINS))
     else:
         os.environ |= {"POSIR_DATA": sys.argv[1], "POSIR_CACHE": str(work / "cache")}
-        run_real("PosIR-Japanese", "jaquad", work, r"\w", 100, EVERY)
+        run_real("PosIR-Japanese", "jaquad", work, r"\w", 100, EVERY, draws)
         # Its 98 documents are all in any sample: a third of the questions is drawn.
         nano.QUESTIONS = 460
-        run_real("PosIR-English", "covidqa", work, r"\w+", 1_000, 1)
+        run_real("PosIR-English", "covidqa", work, r"\w+", 1_000, 1, draws)

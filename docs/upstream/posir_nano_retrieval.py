@@ -27,9 +27,9 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
             "revision": "0000000000000000000000000000000000000000",
         },
         description=(
-            "A sample of PosIR's English queries, balanced over domains, document lengths and the position of the evidence, "
-            "with distractors from the full corpus. Beside the usual scores it reports nDCG@10 for evidence in the first, "
-            "middle and last third of a document, and how far the last third lies behind the first."
+            "A sample of PosIR's English queries, balanced over domains and the position of the evidence, with its document "
+            "lengths, and distractors from the full corpus. Beside the usual scores it reports nDCG@10 for evidence in the "
+            "first, middle and last third of a document, and how far the last third lies behind the first."
         ),
         reference="https://arxiv.org/abs/2601.08363",
         type="Retrieval",

@@ -221,8 +221,8 @@ def run(
 def nano(task: str, *, plan: bool = False) -> TableResult:
     """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its ids.
 
-    `mteb run -t PosIR-English-Nano` does the same where there is no list. Questions are balanced over lengths and thirds of
-    documents; for each, the best documents of BM25 in the full corpus are kept. A list is of the present content of the data.
+    `mteb run -t PosIR-English-Nano` does the same where there is no list. It has as many questions of each third of the
+    documents, and the best documents of BM25 in the full corpus for each. A list is of the present content of the data.
 
     Args:
         task: A task of one language, such as PosIR-English.

@@ -1,7 +1,8 @@
 """Samples of PosIR: which questions and documents of a domain a run of minutes needs, and the lists of their ids.
 
-The questions are balanced over lengths and thirds of their documents. The corpus is their documents and, for each question,
-those that BM25 ranks highest for it in the full corpus, so that easy documents do not hide the position of the evidence.
+The questions are balanced over thirds of their documents, each third with the lengths that it has in the full set. The corpus
+is their documents and, for each question, those that BM25 ranks highest for it in the full corpus, so that easy documents do
+not hide the position of the evidence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ from posir_tasks.evidence import TWELFTHS, Evidence
 from posir_tasks.files import cache_folder
 from posir_tasks.gate import read_json
 from posir_tasks.languages import DOMAINS
-from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData, digest_data
 
 #: The end of the names of the tasks.
@@ -25,7 +25,6 @@ SUFFIX = "-Nano"
 #: Questions of all domains together, and documents beside its own that are selected for each.
 QUESTIONS, DISTRACTORS = 1_500, 12
 SEED = 42
-SCHEME = RelativePositions()
 
 
 def share_questions(domain: str, domains: Sequence[str]) -> int:
@@ -34,15 +33,20 @@ def share_questions(domain: str, domains: Sequence[str]) -> int:
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
-    """Return the rows of `count` questions, as many of each length bucket and third of the document as there are.
+    """Return the rows of `count` questions: as many of each third of the document, each third with the lengths that it has.
 
-    Cells take turns, each in a random order that follows from the ids alone. One that is used up leaves its turns to others.
+    The questions of a third, from the shortest document to the longest, are divided into as many equal stretches as it shall
+    have questions. One of each is drawn, which follows from the ids alone. Questions that a third lacks are of the others.
     """
-    cells = {"length": SCHEME.length_buckets(evidence), "third": evidence.twelfths() // (TWELFTHS // 3)}
+    columns = {"third": evidence.twelfths() // (TWELFTHS // 3), "tokens": evidence.tokens, "id": evidence.query_ids}
     order = [digest(SEED, name).hex() for name in evidence.query_ids]
-    questions = pl.DataFrame({"id": evidence.query_ids, "order": order, **cells}).with_row_index("row").sort("order", "id")
-    turns = questions.with_columns(turn=pl.int_range(pl.len()).over(*cells)).sort("turn", "order", "id")
-    return sorted(turns["row"].head(count).to_list())
+    questions = pl.DataFrame({"order": order, **columns}).with_row_index("row").sort("tokens", "order", "id")
+    place, size = pl.int_range(pl.len()).over("third"), pl.len().over("third")
+    turns = questions.with_columns(place=place, size=size).sort("place", "third").with_row_index("turn")
+    share = (pl.col("turn") < count).sum().over("third")
+    stretches = turns.with_columns(share=share, stretch=pl.col("place") * share // pl.col("size")).filter(pl.col("share") > 0)
+    drawn = stretches.sort("order", "id").unique(["third", "stretch"], keep="first")
+    return sorted(drawn["row"].to_list())
 
 
 class DomainSample(BaseModel):

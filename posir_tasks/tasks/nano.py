@@ -60,8 +60,8 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     """Create the class of the sample of one language."""
     full = build_posir_task(language, language)
     description = (
-        f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains, lengths and positions, and the "
-        "documents that BM25 finds for them in the full corpus. Its scores are not those of the complete task."
+        f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and positions, with its lengths, and "
+        "the documents that BM25 finds for them in the full corpus. Its scores are not those of the complete task."
     )
     metadata = full.metadata.model_copy(update={"name": full.metadata.name + nano.SUFFIX, "description": description})
     attributes = {"metadata": metadata, "language": language, "corpus_language": language, "__module__": __name__}
