@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -15,11 +15,11 @@ from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_li
 from posir_significance.correction import correct_p_values
 from posir_significance.decision import CHANGE_LEVEL, Margins
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import describe_metric_changes, format_difference, format_level, label_change
+from posir_significance.sentences import describe_metric_changes, format_change, format_level, label_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
+from posir_tasks.display.wording import pluralize, shorten_names
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS
 from posir_tasks.public import Option, public, to_list
@@ -34,16 +34,13 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "Difference: model minus baseline; nDCG@10 and start to end (first minus last third of the document) x 100. Change: "
-    "better, worse or equivalent within the margin, as the interval says. Start to end is better nearer to 0."
+    "Start to end: first minus last third of documents, better nearer to 0. The intervals of a model in a table hold at the "
+    "same time."
 )
-JUDGED_BRIEF = (
-    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Change: better, worse or equivalent "
-    "within the margin, as the interval says."
-)
+JUDGED_BRIEF = "Difference: model minus baseline, x 100, over all judged queries, paired by cluster."
 NOTE = (
-    "Equivalent: the interval lies within the margin; better or worse: 0 is outside; else it cannot be said. PSI: posterior "
-    "median, better lower. Intervals of scores are those of a report."
+    "Difference: model minus baseline, x 100 but for PSI. Equivalent: the interval lies within the margin; better or worse: 0 "
+    "is outside; else it cannot be said. PSI: posterior median, better lower. Intervals of scores are those of a report."
 )
 
 
@@ -52,6 +49,8 @@ HEADINGS = (
 )  # fmt: skip
 #: Most comparisons of two models on a task with a sentence each.
 MOST_SENTENCES = 6
+#: Columns of the name of a model in titles and sentences, without its organization if it is longer.
+NAME_WIDTH = 32
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +92,13 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
-        shown = self.rows if self.full else [row for row in self.rows if row.metric is not Metric.PSI]
+        labels = list(dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model)))
+        names = dict(zip(labels, shorten_names(labels, NAME_WIDTH), strict=True))
+        shown = [
+            replace(row, baseline=names[row.baseline], model=names[row.model])
+            for row in self.rows
+            if self.full or row.metric is not Metric.PSI
+        ]
         every = (
             [DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)] if self.full else []
         )
@@ -270,10 +275,8 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
-            title = (
-                f"{task} · change from {group[0].baseline}, {method}, {queries} queries; {format_level(CHANGE_LEVEL)}, three "
-                "metrics at once"
-            )
+            about = f"change from {group[0].baseline}, {method}, {queries} queries"
+            title = f"{task} · {about}; intervals of {format_level(CHANGE_LEVEL)}"
             yield DisplaySection(tables=(comparison_table(overall) if judged else _change_table(overall, "Model", title),))
         if many:
             continue
@@ -281,7 +284,7 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
-            title = f"{model} · change by length of the document; {format_level(of_model[0].change.level)}, all lengths at once"
+            title = f"{model} · change by length of the document; intervals of {format_level(of_model[0].change.level)}"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
 
 
@@ -294,19 +297,19 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
-    cells = [[row.model for row in first]] if is_models else [[row.length for row in first]]
-    cells += [] if is_models else [[format_count(row.queries) for row in first]]
-    for listed in by_metric.values():
-        cells.append([label_change(row.metric_change) for row in listed])
-        cells.append([format_difference(row.metric_change, row.change) for row in listed])
+    cells = [[row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]]
+    cells += [[_stack(row) for row in listed] for listed in by_metric.values()]
     lines = list(zip(*cells, strict=True))
     if is_models:
         scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
-        lines.insert(0, (first[0].baseline, *chain.from_iterable(("", score) for score in scores)))
-    # The state stands left of its number, and a narrow terminal does not part them.
-    pairs = ((Column("", group=metric.value), Column(metric.heading, "right", metric.value)) for metric in by_metric)
-    columns = build_columns([heading] if is_models else [heading, "Queries"], ["Queries"])
-    return Table((*columns, *chain.from_iterable(pairs)), tuple(lines), title, is_narrow=is_models)
+        lines.insert(0, (first[0].baseline, *scores))
+    headings = [metric.heading for metric in by_metric]
+    return Table(build_columns([heading, *headings], headings), tuple(lines), title, is_narrow=is_models)
+
+
+def _stack(row: ComparisonRow) -> str:
+    """Return the state of a change in a line or two, with its interval below it."""
+    return format_change(row.metric_change, row.change).replace(" which", "\nwhich").replace(": ", "\n")
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:

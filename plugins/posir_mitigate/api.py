@@ -161,8 +161,7 @@ def mitigate(
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}
     if not mitigated:
         raise PosirError("no method works for this model. " + " ".join(refused))
-    with track("Comparing"):
-        outcomes = compare_trials(plain, mitigated, task.metadata.name, folder)
+    outcomes = compare_trials(plain, mitigated, task.metadata.name, folder)
     return present_outcomes(str(plain.name), outcomes, refused)
 
 
@@ -206,7 +205,7 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
         )
         for outcome in outcomes
     ]
-    scored = (Column(heading, group=score) for score in SCORES for heading in (score, "Change"))
+    scored = (Column(heading, "right", score) for score in SCORES for heading in (score, "Change"))
     return Table(
         (Column("Method"), *scored, *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time"))), tuple(rows)
     )

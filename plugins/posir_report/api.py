@@ -40,10 +40,7 @@ from posir_tasks.scores import ALL, ScoreInfo
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-BRIEF = (
-    "nDCG@10 x 100. Start to end: nDCG@10 of the first minus the last third of the document. Not read: share of the evidence "
-    "beyond what the model reads. State: bias within what is read, as its interval says. `--full` adds all numbers."
-)
+BRIEF = "Start to end: first minus last third of documents. State: bias in what is read."
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (
     "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95 % intervals "

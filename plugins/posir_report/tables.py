@@ -217,6 +217,8 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
 
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
+#: A state is about a part of the evidence if more than this share of it is not read.
+NOTABLE_SHARE = 0.01
 #: Depth of the recall that a sentence names.
 DEPTH = 10
 
@@ -238,11 +240,12 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 
 def describe_answer(decision: Decision | None) -> str:
-    """Return how well, what is lost from start to end, what is not read, the state and what to do, as one paragraph."""
+    """Return how well, what is lost from start to end, what is not read, and the state; on a line of its own what to do."""
     if decision is None:
         return "the effect of position is not known."
     # The other parts begin with what they are about.
-    return " ".join(f"{part}: {text}" if part == "What to do" else text for part, text in iterate_answer(decision))
+    *parts, (what, to_do) = iterate_answer(decision)
+    return f"{' '.join(text for _, text in parts)}\n{what}: {to_do}"
 
 
 def describe_cut(rows: Sequence[ReportRow]) -> str:
@@ -411,8 +414,7 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             format_estimate(row.start_to_end, format_points),
             MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
             row.sketch,
-            # In two lines, so that the table is narrow.
-            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
+            _format_state(row.decision, alone=heading == "Length" or len(rows) > MOST_SENTENCES) if row.decision else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
@@ -420,6 +422,12 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
     headings = (heading, *numbers, SKETCH, "State", *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
     return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
+
+
+def _format_state(decision: Decision, *, alone: bool) -> str:
+    """Return the state in lines, so that the table is narrow; unless it is to stand alone, also of which part it is."""
+    about = "" if alone or (decision.not_read or 0) <= NOTABLE_SHARE else "\nin what it reads"
+    return label_state(decision).replace(" than ", " than\n") + about
 
 
 def _identify(row: ReportRow) -> tuple[str, str, str]:

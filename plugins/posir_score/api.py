@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from posir_score.evaluation import RunScores, RunSearch
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
-LEGEND = (
-    "nDCG@10, MRR@10 and Recall@100 x 100 over all judged queries, as trec_eval computes them. Position scores are of the "
-    "queries whose evidence has one position; a table of its own is of those that have several."
-)
+LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as trec_eval computes them."
 #: Chunks that are retrieved for a question, as in Chroma's evaluation.
 RETRIEVED = 5
 #: What can be a folder.
@@ -82,7 +79,7 @@ class ScoredRuns(Presentable):
             for run in self.runs
         )
         notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.describe()]))
-        usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes),))
+        usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),))
         scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
         answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
         chunks = [DisplaySection(f"{name}, chunks", tables=tuple(scores.build_tables())) for name, scores, _ in scored]

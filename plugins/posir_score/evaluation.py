@@ -361,12 +361,13 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     """Score a run, and save the result and the metadata of a model that mteb has beside it, in mteb's form."""
     started, known = time.time(), installed_mteb(NEWEST_TESTED)
-    entries = [
-        {**scores, "main_score": scores[data.main_score], "hf_subset": subset.name}
-        | {"languages": [*data.languages[subset.name]], "mteb_version": known}
-        for subset in data.subsets
-        for scores in [_score_subset(model, data, subset)]
-    ]
+    entries = []
+    with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
+        for subset in data.subsets:
+            scores = _score_subset(model, data, subset)
+            entry = {"main_score": scores[data.main_score], "hf_subset": subset.name, "mteb_version": known}
+            entries.append(scores | entry | {"languages": [*data.languages[subset.name]]})
+            advance(len(subset.judgments.grades))
     result = {
         "dataset_revision": data.revision,
         "task_name": data.name,
@@ -394,9 +395,8 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
     """Score a run and save its result; a known one is not scored again."""
     check_writable(output)
     file = find_result(model, data, output)
-    with track(f"Scoring {model.name}"):
-        if not is_known:
-            _save_result(model, data, file)
+    if not is_known:
+        _save_result(model, data, file)
     run, queries = model.run, model.run.total.queries
     scored = [
         (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values), len(subset.judgments.grades))

@@ -31,7 +31,7 @@ from posir_tasks.models.folder import is_model_folder, name_folder
 from posir_tasks.models.prompts import DOCUMENT_PROMPTS
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.models.rerankers import ModelReranker, compute_margin
+from posir_tasks.models.rerankers import ModelReranker, Scores, compute_margin
 from posir_tasks.models.window import find_capacity
 from posir_tasks.sources.formats.passages import Passage
 from posir_tasks.sources.opening import open_data
@@ -198,8 +198,12 @@ def filter_by_margin(examples: Sequence[Example], rerankers: Sequence[ModelReran
     usable = [example for example in examples if len(thirds[example]) == len(Position)]
     pairs = [[(row.question, row.document.text[slice(*span)]) for span in thirds[row]] for row in usable]
     batches = [list(chain(*pairs[start : start + BLOCK])) for start in range(0, len(pairs), BLOCK)]
-    with track("Filtering by margin"):
-        scored = [[scores for _, scores in reranker.score_batches(batches)] for reranker in rerankers]
+    scored: list[list[Scores]] = [[] for _ in rerankers]
+    with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
+        for own, reranker in zip(scored, rerankers, strict=True):
+            for _, scores in reranker.score_batches(batches):
+                own.append(scores)
+                advance(len(scores) // len(Position))
     scores = np.array([np.concatenate(own) for own in scored if own]).reshape(len(rerankers), -1, len(Position))
     return [row for number, row in enumerate(usable) if compute_margin(scores[:, number], row.position) >= margin]
 

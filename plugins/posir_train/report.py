@@ -63,12 +63,9 @@ BRIEF = (
     "difference with a change, 95 % for the three together."
 )
 LEGEND = (
-    "On held-out articles, searched in the whole corpus. 95 % intervals for new articles; differences are paired by query. "
-    "nDCG@10 and start to end (first minus last third) x 100; PSI: posterior median over 20 positions. Change: better, worse, "
-    "equivalent within a margin, or cannot be said; it follows from the interval of the difference, which holds for nDCG@10, "
-    "start to end and PSI together with 95 %. Better is a higher nDCG@10, a start to end nearer to 0, a lower PSI. nDCG@10 of "
-    "the positions has an interval and no change of its own. Cosine of unrelated texts: mean over pairs of documents of "
-    "different articles; near 1, all texts are alike."
+    "Searched in the whole corpus; differences are paired by query. PSI: posterior median over 20 positions. Better: a higher "
+    "nDCG@10, a start to end nearer to 0, a lower PSI; equivalent: within a margin. nDCG@10 of the positions has an "
+    "interval alone. Cosine of unrelated texts: mean over documents of different articles; near 1, all texts are alike."
 )
 TRAINED = "The trained model"
 #: How a trained model is deployed; what was trained is in its weights alone.
@@ -189,7 +186,8 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
         scores = (change.before, change.after)
         own = (format_estimate(value, format_points if change.score == START_TO_END else score) for value in scores)
         rows.append((change.title, *own, format_estimate(change.difference, difference), change.label))
-    return Table(build_columns(("Score", "Before", "After", "After - before", "Change")), tuple(rows), title, tuple(notes))
+    headings = ("Score", "Before", "After", "After - before", "Change")
+    return Table(build_columns(headings, headings[1:4]), tuple(rows), title, tuple(notes))
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
@@ -406,15 +404,14 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
         own = {f"seed_{seed}": change.difference for seed, change in zip(reports, changes, strict=True)}
         rows.append({"score": first.score, "forgetting_check": first.forgetting_check, "mean": mean, **own})
         cells.append((first.title, *(format_estimate(change, form) for change in (*own.values(), mean))))
-    columns = build_columns(("Score", *(f"Seed {seed}" for seed in reports), "Over seeds"))
+    headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
+    table = Table(build_columns(headings, headings[1:]), tuple(cells))
     note = (
         "After - before on the same held-out articles. Of a seed: the interval is for new articles. Over seeds: the mean, and "
         "its interval for new seeds on these articles, by Student's t."
     )
     title, folders = next(iter(reports.values())).title, [str(report.folder) for report in reports.values()]
-    return TableResult(
-        title=title, rows=rows, tables=[Table(columns, tuple(cells))], sentences=sentences, notes=[note], last=folders
-    )
+    return TableResult(title=title, rows=rows, tables=[table], sentences=sentences, notes=[note], last=folders)
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:

@@ -112,12 +112,11 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         raise PosirError(f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such as posq.")
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
-    with track("Checking"):
-        for check in (check_autoload, check_mteb, check_tasks, check_plugins, check_data):
-            try:
-                findings += check()
-            except Exception as error:
-                findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
+    for check in progress((check_autoload, check_mteb, check_tasks, check_plugins, check_data), "Checking"):
+        try:
+            findings += check()
+        except Exception as error:
+            findings.append(CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})"))
     return Diagnosis(tuple(findings))
 
 

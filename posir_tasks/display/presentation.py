@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 REPR_ROWS, REPR_WIDTH = 5, 100
 #: Most pictures on a card.
 ON_CARD = 6
-#: Width of a complete text, so that no table is divided.
-UNLIMITED = 10_000
 
 
 class Presentable(ABC):
@@ -59,6 +57,9 @@ class Presentable(ABC):
     @abstractmethod
     def sections(self) -> Sequence[DisplaySection]:
         """Return what a terminal, Markdown and a page show, in order."""
+
+    full = True
+    """Whether `--full` would show no more."""
 
     def page_sections(self) -> Sequence[DisplaySection]:
         """Return what a page and a notebook show, in order."""
@@ -281,7 +282,7 @@ def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
 
 def _print_wide(print_on: Callable[[Console], None]) -> str:
     stream = io.StringIO()
-    print_on(Console(file=stream, highlight=False, width=UNLIMITED, force_terminal=False))
+    print_on(Console(file=stream, highlight=False, force_terminal=False))
     return stream.getvalue().rstrip()
 
 
@@ -291,7 +292,7 @@ def _abbreviate(table: Table | None) -> list[str]:
     if table is None or part is None:
         return []
     first = next(replace(part, rows=part.rows[:REPR_ROWS], notes=()).divided(REPR_WIDTH))
-    lines = [line.rstrip() for line in _print_wide(lambda console: print_tables(console, [first])).splitlines()]
+    lines = _print_wide(lambda console: print_tables(console, [first])).splitlines()
     omitted = len(table.rows) - len(first.rows)
     return [*lines, *([f"... and {pluralize(omitted, 'row')} more; print it to see all"] if omitted else [])]
 
@@ -316,7 +317,7 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             else:
                 shown.print_on(console, explain=explain)
             if not explain and next(iter(shown.explanation()), None):
-                print_tables(console, [], ["--explain says what every column means."])
+                print_tables(console, [], [f"--explain: all columns{'' if shown.full else '; --full: all numbers'}."])
             for line in shown.closing():
                 typer.echo(line)
 

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from posir_tasks.display.numbers import draw_sparkline, format_percent
+from posir_tasks.display.wording import shorten_names
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 from posir_tasks.scores import Estimate
@@ -156,8 +157,10 @@ def sketch_strip(strip: Strip) -> str:
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
     """Return a line for each strip, with its name, its sketch, what is not read and, if there is room for it, the state."""
-    longest = max((len(strip.name) for strip in strips), default=0)
-    lines = [f"{strip.name:{longest}}  {sketch_strip(strip):{CHARACTERS + 2}}  {strip.share}".rstrip() for strip in strips]
+    sketches = [f"  {sketch_strip(strip):{CHARACTERS + 2}}  {strip.share}".rstrip() for strip in strips]
+    names = shorten_names([strip.name for strip in strips], width - max(map(len, sketches), default=0))
+    longest = max(map(len, names), default=0)
+    lines = [f"{name:{longest}}{sketch}" for name, sketch in zip(names, sketches, strict=True)]
     full = [f"{line}{'; ' if strip.share else '  '}{strip.words[-1]}" for line, strip in zip(lines, strips, strict=True)]
     return full if max(map(len, full), default=0) <= width else lines
 

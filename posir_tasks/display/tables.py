@@ -6,23 +6,21 @@ import csv
 import io
 import json
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
-from itertools import groupby, product
+from itertools import groupby
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, sketch_strips
-from posir_tasks.display.wording import NO_BREAK, VERDICTS, bind, escape_controls, shorten_middle
+from posir_tasks.display.wording import NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -34,9 +32,8 @@ if TYPE_CHECKING:
 GAP, MIN_WIDTH = 2, 12
 #: Columns of shortened names in a table that is divided.
 DIVIDED_WIDTH = 20
-#: Columns of a table of answers, in any terminal and outside one.
-NARROW = 80
-ORGANIZATION = re.compile(r"^[^\s/]+/")
+#: Columns of a table of answers, in any terminal and outside one, and most of a line of prose.
+NARROW, PROSE = 80, 100
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
 #: before one is looked for. A number with a sign is none.
 FORMULA = re.compile(r"(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
@@ -136,22 +133,11 @@ class Table:
         yield self._select(chosen)
 
     def narrowed(self) -> Table:
-        """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that.
-
-        They lose their organizations and their middles or, where two would become equal, how they all begin.
-        """
+        """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
         # Without that room it is divided.
-        limit = room if room >= MIN_WIDTH else DIVIDED_WIDTH
-        names = [row[0] for row in self.rows]
-        own = [ORGANIZATION.sub("", name) for name in names]
-        ends = zip(min(own, default=""), max(own, default=""), strict=False)
-        begin = next((place for place, (first, last) in enumerate(ends) if first != last), 0)
-        for texts in (names, own, [f"…{name[begin:]}" for name in own]):
-            short = texts if texts is names else [shorten_middle(text, limit) for text in texts]
-            if max(map(cell_len, short), default=0) <= limit and len(set(short)) == len(set(names)):
-                return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(short, self.rows, strict=True)))
-        return self
+        names = shorten_names([row[0] for row in self.rows], room if room >= MIN_WIDTH else DIVIDED_WIDTH)
+        return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(names, self.rows, strict=True)))
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -236,41 +222,42 @@ def _plain(value: Any) -> Any:
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
     """Print tables below one another, the notes of each and the legend dimmed.
 
-    A terminal divides a table that is too wide for it; elsewhere every row and every paragraph is one line. Nothing is cut off.
+    A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is cut off.
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
             part = part.narrowed() if part.is_narrow else part
-            if total_width(part.column_widths()) > _room(console):
+            if total_width(part.column_widths()) > _picture_width(console):
                 part = part.without_pictures()
             _print_title(console, part.title)
             if not console.is_terminal:
-                console.out("\n".join(_plain_lines(part)), "\n", sep="", end="\n", highlight=False)
+                console.out("\n".join(_format_lines(part)), "\n", sep="", end="\n", highlight=False)
                 continue
-            for stacked in part.divided(console.width):
-                console.print(_rich_table(stacked, console.width), crop=False)
-                console.print()
+            for divided in part.divided(console.width):
+                console.print(_color(divided, console.width), "\n", sep="", soft_wrap=True)
         for note in table.notes:
             print_paragraph(console, note, "dim")
     for paragraph in legend:
         print_paragraph(console, paragraph, "dim")
 
 
-def _room(console: Console) -> int:
+def _picture_width(console: Console) -> int:
     """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a string."""
     return console.width if console.is_terminal else NARROW
 
 
 def _print_title(console: Console, title: str) -> None:
-    name, separator, details = escape_controls(title).partition(" · ")
     if title:
-        console.print(Text.assemble((name, "bold"), separator, details), soft_wrap=not console.is_terminal)
+        print_paragraph(console, title, bold=len(title.partition(" · ")[0]))
 
 
-def print_paragraph(console: Console, text: str, style: str = "") -> None:
-    """Print a paragraph, on a terminal broken by `wrap`; outside it is one line."""
-    width = console.width if console.is_terminal else sys.maxsize
-    console.print(Text("\n".join(wrap(escape_controls(text), width)), style=style), soft_wrap=True)
+def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
+    """Print a paragraph, broken by `wrap`, some characters of it in bold."""
+    width = min(console.width, PROSE) if console.is_terminal else PROSE
+    lines = [line for paragraph in escape_controls(text).split("\n") for line in wrap(paragraph, width)]
+    printed = Text("\n".join(lines), style=style)
+    printed.stylize("bold", 0, bold)
+    console.print(printed, soft_wrap=True)
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -282,33 +269,30 @@ def wrap(text: str, width: int) -> list[str]:
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
-def _plain_lines(table: Table) -> Iterator[str]:
-    """Yield the lines of a table as Rich would print it, where a report has thousands of tables."""
-    widths = table.column_widths()
+def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
+    """Yield the lines of a table; its first column is folded if the table would else exceed a limit."""
+    first, *others = table.column_widths()
+    widths = [min(first, max(MIN_WIDTH, limit - total_width([0, *others]))) if limit else first, *others]
+    right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
         cells = [cell.split("\n") for cell in row]
+        if cell_len(row[0]) > widths[0]:
+            cells[0] = [part for line in cells[0] for part in chop_cells(line, widths[0])]
         for line in range(max(map(len, cells))):
             texts = [cell[line] if line < len(cell) else "" for cell in cells]
             gaps = [" " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)]
-            right = [column.align == "right" for column in table.columns]
-            yield (" " * GAP).join(
-                gap + text if aligned else text + gap for text, gap, aligned in zip(texts, gaps, right, strict=True)
-            )
+            padded = (gap + text if last else text + gap for text, gap, last in zip(texts, gaps, right, strict=True))
+            yield (" " * GAP).join(padded).rstrip()
 
 
-def _rich_table(table: Table, limit: int) -> RichTable:
-    """Return a table as wide as its cells; its first column is folded if the table would else exceed a limit."""
-    first, *others = table.column_widths()
-    first = min(first, max(MIN_WIDTH, limit - total_width([0, *others])))
-    rich_table = RichTable(box=None, header_style="dim", pad_edge=False, width=total_width([first, *others]))
-    for column, width in zip(table.columns, [first, *others], strict=True):
-        rich_table.add_column(column.heading, justify=column.align, width=width, overflow="fold")
-    for row in table.rows:
-        cells = list(map(Text, row))
-        for cell, (pattern, color) in product(cells, VERDICTS.items()):
-            cell.highlight_regex(pattern, color)
-        rich_table.add_row(*cells)
-    return rich_table
+def _color(table: Table, limit: int) -> Text:
+    """Return the lines of a table with dimmed headings and colored verdicts."""
+    headings = max(heading.count("\n") for heading in table.headings) + 1
+    lines = list(_format_lines(table, limit))
+    text = Text("\n").join([*(Text(line, "dim") for line in lines[:headings]), Text("\n".join(lines[headings:]))])
+    for pattern, color in VERDICTS.items():
+        text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", color)
+    return text
 
 
 def to_markdown(table: Table) -> str:
@@ -408,7 +392,7 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
-        for line in sketch_strips(self.strips, _room(console)):
+        for line in sketch_strips(self.strips, _picture_width(console)):
             console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))

@@ -5,7 +5,10 @@ import io
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+from rich.cells import cell_len
 
 #: Control and format characters, such as those that turn the direction of writing, and halves of surrogate pairs.
 CONTROLS = re.compile(
@@ -21,9 +24,9 @@ INSEPARABLE = re.compile(
 NO_BREAK = "\N{NO-BREAK SPACE}"
 #: Words of a verdict and their colors in a terminal and on a page; there is no other color.
 VERDICTS = {
-    r"^(biased to the (start|end)|worse|fails)": "red",
-    r"^(no bias larger than|equivalent|better|passes)": "green",
-    "^cannot be said": "yellow",
+    "(biased to the (start|end)|worse|fails)": "red",
+    "(no bias larger than|equivalent|better|passes)": "green",
+    "cannot be said": "yellow",
 }
 
 
@@ -48,6 +51,26 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
 def bind(text: str) -> str:
     """Return a text whose figures are bound to their intervals, units and signs by spaces that no line ends with."""
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
+
+
+ORGANIZATION = re.compile(r"^[^\s/]+/")
+
+
+def shorten_names(names: Sequence[str], width: int) -> list[str]:
+    """Return names of at most `width` characters, if that is possible.
+
+    They lose their organizations and their middles or, where two would become equal, how they all begin.
+    """
+    if max(map(len, names), default=0) <= width:
+        return list(names)
+    own = [ORGANIZATION.sub("", name) for name in names]
+    ends = zip(min(own), max(own), strict=False)
+    begin = next((place for place, (first, last) in enumerate(ends) if first != last), 0)
+    for texts in (own, [f"…{name[begin:]}" for name in own]):
+        short = [shorten_middle(text, width) for text in texts]
+        if max(map(cell_len, short)) <= width and len(set(short)) == len(set(names)):
+            return short
+    return list(names)
 
 
 def ordinal(number: int) -> str:

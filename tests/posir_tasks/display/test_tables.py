@@ -185,7 +185,7 @@ def test_a_terminal_explains_only_if_asked_to_and_other_formats_hold_the_rows_al
     present(shown, OutputFormat.TEXT)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Found."
-    assert lines[-2:] == ["How to read it.", "--explain says what every column means."]
+    assert lines[-2:] == ["How to read it.", "--explain: all columns."]
     present(shown, OutputFormat.TEXT, explain=True)
     assert capsys.readouterr().out.splitlines()[-2:] == ["How to read it.", "In depth."]
     assert "In depth." in shown.to_html()
