@@ -367,6 +367,11 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     # A comparison has wider intervals, which hold for its three metrics at the same time.
     high = compared.difference.interval_at(0.95)[1]
     assert differences.half_widths()[1, 0] == pytest.approx(high - compared.difference.value, rel=0.01)
+    before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
+    said, ends = after.split("]")[0].split("[")
+    assert (before, second, said) == (f"{100 * compared.difference.value:.1f} points ahead of ", "a", " (95 % interval ")
+    expected = [100 * end for end in compared.difference.interval_at(0.95)]
+    assert list(map(float, ends.split(", "))) == pytest.approx(expected, abs=0.1)
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():

@@ -63,7 +63,7 @@ def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
 def _draw_scatter() -> charts.LayeredChart:
     """Return start to end against nDCG@10, with a point for each model, whose area is given by the page, and a line at 0.
 
-    Models that are marked have intervals. Names stand right of the chart, at the height `name_at`, with a line to their point.
+    Models that are marked have intervals. The page places names beside their points, with a line to those that are `led` away.
     """
     points_axis = alt.Axis(labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)", tickMinStep=0.01, tickCount=8)
     base = alt.Chart(ROWS).encode(
@@ -91,19 +91,16 @@ def _draw_scatter() -> charts.LayeredChart:
     )
     zero = alt.Chart(ROWS).transform_aggregate(rows="count()").mark_rule(color=alt.ExprRef("faint")).encode(y=alt.datum(0))
     named = base.transform_filter("datum.name")
-    leaders = named.mark_rule(strokeWidth=0.7, opacity=0.5, color=alt.ExprRef("faint")).encode(
-        x2=alt.value(alt.ExprRef("width + 8")), y2="name_at:Q"
-    )
-    names = named.mark_text(
-        align="left", dx=11, limit=alt.ExprRef(f"width < {NARROW} ? 150 : 220"), color=alt.ExprRef("ink")
-    ).encode(x=alt.value(alt.ExprRef("width")), y="name_at:Q", text="name:N")
+    leaders = named.transform_filter("datum.led").mark_rule(strokeWidth=0.7, color=alt.ExprRef("faint"))
+    names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=alt.ExprRef("ink"))
+    place = {"x": "name_score:Q", "y": "name_effect:Q"}
     return alt.layer(
         zero,
-        leaders,
+        leaders.encode(x2=place["x"], y2=place["y"]),
         charts.interval_rule(marked, "score", "x", color),
         charts.interval_rule(marked, "effect", "y", color),
         points,
-        names,
+        names.encode(**place, text="name:N"),
     ).properties(height=440)
 
 
@@ -112,10 +109,16 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
 
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    base, positions = alt.Chart(ROWS), charts.Positions(None, None, equal_bins)
+    title = "Position of the evidence: from the start of the document to its end" if equal_bins else None
+    base, positions = alt.Chart(ROWS), charts.Positions(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
     lines = charts.curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)
-    return alt.layer(charts.null_band(base, NULL_COLOR, positions, RANGE), *lines).properties(height=320)
+    ends = (
+        base.transform_filter("datum.name")
+        .mark_text(align="left", dx=9)
+        .encode(x=positions.axis, y=charts.ndcg_axis("name_at", RANGE), text="name:N", color=COLOR)
+    )
+    return alt.layer(charts.null_band(base, NULL_COLOR, positions, RANGE), *lines, ends).properties(height=320)
 
 
 def draw_heat_map() -> charts.LayeredChart:

@@ -56,7 +56,7 @@ PREVIEW = "preview.png"
 #: Rows that the page has without scripts, as many as a page of its table.
 PAGE = 20
 #: The view of a board without any.
-EMPTY: dict[str, Any] = {"partial": [], "columns": {"score": [], "other_data": [], "headline": ["No results yet."]}}
+EMPTY: dict[str, Any] = {"partial": [], "columns": {"score": [], "other_data": [], "headline": ["No results yet."], "lead": []}}
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
 #: Fields of a model that the page shows.

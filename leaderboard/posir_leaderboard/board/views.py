@@ -13,7 +13,6 @@ from posir_leaderboard.board.matrix import domain_matrix, length_matrix, read_sc
 from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
     CELL,
-    KINDS,
     NOT_PUBLISHED,
     BoardRecord,
     BoardRow,
@@ -202,7 +201,7 @@ class View:
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
             "paired": (differences.paired & [interval is not None for interval in ends]).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
-            "headline": self.write_headline(length, differences),
+            **self.write_headline(length, differences),
         }
 
     def ranked_rows(self, length: str) -> list[BoardRow | None]:
@@ -232,26 +231,26 @@ class View:
         titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
         return f"in {ends.get(length) or 'documents of ' + titles.get(length, length).split(': ')[-1]}"
 
-    def write_headline(self, length: str, differences: PairedDifferences) -> list[str]:
-        """Return the finding in parts, every second of them the name of a model: the best, its lead, its start to end."""
+    def write_headline(self, length: str, differences: PairedDifferences) -> dict[str, list[str]]:
+        """Return which model finds most, and below it its lead and start to end: parts, each second one a model's name."""
         rows = self.ranked_rows(length)
         scores = {place: row.score.value for place, row in enumerate(rows) if row and row.score}
         if not scores:
-            return ["No result here is ranked: all are partial, or on other data."]
+            return {"headline": ["No result here is ranked: all are partial, or on other data."], "lead": []}
         first, *others = sorted(scores, key=lambda place: -scores[place])
-        best, where = rows[first], self.describe_documents(length)
-        parts = ["", self.rows[first].model.short_name, f": nDCG@10 {format_percent(scores[first])} {where}."]
+        best, names = rows[first], [record.model.short_name for record in self.rows]
+        headline = ["", names[first], f" finds most {self.describe_documents(length)}: {format_percent(scores[first])}"]
+        lead = [""]
         if others:
-            lead = f" finds most {where} ({format_percent(scores[first])}), {format_percent(scores[first] - scores[others[0]])}"
-            parts[2:] = [f"{lead} points ahead of ", self.rows[others[0]].model.short_name]
-            published = self.rows[first].model.published or self.rows[others[0]].model.published
-            parts.append(f" {_format_lead(differences, first, others[0], published=published)}.")
-        effect, state = (best.effect, best.state_label) if best else (None, NOT_PUBLISHED)
-        unknown = "interval not published" if self.rows[first].model.published else "too few documents for an interval"
-        bounds = f" ({unknown})" if effect and not effect.interval else ""
-        parts[-1] += f" Its start to end: {format_estimate(effect, format_points)}{bounds}." if effect else ""
-        parts[-1] += f" Bias within what it reads: {state}." if state != NOT_PUBLISHED else ""
-        return parts
+            second = others[0]
+            published = self.rows[first].model.published or self.rows[second].model.published
+            known = _format_lead(differences, first, second, published=published)
+            lead = [f"{format_percent(scores[first] - scores[second])} points ahead of ", names[second], f" {known}. "]
+        if best and (effect := best.effect):
+            unknown = "" if effect.interval else ", without an interval"
+            state = "" if best.state_label == NOT_PUBLISHED else f"; bias within what it reads: {best.state_label}"
+            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{unknown}{state}."
+        return {"headline": headline, "lead": lead}
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -303,16 +302,16 @@ def _format_lead(differences: PairedDifferences, best: int, second: int, *, publ
 
 
 def describe_result(record: BoardRecord) -> str:
-    """Return in a line what is known of a model and its result: kind, size, window, license, vectors of a document, date."""
-    model, kind = record.model, record.model.kind
-    vectors = record.detail.get("vectors") or (1 if kind == KINDS["dense"] else 0)
+    """Return what is known of a model and its result: kind, size, window, license, vectors of a document if several, date."""
+    model, window = record.model, record.model.window or 0
+    vectors = record.detail.get("vectors") or 1
     size = next((size for size in ("B", "M", "K") if (model.parameters or 0) >= SIZES[size]), "")
     known = (
-        kind,
+        model.kind,
         size and f"{float(f'{(model.parameters or 0) / SIZES[size]:.2g}'):g}{size}",
-        model.window and f"reads {format_count(model.window)} tokens",
+        window and f"{format_count(window) if window % 1024 else f'{window // 1024}k'} tokens",
         "own license" if (model.license or "").startswith("http") else model.license,
-        vectors and f"{vectors:.3g} vector{'s' if vectors > 1 else ''} a document",
+        vectors != 1 and f"{vectors:.3g} vectors a document",
         record.detail.get("several_places")
         and f"{format_count(record.detail['several_places'])} queries with several places apart",
         record.detail.get("date"),

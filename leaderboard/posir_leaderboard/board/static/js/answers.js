@@ -29,7 +29,7 @@
     text: ([row], rows) => {
       const others = rows.filter((other) => unknown(other) && known(other.score));
       const better = others.filter((other) => other.score > row.score).length;
-      return `nDCG@10 ${board.percent(row.score)}${better ? `; ${better} of unknown ${patch.size ? "size" : "window"} ${better === 1 ? "is" : "are"} better` : ""}`;
+      return `${board.percent(row.score)}${better ? `; ${better} of unknown ${patch.size ? "size" : "window"} ${better === 1 ? "is" : "are"} better` : ""}`;
     },
     patch: { sort: "-score", ...patch },
   });
@@ -38,7 +38,7 @@
     {
       title: "Best in long documents",
       find: (rows, length) => (length === longest ? null : best(rows, (row) => row.q4, board.percent)),
-      text: ([row]) => `nDCG@10 ${board.percent(row.q4)} in Q4`,
+      text: ([row]) => `${board.percent(row.q4)} in Q4`,
       patch: { length: "Q4", sort: "-score" },
     },
     {
@@ -58,8 +58,8 @@
       "a",
       { href: board.hash(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("span", { class: "model" }, ...board.namesOf(found), found.length > 1 ? " (which, cannot be said)" : ""),
-      el("span", { class: "faint" }, text(found, rows)),
+      el("b", {}, ...board.namesOf(found), found.length > 1 ? " (which, cannot be said)" : ""),
+      el("span", {}, text(found, rows)),
     );
     link.addEventListener("click", (event) => {
       event.preventDefault();

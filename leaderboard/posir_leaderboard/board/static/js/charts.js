@@ -8,6 +8,7 @@
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
+  const LETTER = 6.6;
   const requested = new WeakMap();
   const drawn = new Map();
   const themes = new Map();
@@ -148,32 +149,61 @@
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
     const { low: bottom, high: top } = board.ends([...points, { effect: 0 }], "effect", "effect_low", "effect_high");
-    nameInOrder(points, { bottom, top }, selected);
+    namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 60 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
+    panel.querySelector("figcaption").firstChild.data = caption(points);
     panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
     );
   };
 
-  /** Name the selected points and those with the highest scores, in lines that have the order of the points and do not overlap. */
-  function nameInOrder(points, { bottom, top }, selected) {
+  /** Name the selected points and those with the highest scores, each beside its point, or as near to it as there is room. */
+  function namePoints(points, { low, high, bottom, top, width }, selected) {
     const first = (one) => Number(selected.includes(one.id));
     const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
-    named.sort((a, b) => b.effect - a.effect || b.score - a.score);
-    const at = (one) => ((top - one.effect) / (top - bottom)) * HEIGHT;
-    // Down the chart, each line below the one before; then up again, those that have left it.
-    const lines = named.reduce((placed, one) => [...placed, Math.max(at(one), (placed.at(-1) ?? -LINE) + LINE)], []);
-    for (let last = lines.length - 1, end = HEIGHT; last >= 0; last -= 1, end -= LINE) {
-      lines[last] = Math.min(lines[last], end);
-      end = lines[last];
+    const across = (score) => ((score - low) / (high - low)) * width;
+    const down = (effect) => ((top - effect) / (top - bottom)) * HEIGHT;
+    const at = (one) => [across(one.score), down(one.effect)];
+    // Names keep clear of points, of their intervals, and of the line at 0.
+    const taken = [[0, width, down(0) - 1, down(0) + 1]];
+    for (const one of points) {
+      const [x, y] = at(one);
+      taken.push([x - 6, x + 6, y - 6, y + 6]);
+      if (one.marked && known(one.score_low)) taken.push([across(one.score_low), across(one.score_high), y - 1, y + 1]);
+      if (one.marked && known(one.effect_low)) taken.push([x - 1, x + 1, down(one.effect_high), down(one.effect_low)]);
     }
-    named.forEach((one, place) => Object.assign(one, { name: one.label.split("/").at(-1), name_at: top - (lines[place] / HEIGHT) * (top - bottom) }));
+    const free = ([left, right, upper, lower]) =>
+      left >= 0 && right <= width && upper >= -LINE / 2 && lower <= HEIGHT + LINE / 2 && !taken.some((box) => left < box[1] && box[0] < right && upper < box[3] && box[2] < lower);
+    // On the same line, right or left of the point, then on ever more distant ones.
+    const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
+    for (const one of named) {
+      const [x, y] = at(one);
+      const name = shorten(one.label.split("/").at(-1), width < 500 ? 22 : Infinity);
+      const boxes = places.map(([side, dy]) => {
+        const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
+        return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
+      });
+      const { side, dy, near, box } = boxes.find((place) => free(place.box)) ?? boxes[0];
+      taken.push(box);
+      const place = { name_score: low + (near / width) * (high - low), name_effect: one.effect - (dy / HEIGHT) * (top - bottom) };
+      Object.assign(one, { name, ...place, name_align: side > 0 ? "left" : "right", led: Math.abs(dy) > LINE });
+    }
   }
 
-  const CAPTION = "Start to end against retrieval quality (nDCG@10)";
-  const scatterFigure = () => board.figure(CAPTION, { below: el("p", { class: "faint explanation" }) }).element;
+  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+  /** Return in a sentence which model finds the start and which the end best, of those whose interval leaves out 0 or is unknown. */
+  function caption(points) {
+    const clear = points.filter((one) => !known(one.effect_low) || one.effect_low > 0 || one.effect_high < 0);
+    const [start, end] = [1, -1].map((sign) => clear.reduce((most, one) => (sign * one.effect > sign * (most?.effect ?? 0) ? one : most), null));
+    const said = (one, better, worse) => one && `${one.label.split("/").at(-1)} finds the ${better} ${board.percent(Math.abs(one.effect))} points better than the ${worse}`;
+    return [said(start, "start", "end"), said(end, "end", "start")].filter(Boolean).join(", ") || TITLE;
+  }
+
+  const TITLE = "Start to end against nDCG@10";
+  const scatterFigure = () => board.figure(TITLE, { below: el("p", { class: "faint explanation" }) }).element;
 
   /** Explain what the points have, and how many of all models have one. */
   function explanation(points, all) {

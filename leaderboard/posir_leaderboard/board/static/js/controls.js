@@ -102,7 +102,8 @@
   // The fragment of the address holds the state, so jumps within the page do not use it.
   function jump(event, id) {
     event.preventDefault();
-    byId(id).focus();
+    if (byId(id).matches("details")) byId(id).open = true;
+    (byId(id).querySelector("summary") ?? byId(id)).focus();
     byId(id).scrollIntoView();
   }
 

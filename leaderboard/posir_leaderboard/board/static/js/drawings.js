@@ -56,6 +56,7 @@
     const drawn = known.filter((model, at) => details[at].panels[panelOf(details[at])]);
     const panels = drawn.map((model) => details[known.indexOf(model)]);
     const rows = drawn.flatMap((model, at) => cells(model, panels[at], panelOf(panels[at]), models.length === 1));
+    nameEnds(rows);
     const title = panels[0].lengths[panelOf(panels[0])];
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const figure = board.figure(title, { place, below: numbers(title, rows) });
@@ -64,12 +65,12 @@
     const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
     return section(
       heading,
-      legend(models),
       figure.element,
       el(
         "p",
         { class: "faint" },
-        `Across: ${lower(panels[0].position_title)}. Line: mean over the queries with evidence at that position.`,
+        panels[0].relative ? "" : `Across: ${lower(panels[0].position_title)}. `,
+        "Line: mean over the queries with evidence at that position.",
         rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95 % interval." : "",
         asked.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve of all lengths together; this is the longest known.",
         models.length === 1 ? " Gray: null band, which contains 95 % of bin means if position has no effect." : "",
@@ -82,6 +83,18 @@
     );
   };
 
+  /** Name each line at its end, where names would overlap below each other. */
+  function nameEnds(rows) {
+    const last = rows.filter((row, at) => row.place !== rows[at + 1]?.place && board.known(row.ndcg_at_10));
+    last.sort((one, other) => other.ndcg_at_10 - one.ndcg_at_10);
+    if (last.length < 2 || innerWidth < 800) return;
+    let above = Infinity;
+    for (const row of last) {
+      above = Math.min(row.ndcg_at_10, above - 0.04);
+      Object.assign(row, { name: row.model.split("/").at(-1).replace(" (published)", ""), name_at: above });
+    }
+  }
+
   /** Offer the numbers of a chart as a file. */
   function download(rows, choice) {
     const save = () => board.save(board.toCsv(POSITION_COLUMNS, rows), "text/csv", board.fileName(choice.name, "positions", ".csv"));
@@ -90,12 +103,12 @@
 
   const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"];
 
-  /** Return the ends of a scale that contains the given columns of rows, in tenths. */
+  /** Return the ends of a scale that contains the given columns of rows, in steps of 5 points. */
   function ends(rows, ...names) {
     const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.known);
     if (!values.length) return { low: 0, high: 1 };
-    const low = Math.floor(Math.min(...values) * 10) / 10;
-    return { low, high: Math.max(Math.ceil(Math.max(...values) * 10) / 10, low + 0.1) };
+    const low = Math.floor(Math.min(...values) * 20) / 20;
+    return { low, high: Math.max(Math.ceil(Math.max(...values) * 20) / 20, low + 0.1) };
   }
 
   board.ends = ends;

@@ -76,13 +76,13 @@
     board.notice(unknownParts(state, group, choice, length));
     board.showFinding(rows, state, shown, columns);
     board.showAnswers(rows, state, shown, view.lengths);
-    await panels[state.tab](state, columns, rowsAt(view, view.opening, view.columns));
+    await panels[state.tab](state, rowsAt(view, view.opening, view.columns));
   }
 
   const panels = {
-    table: (state, columns) => board.showTable(rows, columns, state, shown),
+    table: (state) => board.showTable(rows, state, shown),
     chart: (state) => board.showScatter(rows, state),
-    models: (state, _, opening) => board.showModels(index, state, shown, opening),
+    models: (state, opening) => board.showModels(index, state, shown, opening),
     matrix: (state) => board.showMatrix(index, state, shown, rows),
   };
 

@@ -117,7 +117,7 @@
         { class: "row choices" },
         choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
         choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
-        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", "Color: a score from 30 to 85, a difference up to 50 points.", hatched ? " Hatched: no result." : ""),
+        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points." : "Color: from 30 to 85.", hatched ? " Hatched: no result." : ""),
       ),
       el("div", { class: "matrix" }),
     );

@@ -21,6 +21,9 @@
   DataTable.type("missing-last", { order: { asc: last(1), desc: last(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
+  /** What the cells of a row say that a narrow page shows as a card, without a head. */
+  const CARDS = { score: "nDCG@10", start_to_end: "Start to end", psi: "PSI" };
+
   /** Return a column with a function from a row to its cell, and one to its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
@@ -33,6 +36,7 @@
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
+      createdCell: (cell) => name in CARDS && cell.setAttribute("data-title", CARDS[name]),
       render: (_, type, row) => (type === "display" ? asElement(cell(row)) : [Number(!board.isComparable(row)), value(row) ?? null]),
     };
   }
@@ -63,10 +67,10 @@
 
   const buildColumns = () => [
     fixed("select", "Compare", selector),
-    fixed("rank", "Rank", () => "", ({ rank, psi_rank }) => rank || psi_rank),
+    fixed("rank", "Rank", () => ""),
     column("label", "Model", (row) => row.label.toLowerCase(), modelCell, { first: "asc" }),
-    fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     column("score", "", (row) => row.score, scoreCell),
+    fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     fixed("curve", "Over position", curveCell, (row) => row.strip),
     { ...column("start_to_end", "", (row) => row.effect, startToEndCell), fills: (row) => row.effect },
     { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
@@ -124,10 +128,12 @@
     else row.child.hide();
   }
 
+  const IN_THE_ROW = ["How well", "Start to end"];
+
   /** Return what stands below an expanded row: the answer, PSI and what chance gives, p, and each length with its interval, rank and queries. */
   function detailsOf(row, lengths) {
     const interval = board.intervalText(row, "psi");
-    const answer = Object.entries(row.parts ?? {});
+    const answer = Object.entries(row.parts ?? {}).filter(([title]) => !IN_THE_ROW.includes(title));
     const facts = [
       answer.length ? null : [board.title("state"), row.state_label],
       row.published
@@ -181,7 +187,10 @@
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
-  const curveCell = (row) => el("div", {}, board.strip(row), board.known(row.effect) ? el("span", { class: "effect" }, el("small", {}, "Start to end"), board.points(row.effect)) : null, unread(row), shown.decided ? board.chip(row) : null);
+  function curveCell(row) {
+    const unread = row.not_read >= 0.0005 ? el("span", { class: "unread" }, `${board.percent(row.not_read)} % not read`) : null;
+    return el("div", {}, board.strip(row), unread);
+  }
 
   function lengthCell(row, name) {
     const cell = el("span", { class: "heat" }, board.percent(row[name]));
@@ -189,26 +198,12 @@
     return cell;
   }
 
-  function startToEndCell(row) {
-    if (!board.known(row.effect)) return board.DASH;
-    const value = board.points(row.effect);
-    if (!board.known(row.start_to_end)) {
-      return el("div", { class: "scored" }, el("span", { class: "value" }, value), board.differenceGlyph(row.effect, null, null, shown.limit), shown.decided ? board.chip(row) : null);
-    }
-    const { start_to_end_low: low, start_to_end_high: high } = row;
-    return scored(value, board.intervalText(row, "start_to_end"), board.differenceGlyph(row.effect, low, high, shown.limit), unread(row), shown.decided ? board.chip(row) : null);
-  }
-
-  /** Return the share of the evidence that a row's model does not read, if there is any, and the bias within what it reads. */
-  function unread(row) {
-    if (!(row.not_read >= 0.0005)) return null;
-    const within = board.known(row.bias_within_read) ? `; ${board.points(row.bias_within_read)} within what it reads` : "";
-    return el("span", { class: "unread", title: board.describe("bias_within_read") }, `${board.percent(row.not_read)} % not read${within}`);
-  }
+  const startToEndCell = (row) =>
+    board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "start_to_end"), shown.decided ? board.chip(row) : null) : board.DASH;
 
   function psiCell(row) {
     if (!board.known(row.best_psi)) return board.DASH;
-    return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), board.known(row.psi) ? null : el("span", { class: "faint" }, "observed"));
+    return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), board.known(row.psi) || shown.observed ? null : el("span", { class: "ends" }, "observed"));
   }
 
   function queriesText(row) {
@@ -221,7 +216,7 @@
   const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
 
   /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
-  board.rowsOf = (index, view, { where, headline, ...columns }, length) => {
+  board.rowsOf = (index, view, { where, headline, lead, ...columns }, length) => {
     const rows = view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[at]]));
       for (const [name, values] of Object.entries(index.models)) row[name] = values[model];
@@ -259,7 +254,7 @@
   };
 
   /** Show rows with the filters, order and page of a state. */
-  board.showTable = (rows, scores, state, { length }) => {
+  board.showTable = (rows, state, { length }) => {
     const key = drawKey(state);
     // Drawn only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
@@ -274,7 +269,8 @@
         mixed: rows.some((row) => row.published) && rows.some((row) => !row.published),
         decided: rows.some(board.isDecided),
         best: comparable.length > 1 ? board.best(comparable) : null,
-        limit: board.differenceLimit(scores),
+        observed: !rows.some((row) => board.known(row.psi)),
+        ranges: { rank: rows.some((row) => row.rank), psi_rank: rows.some((row) => row.psi_rank) },
       };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
@@ -286,7 +282,7 @@
       byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect)));
       // Only then: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
-      byId("key").replaceChildren(...board.key(rows, shown));
+      board.showKey(rows);
     }
     const page = Math.max(Number(state.page) || 1, 1) - 1;
     if (table) table.order(orderOf(state.sort)).draw();
@@ -327,8 +323,7 @@
       },
       // Set before the rows are in the page, so that there is only one layout.
       rowCallback: (node, row) => {
-        const rank = node.querySelector("td.rank");
-        if (rank) rank.textContent = board.range(byPsi ? row.psi_rank : row.rank);
+        node.querySelector("td.rank").textContent = rankOf(row);
       },
     });
     table.search.fixed("filters", (_, row) => passes(row, board.state()));
@@ -338,6 +333,14 @@
     labelLengths();
     byId("table").replaceChildren(detached, pageButtons, el("p", { id: "unranked" }));
     offerUnranked();
+  }
+
+  /** Return the range of ranks of a row; its place by the score where no row has a range. */
+  function rankOf(row) {
+    const [ranks, score, sign] = byPsi ? ["psi_rank", "best_psi", 1] : ["rank", "score", -1];
+    if (shown.ranges[ranks]) return board.range(row[ranks]);
+    const placed = (one) => board.isComparable(one) && board.known(one[score]);
+    return placed(row) ? String(1 + shown.rows.filter((one) => placed(one) && sign * (one[score] - row[score]) < 0).length) : board.DASH;
   }
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
@@ -355,15 +358,6 @@
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
-  /** Head the drawings by the ends of their axes. */
-  function labelAxes() {
-    const limit = Math.round(shown.limit * 100);
-    for (const [name, text] of [["start_to_end", [`-${limit} to +${limit}`]], ["curve", [el("span", {}, "start"), el("span", {}, "end")]]]) {
-      const header = table.column(place(name)).header();
-      (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).replaceChildren(...text);
-    }
-  }
-
   // DataTables interprets titles as markup.
   function labelHeader(header, key) {
     header.querySelector(".dt-column-title").textContent = board.title(key);
@@ -373,29 +367,34 @@
   /** Head the scores by their declarations. */
   function labelScores() {
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
+    table.column(place("curve")).header().append(el("span", { class: "tokens" }, el("span", {}, "start"), el("span", {}, "end")));
     const header = table.column(place("start_to_end")).header();
     labelHeader(header, "start_to_end");
     header.title += ` ${board.title("state")}: ${board.describe("state")}`;
   }
 
-  /** Head the score by which models are ranked by its declaration and its length. */
+  /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
   function labelLength() {
-    const header = table.column(place("score")).header();
     const { length } = shown;
     const key = board.scoreKey(length, shown.rows.every((row) => row.published));
-    labelHeader(header, key);
-    // What qualifies the score stands below it, so that the narrow column has a heading of two lines.
     const [, title, qualifier] = board.title(key).match(/^(.*?)(?: \((.*)\))?$/);
-    header.querySelector(".dt-column-title").textContent = title;
-    const tokens = header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }));
-    tokens.textContent = [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", ");
+    labelHeader(table.column(place("score")).header(), key);
+    table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
+    qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
+    qualify("psi", shown.observed ? "observed" : "");
+    qualify("start_to_end", shown.decided ? "bias in what it reads" : "");
+  }
+
+  function qualify(name, text) {
+    const header = table.column(place(name)).header();
+    (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
   /** Head the length cells by their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
       const title = (board.lengths[name.toUpperCase()] ?? "").split(": ")[1] ?? "";
-      const tokens = title.replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(" to ", "–");
+      const tokens = title.replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(/.* to /, "≤ ");
       const header = table.column(place(name)).header();
       header.title = title;
       header.append(el("span", { class: "tokens" }, tokens));
@@ -410,10 +409,10 @@
   function drawn() {
     const { page, pages } = table.page.info();
     shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
-    table.column(place("rank")).header().querySelector(".dt-column-title").textContent = byPsi ? "Rank by PSI" : "Rank";
+    const rank = shown.ranges[byPsi ? "psi_rank" : "rank"] ? "Rank" : "#";
+    table.column(place("rank")).header().querySelector(".dt-column-title").textContent = byPsi ? `${rank} by PSI` : rank;
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     board.offerPages(pageButtons, { page, pages }, (at) => table.page(at).draw("page"));
-    labelAxes();
     labelLength();
     updateRows();
   }
