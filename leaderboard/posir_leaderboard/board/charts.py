@@ -76,10 +76,8 @@ def _draw_scatter() -> charts.LayeredChart:
         ),
     )
     marked = base.transform_filter("datum.marked")
-    kinds = [*KINDS.values(), BM25, UNKNOWN]
-    color = alt.Color(
-        "kind:N", title=None, scale=alt.Scale(domain=kinds), legend=build_legend(columns=2, values=alt.ExprRef("kinds"))
-    )
+    kinds = alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN])
+    color = alt.Color("kind:N", title=None, scale=kinds, legend=build_legend(columns=2, values=alt.ExprRef("kinds")))
     shape = alt.Shape(
         "source:N",
         title=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns
+from posir_leaderboard.board.records import BoardRecord, BoardRow
 from posir_tasks.results import rounded
 from posir_tasks.scores import ALL, Estimate
 
@@ -32,7 +32,8 @@ def task_matrix(
         }
         for length in lengths
     }
-    return _matrix(dimension.lower(), list(labels.values()), [indices[model] for model in models], columns) if models else None
+    places = [indices[model] for model in models]
+    return {"by": dimension.lower(), "columns": [*labels.values()], "models": places, "lengths": columns} if places else None
 
 
 def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
@@ -48,7 +49,8 @@ def domain_matrix(task: str, records: Sequence[BoardRecord], indices: Mapping[st
     names = sorted({name for _, subsets in by_model for name in subsets["name"]})
     known = {name: [dict(zip(subsets["name"], subsets[name], strict=True)) for _, subsets in by_model] for name in SCORES}
     cells = {name: [[scores.get(domain) for domain in names] for scores in of_models] for name, of_models in known.items()}
-    return _matrix("domain", names, [index for index, _ in by_model], {"all": cells}) if by_model else None
+    places = [index for index, _ in by_model]
+    return {"by": "domain", "columns": names, "models": places, "lengths": {ALL: cells}} if places else None
 
 
 def length_matrix(records: Sequence[BoardRecord], lengths: Sequence[str], indices: Mapping[str, int]) -> dict[str, Any] | None:
@@ -60,11 +62,8 @@ def length_matrix(records: Sequence[BoardRecord], lengths: Sequence[str], indice
         name: [[read_score(record.rows_by_length.get(length), name) for length in lengths] for record in rows]
         for name in SCORES
     }
-    return _matrix("length", lengths, [indices[record.model.id] for record in rows], {ALL: cells})
-
-
-def _matrix(by: str, columns: Sequence[str], models: Sequence[int], lengths: Mapping[str, Columns]) -> dict[str, Any]:
-    return {"by": by, "columns": list(columns), "models": list(models), "lengths": dict(lengths)}
+    places = [indices[record.model.id] for record in rows]
+    return {"by": "length", "columns": lengths, "models": places, "lengths": {ALL: cells}}
 
 
 def read_score(row: BoardRow | None, name: str) -> Any:

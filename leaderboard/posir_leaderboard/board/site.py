@@ -27,23 +27,16 @@ from posir_leaderboard.board.records import (
     row_columns,
     scores_csv,
 )
-from posir_leaderboard.board.views import (
-    CHANGES,
-    Group,
-    View,
-    add_other_tasks,
-    build_views,
-)
+from posir_leaderboard.board.views import CHANGES, Group, View, add_other_tasks, build_views, read_strip
 from posir_significance.decision import DEFAULT_MARGINS, State
 from posir_significance.sentences import name_state
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_estimate, format_percent, format_points
 from posir_tasks.display.progress import progress
-from posir_tasks.display.strip import Strip, draw_card, render_png
+from posir_tasks.display.strip import draw_card, render_png
 from posir_tasks.errors import PosirError
 from posir_tasks.files import write_text
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.scores import Estimate
 from posir_tasks.tasks.posir import POSIR
 from posir_tasks.tasks.posq import POSQ
 
@@ -92,7 +85,6 @@ def render_site(
     groups_shown = [group for group in data["board"]["groups"] if group["name"] == data["board"]["opening"]]
     opened = [view for group in groups_shown for view in group["views"] if view["name"] == group["opening"]]
     view = data[f"views/{opened[0]['file']}"] if opened else EMPTY
-    opening = [f"data/views/{shown['file']}.js" for shown in opened]
     unranked, scores = (list(map(bool, map(max, view["partial"], view["columns"]["other_data"]))), view["columns"]["score"])
     order = sorted(range(len(scores)), key=lambda place: (unranked[place], -(scores[place] or 0)))
     environment = Environment(
@@ -100,7 +92,7 @@ def render_site(
     )
     page = environment.get_template("index.html").render(
         build=build.hexdigest()[:12],
-        scripts=["lib/datatables.js", core, INDEX, *opening, *others],
+        scripts=["lib/datatables.js", core, INDEX, *(f"data/views/{shown['file']}.js" for shown in opened), *others],
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
         preview=(f"{url.rstrip('/')}/" if url else "") + PREVIEW,
@@ -232,20 +224,14 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
     """Return a PNG of the best models with known positions of the view that opens; of an empty leaderboard, a title alone."""
     views = [view for group in groups for view in build_views(group, records)]
     view = min(views, key=attrgetter("opening_order"), default=View("", ()))
-    length, strips = view.opening_length, []
-    ranked = [
-        (row.score.value, record, row)
-        for record, row in zip(view.rows, view.ranked_rows(length), strict=True)
-        if row and row.score and record.find_detail("panels", length)
-    ]
-    for _, record, row in sorted(ranked, key=itemgetter(0), reverse=True)[:MODELS]:
-        panel = record.find_detail("curves", length) or record.find_detail("panels", length)
-        bins = zip(panel["ndcg_at_10"], panel["ndcg_at_10_low"], panel["ndcg_at_10_high"], strict=True)
-        parts = (None if mean is None else Estimate(mean, None if low is None else (low, high)) for mean, low, high in bins)
-        words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
-        words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
-        words += [] if row.state_label == NOT_PUBLISHED else [f"Bias within what it reads: {row.state_label}"]
-        strips.append(Strip(record.model.short_name, tuple(words), tuple(parts)))
+    length, scored = view.opening_length, []
+    for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
+        if row and row.score:
+            words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
+            words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
+            words += [] if row.state_label == NOT_PUBLISHED else [f"Bias within what it reads: {row.state_label}"]
+            scored.append((row.score.value, read_strip(record, length, *words)))
+    strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:MODELS]
     return render_png(
         draw_card(strips, "PosIR leaderboard", f"{view.data}, {view.describe_documents(length)}." if strips else "")
     )

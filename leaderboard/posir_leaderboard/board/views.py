@@ -181,21 +181,21 @@ class View:
         scored = [record.rows_by_length.get(length) for record in self.rows]
         rows = self.ranked_rows(length)
         differences = self.differences(length)
-        scores, psi = ([row.score if row else None for row in rows], [row.psi if row else None for row in rows])
-        values, ends = (
-            [score.value if score else None for score in scores],
-            [score.interval if score else None for score in scores],
-        )
+        values = [row.score.value if row and row.score else None for row in rows]
+        ends = [row.score.interval if row and row.score else None for row in rows]
         letters = np.where(differences.paired, differences.states().astype("U1"), "-")
         best_psi = [row.best_psi if row else None for row in rows]
-        psi_ends = [estimate.interval if estimate else None for estimate in psi]
+        psi_ends = [row.psi.interval if row and row.psi else None for row in rows]
         return {
             **row_columns(scored),
             "other_data": [
                 record.mark or (OTHER_MEAN if record.comparable and row and not ranked else "")
                 for record, row, ranked in zip(self.rows, scored, rows, strict=True)
             ],
-            "strip": [_draw_strip(record, length) for record in self.rows],
+            "strip": [
+                record.find_detail("strips", length) or ((strip := read_strip(record, length)) and draw_glyph(strip))
+                for record in self.rows
+            ],
             "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
             "rank": list(rank_ranges(values, ends, differences=differences)),
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
@@ -264,7 +264,8 @@ class View:
     def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
         differences = {length: self.differences(length) for length in self.lengths}
-        best = sorted(range(len(self.rows)), key=lambda place: -score_overall(self.rows[place]))
+        overall = [read_score(record.rows_by_length.get(ALL), "score") or 0 for record in self.rows]
+        best = sorted(range(len(overall)), key=lambda place: -overall[place])
         best = [place for place in best if any(difference.paired[place].any() for difference in differences.values())]
         if not (best := best[:MOST_PAIRED]):
             return None
@@ -319,26 +320,19 @@ def describe_result(record: BoardRecord) -> str:
     return " · ".join(str(part) for part in known if part)
 
 
-def score_overall(record: BoardRecord) -> float:
-    """Return nDCG@10 over all lengths; 0 if unknown."""
-    row = record.rows_by_length.get(ALL)
-    return row.score.value if row and row.score else 0.0
-
-
 def _lists(values: Any) -> list[Any]:
     lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
     return lists
 
 
-def _draw_strip(record: BoardRecord, length: str) -> str | None:
-    """Return the picture of the answer; of published rows and averages, by position bins alone; None if nothing is known."""
-    glyph: str | None = record.find_detail("strips", length)
+def read_strip(record: BoardRecord, length: str, *words: str) -> Strip | None:
+    """Return nDCG@10 by position bins, read or not, with words at its side; None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
-    if glyph or not panel:
-        return glyph
+    if not panel:
+        return None
     cells = zip(*(panel[name] for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")), strict=True)
     parts = tuple(None if mean is None else Estimate(mean, None if low is None else (low, high)) for mean, low, high in cells)
-    return draw_glyph(Strip(record.model.name, ("By place in whole documents, read or not",), parts))
+    return Strip(record.model.short_name, words or ("By place in whole documents, read or not",), parts)
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
