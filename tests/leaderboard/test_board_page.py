@@ -659,7 +659,7 @@ def test_a_color_means_one_thing(visit, address, data):
     color = "(names) => names.map((name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; })"
     page.evaluate("document.body.append(Object.assign(document.createElement('i'), { id: 'probe' }))")
     models = page.evaluate(color, [f"series-{number}" for number in range(1, 7)])
-    scores = page.evaluate(color, ["heat", "toward-end", "ink", "heat-1", "heat-2", "heat-3", "heat-4"])
+    scores = page.evaluate(color, ["ink", "heat-1", "heat-2", "heat-3", "heat-4"])
     assert len({*models, *scores}) == len(models) + len(scores)
     line = page.eval_on_selector("#table .strip .mean", "line => getComputedStyle(line).stroke")
     assert line not in {*models, *scores}, "a picture in the table has the color of no model and no score"
