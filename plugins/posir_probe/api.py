@@ -37,8 +37,8 @@ def parse_bounds(text: str) -> tuple[int, int]:
 @public(charts=True)
 def probe(
     model: str | Path,
-    *,
     data: Annotated[DataReference, Option(one_value=True)] = "PosIR-Mini",
+    *,
     probe: str | Iterable[str] | None = None,
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
@@ -61,7 +61,7 @@ def probe(
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task; a folder in the PosIR layout or of BEIR; a file or folder of questions or plain texts; or a dataset on the
-            Hub.
+            Hub. `--data DATA` is the same.
         probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
@@ -140,7 +140,7 @@ def correlate(
     Examples:
         >>> import posir
         >>> posir.probe("./my-model", probe="mirror", documents=3, output="my-results")
-        ProbeMeasurements: Probes of...
+        ProbeMeasurements: Does...
         >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
         'PosIR-Mini'
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
@@ -217,7 +217,7 @@ def probe_groups(
     Examples:
         >>> import posir
         >>> posir.probe("./my-model", probe="segment_similarity_3", documents=3, output="my-groups")
-        ProbeMeasurements: Probes of...
+        ProbeMeasurements: Does...
         >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
         ['unknown']
     """

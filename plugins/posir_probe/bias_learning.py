@@ -99,7 +99,7 @@ class Perturbation(Probe):
     source = SOURCE.format(3)
     preference_sign = 1
     scale = COSINE
-    value_title = "Cosine of the text and the changed text"
+    value_title = "Cosine of text and changed text"
     place_title = "Place of the change"
     place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
     sizes: tuple[float, ...]
@@ -131,7 +131,6 @@ class Perturbation(Probe):
         self.finding = SignedFinding(
             f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
             f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
-            f"whether {self.change[0].lower()}{self.change[1:]} at the start or at the end of a text changes it more",
             "end_minus_start",
         )
 
@@ -330,7 +329,6 @@ class SentenceRegression(RegressionProbe):
     finding = SignedFinding(
         "Later sentences weigh more: position and weight correlate with r = {}",
         "Earlier sentences weigh more: position and weight correlate with r = {}",
-        "whether position and weight of sentences correlate",
     )
     preference_sign = -1
     scale = "Pearson's r, from -1 to 1"

@@ -38,20 +38,20 @@ class EvidenceMoving(base.Probe):
     """Cosine of a question and its document, with the evidence moved to each of several places."""
 
     name = "evidence_moving"
-    title = "Evidence moved through its document"
+    title = "Evidence moved in its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = ("Past a model's window all places are equal: the similarity to the rest of the document, not 0.",)
     finding = base.SignedFinding(
         "Moving the evidence from start to end takes {} off the similarity of question and document",
         "Moving the evidence from start to end adds {} to the similarity of question and document",
-        "whether moving the evidence from start to end changes the similarity of question and document",
     )
     preference_sign = 1
     compares_ends = True
+    meaning = "How much closer a question is to its document with the evidence at the start than at the end"
     scale = base.COSINE
     needs_questions = True
-    value_title = "Cosine of the question and its document"
-    place_title = "Place of the evidence, from the start of its document to the end"
+    value_title = "Cosine of question and document"
+    place_title = "Place of the evidence, start to end of its document"
     form = base.Form.PLACES
     shows_window = True
 
@@ -81,16 +81,16 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     """
 
     name = "evidence_moving_retrieval"
-    title = "Retrieval with the evidence moved"
+    title = "Retrieval, evidence moved"
     source = "arXiv 2404.04163, section 4.2"
     notes = ("All documents of the data are searched, sampled or not.",)
     finding = base.SignedFinding(
         "Moving the evidence from start to end costs {} points of nDCG@10",
         "Moving the evidence from start to end gains {} points of nDCG@10",
-        "whether moving the evidence from start to end changes nDCG@10",
     )
     is_variant = True
     predicts_retrieval = True
+    meaning = "How much better a document is found with the evidence at the start than at the end"
     scale = base.POINTS
     needs_all = True
     value_title = base.SCORE

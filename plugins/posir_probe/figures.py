@@ -14,8 +14,7 @@ from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
-from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_tasks.display.charts import FAINT, INK, NULL, PERCENT, Looks, add_frame, build_chart, tell_apart
+from posir_tasks.display.charts import FAINT, INK, NULL, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
@@ -39,7 +38,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
     labels = short_labels(shown)
-    finding = probe.find(first.sums) or probe.title
+    finding = probe.find(first.sums) or probe.label(first.sums)
     title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
     source = f"Source: {first.data}, {pluralize(first.sums.documents, 'document')}."
@@ -51,18 +50,11 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
 
 
 def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
-    axes = (probe.value_title or probe.title, probe.place_title)
-    for direction, axis in zip(
-        ("Vertical", "Horizontal"), axes if probe.form is not Form.CATEGORIES else axes[::-1], strict=True
-    ):
-        if axis:
-            # A name such as Pearson's keeps its capital.
-            yield f"{direction}: {axis if axis[1:2].isupper() or axis.startswith('Pearson') else axis[0].lower() + axis[1:]}."
     if probe.form is Form.CELLS:
         yield "Darker: more sentences."
         return
     if not any(estimate and estimate.interval for result in results for estimate in result.sums.estimates):
-        yield f"No intervals: fewer than {FEWEST_DOCUMENTS} documents."
+        yield "Without intervals."
     elif probe.form in (Form.CATEGORIES, Form.BARS):
         yield "Lines: 95 % intervals by bootstrap over documents."
     elif len(results) <= MOST_INTERVALS:
@@ -70,7 +62,7 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if probe.shows_spread:
         yield "Lighter: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
-        yield f"Dark gray, square: an {CONTROL} on the same texts."
+        yield f"Dark gray: an {CONTROL} on the same texts."
     if read_published_curves(results[0].probe):
         yield "Light gray: published values of other models on other data."
 
@@ -89,9 +81,9 @@ def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: 
     ]  # fmt: skip
     axis, legend = alt.Axis(tickCount=5), alt.Legend(orient="top", gradientLength=200)
     cells = build_chart(rows).mark_rect().encode(
-        x=alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=axis),
+        x=alt.X("x:Q", title=probe.place_title, scale=alt.Scale(domain=[0, 1]), axis=axis),
         x2="x2:Q",
-        y=alt.Y("y:Q", title=None, scale=alt.Scale(domain=[-1, 1]), axis=axis),
+        y=alt.Y("y:Q", title=probe.value_title, scale=alt.Scale(domain=[-1, 1]), axis=axis),
         y2="y2:Q",
         color=alt.Color("points:Q", title="Sentences", scale=alt.Scale(type="log", scheme="greys"), legend=legend),
         tooltip=["x:Q", "y:Q", "points:Q"],
@@ -173,39 +165,46 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     color, shape, dash = looks
     names = list(dict.fromkeys(row["position"] for row in sorted(rows, key=lambda row: float(row["order"]))))
     x = alt.X(
-        "x:Q", title=None, scale=alt.Scale(domain=[0, 1], nice=False), axis=alt.Axis(tickCount=5, format=".1f", grid=False)
+        "x:Q",
+        title=probe.place_title,
+        scale=alt.Scale(domain=[0, 1], nice=False),
+        axis=alt.Axis(tickCount=5, format=".1f", grid=False),
     )
     if probe.form is Form.STEPS:
         axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
-        x = alt.X("position:O", title=None, scale=alt.Scale(domain=names), axis=axis)
+        x = alt.X("position:O", title=probe.place_title, scale=alt.Scale(domain=names), axis=axis)
     base = alt.Chart().encode(x=x, color=color, detail="model:N")
     scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
-    y, low, deviation = (alt.Y(f"{field}:Q", title=None, scale=scale, axis=axis) for field in ("value", "value_low", "sd_low"))
+    title = probe.value_title or probe.title
+    y, low, deviation = (alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis) for field in ("value", "value_low", "sd_low"))
     lines = base.encode(y=y, tooltip=_tooltips(probe.unit))
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
+    has_intervals = any(row.get("value_low") is not None for row in rows)
     if probe.form is Form.BARS:
-        return [_only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75), band.mark_rule().encode(color=alt.value(INK))]
+        bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
+        return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
     layers = [_only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
-    layers += [band.mark_area(opacity=0.16)] if bands and any(row.get("value_low") is not None for row in rows) else []
+    layers += [band.mark_area(opacity=0.16)] * (bands and has_intervals)
     point: Any = {"size": 34} if len(names) <= MOST_POINTS else False
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
     layers.append(own.encode(strokeDash=dash, shape=shape) if point else own.encode(strokeDash=dash))
     if probe.shows_window:
-        marks = _only(base, WINDOW_ROW).encode(color=alt.value(FAINT))
+        marks = _only(base, WINDOW_ROW)
         text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=12, dx=alt.ExprRef("datum.dx"))
-        layers += [marks.mark_rule(strokeDash=[2, 3]), text.encode(y=alt.value(HEIGHT - 4), text="text:N")]
+        rule = marks.mark_rule(**WINDOW_END).encode(color=alt.value(FAINT))
+        layers += [rule, text.encode(y=alt.value(HEIGHT - 4), text="text:N", color=alt.value(INK))]
     return layers
 
 
 def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iterator[Row]:
     """Yield a row where each model's window ends in a median document."""
     share = max(result.share_read or 0.0 for result in results)
-    beside = {"side": "right", "dx": -4} if share >= 0.5 else {"side": "left", "dx": 4}
+    beside = {"side": "right", "dx": -4} if share > 0.6 else {"side": "left", "dx": 4}
     for label, result in zip(labels, results, strict=True):
         if result.share_read is not None:
-            text = f"{f'{label} reads' if len(results) > 1 else 'read to here:'} {result.window:,} tokens"
+            text = f"{f'{label}: ' if len(results) > 1 else ''}beyond {result.window:,} tokens"
             yield {"panel": "", "model": label, "kind": WINDOW_ROW, "x": result.share_read, "text": text, **beside}
 
 
@@ -215,21 +214,19 @@ def _draw_categories(
     """Return the layers of dots below each other; a layer without rows would have an axis without an extent."""
     keys, color, shape = looks
     scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
-    x, low = (alt.X(f"{field}:Q", title=None, scale=scale, axis=axis) for field in ("value", "value_low"))
+    title = probe.value_title or probe.title
+    x, low = (alt.X(f"{field}:Q", title=title, scale=scale, axis=axis) for field in ("value", "value_low"))
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
     dots = base.encode(x=x, tooltip=_tooltips(probe.unit))
     intervals = base.transform_filter("isValid(datum.value_low)").encode(x=low, x2="value_high:Q")
-    marks = {
-        PUBLISHED_ROW: _only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW),
-        CONTROL_ROW: _only(dots, CONTROL_ROW).mark_point(shape="square", filled=True, opacity=1, size=50),
-        MODEL_ROW: _only(dots, MODEL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape),
-    }
     kinds, has_intervals = {row["kind"] for row in rows}, any(row.get("value_low") is not None for row in rows)
+    points = _only(dots, MODEL_ROW, CONTROL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape)
     return [
         alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0)),
         *[intervals.mark_rule(strokeWidth=2, opacity=0.7)] * has_intervals,
-        *(mark for kind, mark in marks.items() if kind in kinds),
+        *[_only(dots, PUBLISHED_ROW).mark_tick(thickness=1.5, size=ROW)] * (PUBLISHED_ROW in kinds),
+        points,
     ]
 
 

@@ -68,7 +68,7 @@ class MirrorReversal(Probe):
     """nDCG@10 of front, middle and back questions, before and after the parts of all documents are reversed."""
 
     name = "mirror_reversal"
-    title = "Retrieval from reversed documents"
+    title = "Retrieval, documents reversed"
     source = "arXiv 2605.26578, appendix E"
     notes = (
         "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
@@ -92,10 +92,10 @@ class MirrorReversal(Probe):
     finding = SignedFinding(
         "Reversed documents help questions on the back {} points of nDCG@10 more than those on the front",
         "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
-        "whether reversed documents help questions on the back or those on the front more",
     )
     preference_sign = 1
     compares_ends = True
+    meaning = "How much more search gains on the back than on the front when documents are reversed"
     predicts_retrieval = True
     scale = POINTS
     needs_questions = True

@@ -158,12 +158,11 @@ class ControlledPairs(base.Probe):
     finding = base.SignedFinding(
         "The document with the evidence first scores {} higher than the same with the evidence last",
         "The document with the evidence last scores {} higher than the same with the evidence first",
-        "whether the document with the evidence first or last scores higher",
     )
     preference_sign = 1
     scale = base.COSINE
     needs_questions = True
-    value_title = "Cosine with the question: favored document minus the other"
+    value_title = "Cosine with the question, favored document minus the other"
     place_title = "Favored document"
     form = base.Form.CATEGORIES
     series = {"model": ("", ""), base.CONTROL: ("", base.CONTROL)}
@@ -208,9 +207,8 @@ class ControlledPairsEffect(ControlledPairs):
     finding = base.SignedFinding(
         "Evidence first against evidence last makes {} standard deviations of the score",
         "Evidence last against evidence first makes {} standard deviations of the score",
-        "whether evidence first or evidence last scores higher, in standard deviations of the score,",
     )
     scale = "Standard deviations of the score"
-    value_title = "Difference of the two documents in standard deviations over pairs"
+    value_title = "Favored document minus the other, in standard deviations"
     unit = Unit.NUMBER
     statistic = "effect_size"

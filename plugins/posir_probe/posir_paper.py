@@ -142,17 +142,17 @@ class GradientSaliency(Probe):
     finding = SignedFinding(
         "The first tenth of the tokens that the model reads pulls {} more than the last",
         "The last tenth of the tokens that the model reads pulls {} more than the first",
-        "whether the first or the last tenth of the tokens that the model reads pulls more",
     )
     preference_sign = 1
     compares_ends = True
+    meaning = "How much more the first tenth of the tokens that are read changes the similarity than the last"
     needs_questions = True
     needs_all = True
     in_window = True
-    scale = "Gradient norm, from 0 to about 1"
+    scale = "Gradient, norm from 0 to about 1"
     shows_spread = True
-    value_title = "Norm of the gradient, divided by a pair's 99th percentile"
-    place_title = "Place of the token, as a share of those that the model reads"
+    value_title = "Gradient (1 = 99th percentile)"
+    place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES
     place_shares = {str(point): point / (POINTS - 1) for point in range(POINTS)}
     percentile: float = 99
@@ -188,9 +188,9 @@ class GradientSaliencyMax(GradientSaliency):
     """The same divided by the maximum, as the paper says."""
 
     name = "gradient_saliency_max"
-    title = "Gradient of tokens, divided by the maximum"
+    title = "Gradient, divided by its maximum"
     is_variant = True
-    value_title = "Norm of the gradient, divided by a pair's maximum"
+    value_title = "Gradient (1 = maximum)"
     percentile = 100
 
 

@@ -11,6 +11,8 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeSums
+from posir_significance.position_effect import FEWEST_DOCUMENTS
+from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.display.progress import Advance
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
@@ -28,7 +30,7 @@ CONTROL = "order-blind control"
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
 #: Scales that several probes share.
-POINTS, COSINE, SHARES = "Points of nDCG@10", "Cosine, from -1 to 1", "Percent"
+POINTS, COSINE, SHARES = "nDCG@10, in points", "Cosine, from -1 to 1", "Percent"
 
 
 class Form(StrEnum):
@@ -62,25 +64,20 @@ class Summary:
 
 @dataclass(frozen=True)
 class SignedFinding:
-    """The finding of a signed difference, with its interval: which side it is on, or that this cannot be said."""
+    """The finding of a signed difference, with its interval: which side it is on."""
 
     positive: str
     negative: str
     """Sentences with `{}` for the size of the difference."""
-    question: str
-    """Clause that begins with `whether`, for an interval with 0 in it."""
     summary: str = ""
     """Name of the difference; empty for the first summary of the probe."""
 
     def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence of the side that the interval is on, without a full stop; None without an interval."""
+        """Return the sentence of the side that the interval is on, without a full stop; None without one, or with 0 in it."""
         summary = probe.summaries[probe.stated]
         estimate = sums.estimate(summary)
-        if estimate is None or estimate.interval is None:
+        if estimate is None or estimate.interval is None or includes_zero(estimate.interval):
             return None
-        if includes_zero(estimate.interval):
-            shown = format_estimate(estimate, FORMATS[summary.unit])
-            return f"{self.question[0].upper()}{self.question[1:]} cannot be said: {shown}"
         low, high = sorted(map(abs, estimate.interval))
         size = Estimate(abs(estimate.value), (low, high))
         sentence = self.positive if estimate.value > 0 else self.negative
@@ -138,11 +135,13 @@ class Probe:
     finding: SignedFinding | Statement | None = None
     """None states the first summary."""
     scale: str = "Other scales"
-    """Scale of the summary that the finding states; the summaries of a table stand together by it."""
+    """Unit of the summary that the finding states, then its range; the summaries of a table stand together by it."""
     preference_sign: int = 0
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
     compares_ends: bool = False
     """Whether the first summary is positive if the beginning of a text counts more than its end."""
+    meaning: str = ""
+    """The first summary in plain words, if it compares the ends: `How much closer ...`."""
     predicts_retrieval: bool = False
     """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
 
@@ -201,11 +200,16 @@ class Probe:
         return named or next(iter(self.summaries), "")
 
     def find(self, sums: ProbeSums) -> str | None:
-        """Return the finding, a sentence without a full stop; None without an interval."""
+        """Return the finding, a sentence without a full stop; None without an interval, or with 0 in that of a difference."""
         if self.finding is not None:
             return self.finding.state(self, sums)
         name = self.stated
         return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
+
+    def label(self, sums: ProbeSums) -> str:
+        """Return the title, and that there are too few documents for a statement if there are."""
+        few = describe_few(FEWEST_DOCUMENTS, sums.documents, "document") if sums.documents < FEWEST_DOCUMENTS else ""
+        return ": ".join(filter(None, (self.title, few)))
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""

@@ -163,12 +163,15 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
     kept = {text for sample in samples.values() for text in sample.documents.values()}
     kept |= {question.text for sample in samples.values() for question in sample.questions}
     encoder = replace(run.encoder, memory=EmbeddingMemory(frozenset(kept)))
+    steps = []
     for key, sample in samples.items():
         together = [probe for probe in groups[key] if not probe.needs_all]
-        for group in filter(None, (together, *([probe] for probe in groups[key] if probe.needs_all))):
-            if group[0].name not in run.problems:
-                with track(f"Probing {subset}", len(sample.documents)) as advance:
-                    _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), advance)
+        alone = ([probe] for probe in groups[key] if probe.needs_all)
+        steps += [(group, sample) for group in (together, *alone) if group]
+    for number, (group, sample) in enumerate(steps, 1):
+        if group[0].name not in run.problems:
+            with track(f"Probing {subset}, step {number} of {len(steps)}, documents", len(sample.documents)) as advance:
+                _measure(replace(run, encoder=encoder), group, subset, replace(sample, encoder=encoder), advance)
 
 
 def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData, advance: Advance) -> None:

@@ -62,7 +62,7 @@ class SegmentSimilarity(Probe):
     compares_ends = True
     scale = COSINE
     shows_window = True
-    value_title = "Cosine of the text and the part"
+    value_title = "Cosine of text and part"
     form = Form.PLACES
 
     def __init__(self, segments: Literal[3, 10]) -> None:
@@ -80,8 +80,8 @@ class SegmentSimilarity(Probe):
         self.finding = SignedFinding(
             f"The first {part} of a text is {{}} closer to the whole text than the last",
             f"The last {part} of a text is {{}} closer to the whole text than the first",
-            f"whether the first or the last {part} of a text is closer to the whole text",
         )
+        self.meaning = f"How much closer a whole text is to its first {part} than to its last"
         self.place_title = f"Middle of the {part}, as a share of the text"
         self.place_names = {
             name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
@@ -133,7 +133,7 @@ class Permutation(Probe):
     compares_ends = True
     scale = COSINE
     in_window = True
-    value_title = "Cosine of the joined text and the segment at this place"
+    value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
     parts = "joined texts"
     """The unit of the segments."""
@@ -141,6 +141,7 @@ class Permutation(Probe):
     def __init__(self, segments: int = 3) -> None:
         self.segments = segments
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
+        self.meaning = f"How much closer {segments} {self.parts}, in all orders, are to the first of them than to the last"
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),
@@ -149,7 +150,6 @@ class Permutation(Probe):
         self.finding = SignedFinding(
             f"In all orders of {segments} {self.parts}, the first is {{}} closer to the whole than the last",
             f"In all orders of {segments} {self.parts}, the last is {{}} closer to the whole than the first",
-            f"whether, in all orders of {segments} {self.parts}, the first or the last is closer to the whole",
         )
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from posir_probe.probe import COSINE, POINTS, SHARES, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
+from posir_probe.segments import SegmentSimilarity
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_tasks.display.numbers import FORMATS, format_interval, format_number, format_p_value
+from posir_significance.sentences import describe_few
+from posir_tasks.display.numbers import FORMATS, format_estimate, format_interval, format_number, format_p_value
 from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.strip import Scale, Strip
 from posir_tasks.display.tables import NARROW, DisplaySection, Table, build_columns, total_width
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Estimate, Unit
@@ -27,16 +33,30 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 #: Said of a probe that is not known to go along with retrieval.
-NOT_RETRIEVAL = "What this says of retrieval is not known (docs/predicts.md): posir inspect and mteb run measure it."
+NOT_RETRIEVAL = "Search", "whether it is biased, too, is not known from this: `posir inspect` and `mteb run` measure it."
+#: The verdict by the end of a text that weighs more.
+ANSWERS = {
+    "start": "Yes: the start of a text weighs more than its end",
+    "end": "No: the end of a text weighs more than its start",
+}
+#: Column of differences; larger is in favor of the start.
+DIFFERENCE = "Start minus end"
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 INTERVAL = "95 % interval"
-#: Column shown where there is room; a page and `--explain` have the names above the probes.
-NAME = "Name for --probe"
 #: Share of documents that could not be measured up to which they are not shown.
 MOST_LEFT_OUT = 0.1
+
+
+#: The height of a part in the picture of a text.
+COSINES = Scale(
+    "cosine with the whole",
+    partial(format_number, spec=".2g"),
+    "a median document",
+    "a text to its end: cosine of the embeddings of each part and of the whole text",
+)
 
 
 @dataclass(frozen=True)
@@ -92,25 +112,41 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     return rows
 
 
-def build_overview(rows: Sequence[IndexRow], probes: Mapping[str, Probe]) -> Table:
+def build_differences(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
+    """Return a table with the differences of start and end that have an interval."""
+    cells = []
+    for row, probe in _find_stated(rows, probes):
+        if probe.compares_ends and row.value and row.value.interval:
+            value = format_estimate(row.value, FORMATS[probe.first_summary.unit])
+            unit = probe.scale.partition(",")[0]
+            cells.append((probe.title, value, unit[0].lower() + unit[1:], _find_favored(row.value, probe)))
+    return _build_table(("What is compared", DIFFERENCE, "Unit", "Weighs more"), cells, (DIFFERENCE,))
+
+
+def build_overview(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
     """Return a table with the summary that each probe's finding states, those of a scale together, retrieval first.
 
     Below it are the documents that a probe left out, if they are more than a tenth.
     """
     by_scale: dict[str, list[tuple[str, ...]]] = {POINTS: [], COSINE: []}
     left_out = []
-    for row in rows:
-        if row.kind == "summary" and row.name == probes[row.probe].stated:
-            probe, drawn = probes[row.probe], row.documents + row.left_out
-            summary = probe.summaries[row.name]
-            line = (summary.title, *_format_estimate(row.value, summary.unit), _find_favored(row.value, probe), row.probe)
-            by_scale.setdefault(probe.scale, []).append(line)
-            left_out += [f"{row.probe} {row.left_out:,} of {drawn:,}"] if row.left_out > MOST_LEFT_OUT * drawn else []
+    for row, probe in _find_stated(rows, probes):
+        summary, drawn = probe.summaries[row.name], row.documents + row.left_out
+        line = (summary.title, *_format_estimate(row.value, summary.unit), _find_favored(row.value, probe))
+        by_scale.setdefault(probe.scale, []).append(line)
+        left_out += [f"{row.probe} {row.left_out:,} of {drawn:,}"] if row.left_out > MOST_LEFT_OUT * drawn else []
     # Percentages are last: they favor no end of a text.
     scales = sorted(by_scale.items(), key=lambda item: item[0] == SHARES)
-    cells = [line for scale, lines in scales if lines for line in ((scale, "", "", "", ""), *lines)]
-    table = _build_table(("Summary", "Value", INTERVAL, "Favors", NAME), cells, ("Value",))
+    cells = [line for scale, lines in scales if lines for line in ((scale, "", "", ""), *lines)]
+    table = _build_table(("Summary", "Value", INTERVAL, "Favors"), cells, ("Value",))
     return replace(table, notes=(f"Documents left out: {', '.join(left_out)}.",) if left_out else ())
+
+
+def _find_stated(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Iterator[tuple[IndexRow, Probe]]:
+    """Yield the row of the summary that each probe's finding states."""
+    for row in rows:
+        if row.kind == "summary" and row.name == probes[row.probe].stated:
+            yield row, probes[row.probe]
 
 
 def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
@@ -150,7 +186,7 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
     filled = [at for at, _ in enumerate(headings) if any(row[at] for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
-    return Table(build_columns([headings[at] for at in filled], right, (NAME,)), cells)
+    return Table(build_columns([headings[at] for at in filled], right), cells)
 
 
 def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
@@ -164,48 +200,72 @@ def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     Those with an interval come first. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    known.sort(key=lambda pair: (pair[1].in_window, pair[1].find(pair[0].sums) is None))
+    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
 
 
 def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return the verdict on a model: which end of a text weighs more, also within its window, and how sure that is."""
-    model, *_ = short_labels(results)
-    most = max(result.sums.documents for result in results)
-    if most < FEWEST_DOCUMENTS:
-        return f"{model}: cannot be said, {pluralize(most, 'document')} of at least {FEWEST_DOCUMENTS}."
-    (result, probe), *inside = find_leads(results, probes)
-    favored = _find_favored(result.sums.estimate(probe.first_summary), probe) if probe.compares_ends else ""
-    other = {"start": "end", "end": "start"}.get(favored)
-    verb = f" gives the {favored} of a text more weight than its {other}" if other else ""
-    sentences = [f"{model}{verb}: {_state(result, probe)}."]
-    for within, which in inside:
-        place = f"its {within.window:,} tokens" if within.window else "its window"
-        sentences.append(f"Within {place}: {_state(within, which)}.")
-    if result.share_read and result.window and probe.shows_window:
-        sentences.append(f"It reads {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document.")
-    return " ".join(sentences)
+    """Return the verdict on a model: which end of a text weighs more, also within its window, or that this cannot be said."""
+    leads = find_leads(results, probes)
+    result, probe = leads[0]
+    if result.sums.documents < FEWEST_DOCUMENTS:
+        return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, 'document')}."
+    if not probe.compares_ends:
+        return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
+    favored, *inside = (_find_favored(known.sums.estimate(which.first_summary), which) for known, which in leads)
+    within = f"within the {result.window:,} tokens that it reads" if result.window else "within what it reads"
+    answer = ANSWERS.get(favored, "No sign of it: whether the start or the end of a text weighs more cannot be said")
+    if probe.in_window:
+        answer += f", {within}"
+    elif favored in inside:
+        answer += f", also {within}" if favored in ANSWERS else ""
+    elif inside:
+        answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
+    return f"{answer}."
 
 
-def advise_next(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[str, ...]:
-    """Return what to do after the verdict; nothing for properties of the data."""
-    leads = [pair for pair in find_leads(results, probes) if not pair[1].is_of_data]
-    estimates = [result.sums.estimate(probe.first_summary) for result, probe in leads]
-    advice = []
-    if any(estimate is None or not estimate.interval or includes_zero(estimate.interval) for estimate in estimates):
-        advice.append("Measure more documents (--documents).")
-    if any(result.share_read for result, _ in leads):
-        advice.append("Search in chunks that are read as a whole: posir inspect compares their sizes.")
-    if not all(probe.predicts_retrieval for _, probe in leads):
-        advice.append(NOT_RETRIEVAL)
-    return ("What to do:", *advice) if advice else ()
+def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
+    """Return what the verdict is of and what is not known, by their names, then what to do; nothing on the data alone."""
+    leads = find_leads(results, probes)
+    result, probe = leads[0]
+    if probe.is_of_data:
+        return []
+    facts = [("Measured on", f"{pluralize(result.sums.documents, 'document')} of {result.data}.")]
+    advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
+    if result.share_read:
+        facts.append(("It reads", f"{result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."))
+        advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
+    if not all(known.predicts_retrieval for _, known in leads):
+        facts.append(NOT_RETRIEVAL)
+    return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
 
 
-def _state(result: ProbeResult, probe: Probe) -> str:
-    finding = probe.find(result.sums) or "too few documents to say"
-    return finding[0].lower() + finding[1:]
+def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
+    """Return the picture of a text from its start to its end, in the finest parts that were measured; None without one."""
+    measured = [result for result in results if isinstance(probes[result.probe], SegmentSimilarity)]
+    drawn = [result for result in measured if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
+    if not drawn:
+        return None
+    result = drawn[-1]
+    parts, read = len(result.sums.positions), result.share_read or 1.0
+    ends = np.arange(parts + 1) / parts
+
+    def average(low: float, high: float) -> Estimate | None:
+        overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
+        return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
+
+    return Strip(
+        short_labels(results)[0],
+        ("cosine of each part with the whole text",),
+        tuple(average(low, high) for low, high in pairwise(np.linspace(0, read, max(1, round(parts * read)) + 1).tolist())),
+        1 - read,
+        average(read, 1) if read < 1 else None,
+        finding=describe_model(results, probes),
+        facts=partial(list_facts, results, probes),
+        scale=COSINES,
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,24 +282,48 @@ class ProbeMeasurements(Presentable):
     @property
     def title(self) -> str:
         """Subject in a few words."""
+        model, probes = short_labels(self.results)[0], all_probes()
+        if find_leads(self.results, probes)[0][1].compares_ends:
+            return f"Does {model} weigh the start of a text more than its end?"
         documents = pluralize(max(result.sums.documents for result in self.results), "document")
-        return f"Probes of {short_labels(self.results)[0]} on {documents} of {self.results[0].data}"
+        return f"Probes of {model} on {documents} of {self.results[0].data}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the verdict, what to do, the figures of the verdict, and the table of summaries; then each probe, folded."""
-        probes = all_probes()
-        leads = find_leads(self.results, probes)
+        """Return the verdict with its picture, what to do, and the differences; then all summaries and each probe, folded."""
+        probes, rows = all_probes(), self.records()
+        leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
+        is_known = leads[0][0].sums.documents >= FEWEST_DOCUMENTS
+        shown = leads[:1] if is_known and not strip else []
+        facts = tuple(f"{name}: {fact}" for name, fact in list_facts(self.results, probes))
+        verdict, differences = describe_model(self.results, probes), build_differences(rows, probes)
         sections = [
-            DisplaySection(sentences=(describe_model(self.results, probes),)),
-            DisplaySection(sentences=advise_next(self.results, probes), draw=partial(self._draw, leads)),
-            DisplaySection(tables=(build_overview(self.records(), probes),)),
+            DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
+            DisplaySection(sentences=facts, draw=partial(self._draw, shown)),
+            *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
+        if len(self.results) > MOST_SECTIONS:
+            sections.append(DisplaySection("All summaries", tables=(build_overview(rows, probes),), folded=True))
         for result in self.results:
             probe = probes[result.probe]
             tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
-            draw = None if (result, probe) in leads else partial(self._draw, [(result, probe)])
-            sections.append(DisplaySection(f"{probe.title} · {probe.name}", tables=tables, draw=draw, folded=True))
+            draw = None if (result, probe) in shown else partial(self._draw, [(result, probe)])
+            title = f"{probe.label(result.sums) if is_known else probe.title} · {probe.name}"
+            sections.append(DisplaySection(title, tables=tables, draw=draw, folded=True))
         return tuple(sections)
+
+    def page_sections(self) -> tuple[DisplaySection, ...]:
+        """Return what follows the question and the card with its answer, or without a card the answer, too.
+
+        There is room to say what is compared.
+        """
+        meanings = {probe.title: probe.meaning for probe in all_probes().values() if probe.meaning}
+
+        def explain(table: Table) -> Table:
+            return replace(table, rows=tuple((meanings.get(title, title), *cells) for title, *cells in table.rows))
+
+        verdict, facts, *others = self.sections()
+        answer = () if verdict.strips else (replace(verdict, title=""), facts)
+        return (*answer, *(replace(section, tables=tuple(map(explain, section.tables))) for section in others))
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
@@ -258,12 +342,12 @@ class ProbeMeasurements(Presentable):
 
     def legend(self) -> list[str]:
         """Return how to read the intervals, and where all values are."""
-        said = ["Intervals: 95 %, by bootstrap over documents. The interval of a range does not correct its bias."]
+        said = ["Intervals: 95 %, by bootstrap over documents."]
         return [*said, *(["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else [])]
 
     def explanation(self) -> list[str]:
         """Return what must be known to read the values of each probe: its notes, and what was skipped."""
-        probes, notes = all_probes(), []
+        probes, notes = all_probes(), ["The interval of a range does not correct its bias."]
         for result in self.results:
             probe, skipped = probes[result.probe], result.sums.describe_skipped()
             notes += [f"{probe.title}: {' '.join(probe.notes)}"] if probe.notes else []

@@ -113,13 +113,21 @@ def _choose_style(options: dict[str, Any]) -> tuple[Path | None, FigureStyle]:
 
 
 class FunctionCommand(TyperCommand):
-    """The command of a public function; one without arguments takes `-t A B` as well as `-t A -t B`, as `mteb run` does."""
+    """The command of a public function; one without arguments takes `-t A B` as well as `-t A -t B`, as `mteb run` does.
+
+    One whose last argument is DATA takes `--data DATA`, too, as those with other arguments do.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
-        takes_arguments = any(parameter.param_type_name == "argument" for parameter in self.params)
+        arguments = [parameter.name for parameter in self.params if parameter.param_type_name == "argument"]
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        return super().parse_args(ctx, args if takes_arguments else expand_values(args, repeated))
+        if arguments[1:] == ["data"]:
+            args = [part for arg in args for part in (arg.split("=", 1) if arg.startswith("--data=") else [arg])]
+        if arguments[1:] == ["data"] and "--data" in args[:-1]:
+            place = args.index("--data")
+            args = [*args[:place], *args[place + 2 :], args[place + 1]]
+        return super().parse_args(ctx, args if arguments else expand_values(args, repeated))
 
 
 def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:

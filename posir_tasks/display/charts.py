@@ -24,6 +24,8 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 DASHES = ([1, 0], [7, 3], [2, 2], [7, 3, 2, 3], [12, 3], [4, 4])
 #: Style of numbers in cells, which a narrow picture omits.
 NUMBER = "number"
+#: The line where what a model reads ends.
+WINDOW_END: dict[str, Any] = {"strokeDash": [4, 3], "strokeWidth": 1.3}
 #: The null band, and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
 #: Characters per line of a title, and of the text above and below a chart; a chart is about 800 pixels wide.
@@ -223,7 +225,7 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
     ends = {"y": alt.value(0), "y2": alt.value("height")}
     sides: Any = (("datum.start <= 0.5", "left", 4), ("datum.start > 0.5", "right", -4))
     return [
-        named.mark_rule(strokeDash=[4, 3], strokeWidth=1.3, color=FAINT).encode(**x, **ends),
+        named.mark_rule(**WINDOW_END, color=FAINT).encode(**x, **ends),
         *(
             named.transform_filter(side)
             .mark_text(align=align, dx=dx, color=INK, fontSize=12)

@@ -202,7 +202,9 @@ class Presentable(ABC):
     def __repr__(self) -> str:
         """Return the findings in a few lines, or the beginning of the first table if there are none."""
         sections = self.sections()
-        findings = [": ".join(filter(None, (part.title, part.sentences[0]))) for part in sections if part.sentences]
+        # The first section may repeat the title.
+        titled = [(part.title.replace(self.title, ""), part.sentences[0]) for part in sections if part.sentences]
+        findings = [": ".join(filter(None, parts)) for parts in titled]
         shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
         return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
 

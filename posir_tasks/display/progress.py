@@ -52,7 +52,7 @@ class LineReporter(Progress):
     def show(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:
         """Write the lines of a stage, the first at once or after a delay."""
         if not delay:
-            self.write(description)
+            self.write(f"{description}: 0 of {total:,.0f}" if total else description)
         task = self.add_task(description, total=total, due=self.get_time() + (delay or LINE_SECONDS), advanced=0.0)
         try:
             yield lambda steps=1: self.update(task, advance=steps, advanced=self.get_time())

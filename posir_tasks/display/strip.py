@@ -9,6 +9,7 @@ import html
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from math import nan
 from pathlib import Path
@@ -51,12 +52,6 @@ KINDS = {
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
 STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"
 FONT = 'font-family="system-ui,Segoe UI,Roboto,DejaVu Sans,Verdana,sans-serif" font-size="13"'
-CAPTION = (
-    "From the start of documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100). "
-    "Band: 95\N{NO-BREAK SPACE}% interval."
-)
-CAPTION_UNREAD = " Hatched: the share of the evidence that it never reads, not a place in each document."
-
 
 FigureFormat: TypeAlias = Literal["svg", "pdf", "png"]
 
@@ -81,6 +76,26 @@ class FigureStyle:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """The quantity that the height of a picture is, in [0, 1]."""
+
+    name: str
+    format: Callable[[float | None], str]
+    whole: str
+    """The whole of which a share is not read."""
+    caption: str
+    """A clause on the heights."""
+
+
+NDCG = Scale(
+    "nDCG@10",
+    partial(format_percent, spec=".0f"),
+    "the evidence",
+    "documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100)",
+)
+
+
+@dataclass(frozen=True)
 class Strip:
     """A document from its start to its end, as one system finds evidence in it."""
 
@@ -99,6 +114,8 @@ class Strip:
     """The answer in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
     """Returns names and values of what the finding rests on, then what to do; they take long."""
+    scale: Scale = NDCG
+    """The quantity that is drawn."""
 
     @property
     def edges(self) -> list[float]:
@@ -119,15 +136,15 @@ class Strip:
     @property
     def share(self) -> str:
         """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
-        return f"{format_share(self.not_read)} of the evidence not read" if self.not_read else ""
+        return f"{format_share(self.not_read)} of {self.scale.whole} not read" if self.not_read else ""
 
     @property
     def description(self) -> str:
         """Return the picture in a sentence, for readers who do not see it."""
-        heights = ", ".join(format_percent(part.value if part else None, ".0f") for part in self.ndcg_by_part)
-        lost = format_percent(self.ndcg_not_read.value if self.ndcg_not_read else None, ".0f")
-        unread = f"; {self.share}, nDCG@10 {lost}" if self.not_read else ""
-        return f"{self.name}: nDCG@10 from start to end {heights}{unread}. {'. '.join(self.words)}."
+        heights = ", ".join(self.scale.format(part.value if part else None) for part in self.ndcg_by_part)
+        lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
+        unread = f"; {self.share}, {self.scale.name} {lost}" if self.not_read else ""
+        return f"{self.name}: {self.scale.name} from start to end {heights}{unread}. {'. '.join(self.words)}."
 
 
 def format_share(share: float) -> str:
@@ -137,7 +154,10 @@ def format_share(share: float) -> str:
 
 def describe_marks(strips: Sequence[Strip]) -> str:
     """Return what the marks of pictures are."""
-    return CAPTION + CAPTION_UNREAD * any(strip.not_read for strip in strips)
+    scale = strips[0].scale
+    unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
+    said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
+    return said + unread * any(strip.not_read for strip in strips)
 
 
 def sketch_strip(strip: Strip) -> str:
@@ -263,8 +283,8 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     bottom, right = top + LABEL + HEIGHT, AXIS + width
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'
-    for score, y in ((100, top + LABEL + 8), (50, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(AXIS - 6, y, str(score), "faint", f'{small} text-anchor="end"')
+    for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
+        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", f'{small} text-anchor="end"')
     yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
     yield _write(right, bottom + 14, "end", "faint", f'{small} text-anchor="end"')
     for (estimate, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):

@@ -37,7 +37,7 @@ PROBES = ("--probe", "segment_similarity", "--probe", "gradient_saliency")
 def test_a_model_is_measured_and_shown_in_every_format(model, results):
     arguments = ("probe", model, "--documents", 10, "--output", results, *PROBES)
     text = invoke(*arguments)
-    assert text.startswith("tiny")
+    assert text.startswith("Does tiny weigh the start of a text more than its end?")
     assert "First minus last third of a text" in text
     assert "segment_similarity_3" in text
     assert "start_to_end" not in text
@@ -101,7 +101,9 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
         (("study", "correlate", "nowhere"), "nowhere: no such folder"),
         (("study", "subset-validity", "nowhere"), "no such folder"),
         (("probe", "mteb/baseline-bm25s"), "not a dense encoder"),
+        (("probe", "tiny", "nothing"), "neither a file or folder nor a task"),
         (("probe", "tiny", "--data", "nothing"), "neither a file or folder nor a task"),
+        (("probe", "--data", "nothing", "tiny"), "nothing: neither a file or folder nor a task"),
         (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),
     ],
 )

@@ -214,11 +214,12 @@ def test_tables_have_sources_intervals_and_warnings(run):
     rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     overview = build_overview(rows, probes)
-    assert overview.headings == ("Summary", "Value", "95 % interval", "Favors", "Name for --probe")
-    lines = {row[-1]: row for row in overview.rows if row[-1]}
-    assert set(lines) == {result.probe for result in results}
+    assert overview.headings == ("Summary", "Value", "95 % interval", "Favors")
+    titles = {result.probe: probes[result.probe].summaries[probes[result.probe].stated].title for result in results}
+    lines = {probe: row for row in overview.rows for probe, title in titles.items() if row[0] == title}
+    assert set(lines) == {*titles}
     scales = [row[0] for row in overview.rows if not any(row[1:])]
-    assert scales[0] == "Points of nDCG@10"
+    assert scales[0] == "nDCG@10, in points"
     assert len(scales) == len(set(scales)), "one group for each scale"
     assert overview.rows[1] == lines["mirror_reversal"]
     for result in results:

@@ -15,7 +15,7 @@ from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, advise_next, describe_model
+from posir_probe.tables import ProbeMeasurements, describe_model, draw_text, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -50,7 +50,7 @@ def measure_moments(points):
 def test_people_read_titles_and_findings_instead_of_identifiers(name):
     probe, result = PROBES[name], measure(name)
     labels = [summary.title for summary in probe.summaries.values()]
-    shown = [probe.title, probe.find(result.sums), *labels]
+    shown = [probe.title, probe.find(result.sums) or probe.label(result.sums), *labels]
     assert all(shown)
     assert [text for text in [*shown, *probe.notes] if IDENTIFIER.search(text)] == []
     assert len(probe.first_summary.title) <= 40
@@ -88,46 +88,89 @@ def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
     falling, rising = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10)
     assert find(measure("evidence_moving", falling).sums).startswith("Moving the evidence from start to end takes 0.")
     assert find(measure("evidence_moving", rising).sums).startswith("Moving the evidence from start to end adds 0.")
-    assert "cannot be said: " in find(measure("evidence_moving", np.full(10, 0.5)).sums)
+    level = measure("evidence_moving", np.full(10, 0.5))
+    assert find(level.sums) is None
+    assert build_figure([level], EvidenceMoving()).title == EvidenceMoving.title
+    few = measure("evidence_moving", falling, documents=9)
+    assert (
+        build_figure([few], EvidenceMoving()).title
+        == f"{EvidenceMoving.title}: 9 documents are too few, at least 10 are needed"
+    )
 
 
-def test_the_verdict_names_the_end_that_weighs_more_with_its_interval_and_the_window():
-    results = [measure("segment_similarity_3", (0.9, 0.6, 0.5)), measure("permutation", (0.5, 0.6, 0.9))]
-    verdict = describe_model(results, PROBES)
-    assert verdict.startswith("mine gives the start of a text more weight than its end: the first third of a text is 0.")
-    assert re.search(r"is 0\.\d+ \[0\.\d+, 0\.\d+\] closer", verdict)
-    assert "Within its 256 tokens: in all orders of 3 joined texts, the last is 0." in verdict
-    assert "It reads 256 tokens, 50 % of a median document." in verdict
-    assert "docs/predicts.md" in " ".join(advise_next(results, PROBES))
-    assert "posir inspect" in " ".join(advise_next(results, PROBES)), "half of a median document is not read"
-    assert "--documents" not in " ".join(advise_next(results, PROBES))
-    assert "--documents" in " ".join(advise_next([measure("permutation", documents=9)], PROBES))
-    assert "docs/predicts.md" not in " ".join(advise_next([measure("mirror_reversal")], PROBES))
-    assert advise_next([measure("evidence_location")], PROBES) == ()
+FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
+#: The beginning of a verdict, and its end, by the values of thirds and of texts in all orders, which fit the window.
+VERDICTS = {
+    "start, also within": (FALLING, FALLING, "Yes: the start of a text weighs more than its end, also within the 256 tokens"),
+    "end within": (FALLING, RISING, "Yes: the start of a text weighs more than its end; the end weighs more within the 256"),
+    "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
+    "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
+    "only thirds": (FALLING, None, "Yes: the start of a text weighs more than its end."),
+    "only within": (None, RISING, "No: the end of a text weighs more than its start, within the 256 tokens that it reads."),
+}
+
+
+@pytest.mark.parametrize(("whole", "inside", "expected"), VERDICTS.values(), ids=VERDICTS)
+def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_the_window(whole, inside, expected):
+    given = {"segment_similarity_3": whole, "permutation": inside}
+    assert describe_model([measure(*pair) for pair in given.items() if pair[1]], PROBES).startswith(expected)
+
+
+def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
+    facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
+    assert facts["It reads"] == "256 tokens, 50 % of a median document."
+    assert "posir inspect" in facts["What to do"], "half of a median document is not read"
+    assert "--documents" not in facts["What to do"]
+    assert "mteb run" in facts["Search"]
+    assert "--documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
+    assert "Search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
+    assert list_facts([measure("evidence_location")], PROBES) == []
+
+
+def test_without_a_comparison_of_ends_or_an_interval_there_is_no_answer():
     pairs = describe_model([measure("controlled_pairs")], PROBES)
-    assert pairs.startswith("mine: the document with the evidence first scores ")
+    assert pairs.startswith("The document with the evidence first scores ")
+    few = describe_model([measure("permutation", RISING, documents=9)], PROBES)
+    assert few == "Cannot be said: 9 documents are too few, at least 10 are needed."
 
 
-def test_no_verdict_without_an_interval_or_with_0_in_it():
-    few = describe_model([measure("permutation", (0.5, 0.6, 0.9), documents=9)], PROBES)
-    assert few.startswith("mine: cannot be said, 9 documents ")
-    level = describe_model([measure("segment_similarity_3", (0.505, 0.5, 0.5))], PROBES)
-    assert level.startswith("mine: whether the first or the last third of a text is closer to the whole text cannot be said: ")
+def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
+    tenths = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0]) + 0.05
+    strip = draw_text([measure("segment_similarity_3"), measure("segment_similarity_10", tenths, window=269)], PROBES)
+    assert strip.not_read == pytest.approx(1 - 269 / 512)
+    # Five parts of 0.525 of a text: the second has 0.095 of the second tenth and 0.010 of the third.
+    assert strip.ndcg_by_part[1].value == pytest.approx((0.0949219 * 0.85 + 0.0101562 * 0.75) / 0.1050781, abs=0.01)
+    assert strip.ndcg_not_read.value == pytest.approx(
+        (0.0746094 * 0.45 + 0.1 * (0.35 + 0.25 + 0.15 + 0.05)) / 0.4746094, abs=0.01
+    )
+    assert draw_text([measure("segment_similarity_3", documents=9)], PROBES) is None
+    assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 
-def test_page_terminal_and_notebook_begin_with_the_verdict(tmp_path):
+def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     shown = ProbeMeasurements((measure("segment_similarity_3"), measure("needle_insertion")), tmp_path)
-    verdict = shown.sections()[0].sentences[0]
-    assert str(shown).startswith(verdict)
-    assert verdict in shown._repr_html_()
+    question, verdict = "Does mine weigh the start of a text more than its end?", shown.sections()[0].sentences[0]
+    assert str(shown).startswith(question)
+    assert verdict in str(shown)
+    assert repr(shown) == f"ProbeMeasurements: {question}\n{verdict}\n{shown.sections()[1].sentences[0]}"
     page = shown.to_html()
     first, folded = page.split("<details", 1)
-    assert first.index(verdict) < first.index("<figure") < first.index("<table")
-    assert (first.count("<figure>"), folded.count("<figure>")) == (1, 1), "the figure of the verdict is not drawn twice"
-    assert '<th colspan="4">Cosine, from -1 to 1</th>' in first
-    headings = re.findall(r"<h[123]>(.*?)</h", page)
-    assert headings[0] == "Probes of mine on 10 documents of words"
-    assert "Whole text and its thirds · segment_similarity_3" in headings
+    assert re.findall(r"<h1>(.*?)</h1>", first) == [question]
+    assert first.index(verdict) < first.index("<svg") < first.index("<table")
+    assert (first.count("<figure>"), folded.count("<figure>")) == (0, 2)
+    assert "How much closer a whole text is to its first third than to its last" in first
+    assert "Cosine of" not in first.split("<main>")[1]
+    lead = ProbeMeasurements((measure("evidence_moving"), measure("needle_insertion")), tmp_path).to_html().split("<details")
+    assert [part.count("<figure>") for part in lead[:3]] == [1, 0, 1], "the figure of the verdict is not drawn twice"
+
+
+def test_with_few_documents_all_figures_are_folded_and_say_so(tmp_path):
+    page = ProbeMeasurements(tuple(measure(name, documents=8) for name in PROBES), tmp_path).to_html()
+    first, folded = page.split("<details", 1)
+    assert "Cannot be said: 8 documents are too few, at least 10 are needed." in first
+    assert "<figure>" not in first
+    assert "<table" not in first
+    assert folded.count("8 documents are too few, at least 10 are needed</p>") == len(PROBES)
 
 
 def test_no_table_is_wider_than_80_columns(tmp_path):
@@ -139,6 +182,7 @@ def test_no_table_is_wider_than_80_columns(tmp_path):
         printed = re.sub(r"\x1b\[[\d;]*m", "", console.file.getvalue())
         assert max(map(len, printed.splitlines())) <= 80
         assert printed.count("Summary  ") == 1 + len(PROBES), "no table is divided"
+        assert printed.count("What is compared") == 1
 
 
 def test_a_result_keeps_its_window_and_one_without_is_read():

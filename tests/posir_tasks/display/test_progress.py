@@ -40,7 +40,11 @@ def log():
 STAGES = {
     "a line at the beginning and one every minute": (
         (1_200, 0.0, [(LINE_SECONDS, 300), (0, 0), (LINE_SECONDS, 300)]),
-        ["Stage", "Stage: 300 of 1,200, 0:01:00 elapsed, 0:03:00 left", "Stage: 600 of 1,200, 0:02:00 elapsed, 0:02:00 left"],
+        [
+            "Stage: 0 of 1,200",
+            "Stage: 300 of 1,200, 0:01:00 elapsed, 0:03:00 left",
+            "Stage: 600 of 1,200, 0:02:00 elapsed, 0:02:00 left",
+        ],
     ),
     "no line before it takes long": (
         (4, BRIEF_SECONDS, [(BRIEF_SECONDS - 0.1, 0), (0.1, 1)]),
@@ -48,10 +52,13 @@ STAGES = {
     ),
     "a long step that is under way does not add to the time left": (
         (3, 0.0, [(300, 1), (LINE_SECONDS, 0), (LINE_SECONDS, 0)]),
-        ["Stage", *(f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left" for passed in (5, 6, 7))],
+        ["Stage: 0 of 3", *(f"Stage: 1 of 3, 0:0{passed}:00 elapsed, 0:{15 - passed:02}:00 left" for passed in (5, 6, 7))],
     ),
     "no known end": ((None, 0.0, [(0, 7), (3 * LINE_SECONDS, 0)]), ["Stage", "Stage: 0:03:00 elapsed"]),
-    "nothing is promised before the first step": ((10, 0.0, [(LINE_SECONDS, 0)]), ["Stage", "Stage: 0 of 10, 0:01:00 elapsed"]),
+    "nothing is promised before the first step": (
+        (10, 0.0, [(LINE_SECONDS, 0)]),
+        ["Stage: 0 of 10", "Stage: 0 of 10, 0:01:00 elapsed"],
+    ),
 }
 
 
