@@ -108,6 +108,7 @@ def import_passages(
     """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
+    advice = ADVICE if imported.unsuited else "Correct what is named, or give another part of the data (docs/data.md)."
     imported.skipped += dict.fromkeys(imported.unsuited.values())
     for name in imported.unsuited:
         del imported.questions[name]
@@ -115,7 +116,7 @@ def import_passages(
     if not imported.questions:
         questions, texts = imported.divide_skipped()
         listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
-        raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, ADVICE]))
+        raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
     write_domain(imported.to_position_data("", count_tokens), target.folder)
     return imported
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
@@ -15,6 +16,8 @@ from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.data import Judgments
+
+logger = logging.getLogger(__name__)
 
 #: A score by document id by query id.
 Rankings: TypeAlias = dict[str, dict[str, float]]
@@ -176,7 +179,12 @@ class AlignedRun:
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
-    """Return the rankings of the data's queries and documents."""
+    """Return the rankings of the data's queries and documents; of a part of the subsets, where the run names these alone."""
+    lacking = [subset.name for subset in subsets if subset.name not in run.by_subset]
+    if rules.needs_all and ANY_SUBSET not in run.by_subset and 0 < len(lacking) < len(subsets):
+        kept = f"{run.name}: %s scored, not in the run: %s. --missing zero scores what is not in it 0."
+        logger.warning(kept, pluralize(len(subsets) - len(lacking), "subset"), ", ".join(lacking))
+        subsets = [subset for subset in subsets if subset.name in run.by_subset]
     divided, unknown = _divide_rankings(run, subsets)
     aligned = AlignedRun()
     fewest, most = run.returned

@@ -363,7 +363,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     started, known = time.time(), installed_mteb(NEWEST_TESTED)
     entries = []
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
-        for subset in data.subsets:
+        for subset in (subset for subset in data.subsets if subset.name in model.run.rankings):
             scores = _score_subset(model, data, subset)
             entry = {"main_score": scores[data.main_score], "hf_subset": subset.name, "mteb_version": known}
             entries.append(scores | entry | {"languages": [*data.languages[subset.name]]})
@@ -401,7 +401,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
     scored = [
         (score_rankings(run.rankings[subset.name], subset.judgments.grades, data.scorer.k_values), len(subset.judgments.grades))
         for subset in data.subsets
-        if subset.judgments.grades
+        if subset.judgments.grades and subset.name in run.rankings
     ]
     return RunScores(
         model=model.name,
