@@ -2,17 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Any
 
-from rich.console import Console
-
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
-from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
@@ -163,47 +159,8 @@ def _list_causes(skipped: Iterable[SkippedText]) -> Iterator[str]:
         yield f"  {alike[0]}" + (f" (and {len(alike) - 1:,} more)" if len(alike) > 1 else "")
 
 
-@dataclass(frozen=True, repr=False)
-class Validation(Presentable):
-    """The outcome of a check of data in the PosIR layout."""
-
-    folder: Path
-    problems: Mapping[SubsetKey, Sequence[DataProblem]]
-    """Those of each subset that was checked; empty lists for the valid ones."""
-    warned: Sequence[str]
-    """Sentences on what is valid and perhaps a mistake."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return f"Validation: {self.folder}"
-
-    @property
-    def exit_status(self) -> int:
-        """Exit status of the command: 1 if there is a problem."""
-        return int(any(self.problems.values()))
-
-    def sections(self) -> list[DisplaySection]:
-        """Return the problems, a paragraph each, for a page."""
-        return [*to_paragraphs(_format_problems(self.folder, self.problems, self.warned))]
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
-        """Print the problems, a line each."""
-        for line in _format_problems(self.folder, self.problems, self.warned):
-            console.print(line, soft_wrap=True, markup=False)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each problem."""
-        return [asdict(subset) | asdict(problem) for subset, listed in self.problems.items() for problem in listed]
-
-    def document(self) -> dict[str, object]:
-        """Return what JSON holds."""
-        checked = [asdict(subset) for subset in self.problems]
-        return {"folder": str(self.folder), "checked": checked, "problems": self.records(), "warnings": list(self.warned)}
-
-
 @public()
-def validate(folder: str | Path) -> Validation:
+def validate(folder: str | Path) -> TableResult:
     """Check data in the PosIR layout against everything that a run requires; exit 1 if there is a problem.
 
     Each domain is checked with its own corpus and, if the English corpus of the domain exists, with that.
@@ -227,7 +184,16 @@ def validate(folder: str | Path) -> Validation:
     root, subsets = resolve_folder(Path(folder))
     inspections = dict(inspect_subsets(root, progress(subsets, "Checking")))
     warnings = [*find_warnings(subsets), *(warning for subset in inspections.values() for warning in subset.warnings)]
-    return Validation(root, {subset: inspection.problems for subset, inspection in inspections.items()}, warnings)
+    problems = {subset: inspection.problems for subset, inspection in inspections.items()}
+    rows = [asdict(subset) | asdict(problem) for subset, listed in problems.items() for problem in listed]
+    return TableResult(
+        title=f"Validation: {root}",
+        tables=(),
+        rows=rows,
+        values={"folder": str(root), "checked": [*map(asdict, problems)], "problems": rows, "warnings": warnings},
+        last=tuple(_format_problems(root, problems, warnings)),
+        exit_status=int(any(problems.values())),
+    )
 
 
 def inspect_subsets(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, DomainInspection]]:

@@ -1,10 +1,12 @@
 """The plain `mteb` command and `import mteb` have the tasks, and still work if posir cannot add them."""
 
 import json
+import re
 
 import pytest
 
 from tests.support.commands import python, python_with_mteb, run
+from tests.support.models import write_tiny_model
 
 LANGUAGES = ["English", "Chinese", "Arabic", "German", "French", "Italian", "Korean", "Portuguese", "Russian", "Spanish"]
 TASKS = {
@@ -58,6 +60,33 @@ def test_autoload_off_leaves_mteb_alone():
     assert "NFCorpus" in json.loads(names)
     assert not TASKS & {*json.loads(names)}
     assert "- PosIR-Mini," in listed, "`posir mteb` adds the tasks"
+
+
+#: A run of a task without positions.
+PLAIN_RUN = """
+import sys, mteb
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+task, rows = mteb.get_task("NFCorpus"), range(20)
+corpus = Dataset.from_list([{"id": f"d{row}", "title": "Mills", "text": "the mill on the river " * row} for row in rows])
+queries = Dataset.from_list([{"id": f"q{row}", "text": f"which mill {row}?"} for row in rows])
+data = {"corpus": corpus, "queries": queries, "relevant_docs": {f"q{row}": {f"d{row}": 1} for row in rows}}
+task.dataset, task.data_loaded = {"default": {"test": data | {"top_ranked": None}}}, True
+model = SentenceTransformer(sys.argv[1])
+mteb.evaluate(model, task, cache=mteb.ResultCache(sys.argv[2]), show_progress_bar=False)
+"""
+
+
+@pytest.mark.slow
+def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_path):
+    model, written = write_tiny_model(tmp_path / "tiny"), []
+    for autoload in "01":
+        code = f"import sys; sys.argv[1:] = {[str(model), str(tmp_path / autoload)]!r}\n{PLAIN_RUN}"
+        assert (done := python(code, POSIR_AUTOLOAD=autoload)).returncode == 0, done.stderr
+        (file,) = (tmp_path / autoload).rglob("NFCorpus.json")
+        written.append(re.sub(r'"(evaluation_time|date|kg_co2_emissions|start|end)": [^,\n]*', "", file.read_text()))
+        assert file.with_suffix(".tokens_read").exists() == (autoload == "1")
+    assert written[0] == written[1]
 
 
 @pytest.mark.slow

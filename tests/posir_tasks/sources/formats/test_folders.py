@@ -144,7 +144,7 @@ def test_a_query_with_several_places_is_imported_as_such(tmp_path, case):
     # Spans that overlap are one place, from the first character to the last.
     assert stored == (expected or [("d1", TEXT[:6], 1), ("d1", "flew", 1)])
     assert set(places["query-id"]) == {"q2"}
-    assert not any(posir.validate(folder).problems.values())
+    assert not posir.validate(folder).rows
     data = read_domain(LocalRepository(tmp_path / "out"), "eng-Latn", "eng-Latn", "sports")
     assert {place.query for place in data.places.values()} == {"q2"}
     grades = {name: max(grade for other, _, grade in stored if other == name) for name, _, _ in stored}
@@ -189,8 +189,8 @@ def test_places_that_break_a_rule_are_refused(tmp_path, field):
     values, message = WRONG_PLACES[field]
     file = tmp_path / "out/eng-Latn/sports/places.parquet"
     pl.read_parquet(file).with_columns(values.alias(field)).write_parquet(file)
-    (problems,) = posir.validate(tmp_path / "out").problems.values()
-    assert any(problem.field == field and message in problem.message for problem in problems)
+    problems = posir.validate(tmp_path / "out").rows
+    assert any(problem["field"] == field and message in problem["message"] for problem in problems)
     with pytest.raises(DataError, match=re.escape(f"{file}: field '{field}'")):
         read_back(tmp_path / "out")
 
