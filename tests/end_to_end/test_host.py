@@ -64,16 +64,14 @@ def test_autoload_off_leaves_mteb_alone():
 
 #: A run of a task without positions.
 PLAIN_RUN = """
-import sys, mteb
+import mteb
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-task, rows = mteb.get_task("NFCorpus"), range(20)
-corpus = Dataset.from_list([{"id": f"d{row}", "title": "Mills", "text": "the mill on the river " * row} for row in rows])
-queries = Dataset.from_list([{"id": f"q{row}", "text": f"which mill {row}?"} for row in rows])
-data = {"corpus": corpus, "queries": queries, "relevant_docs": {f"q{row}": {f"d{row}": 1} for row in rows}}
-task.dataset, task.data_loaded = {"default": {"test": data | {"top_ranked": None}}}, True
-model = SentenceTransformer(sys.argv[1])
-mteb.evaluate(model, task, cache=mteb.ResultCache(sys.argv[2]), show_progress_bar=False)
+task, rows = mteb.get_task("NFCorpus"), [{"id": f"d{row}", "text": "the mill " * row} for row in range(1, 20)]
+data = {"relevant_docs": {row["id"]: {row["id"]: 1} for row in rows}, "top_ranked": None}
+texts = {name: Dataset.from_list(rows) for name in ("corpus", "queries")}
+task.dataset, task.data_loaded = {"default": {"test": data | texts}}, True
+mteb.evaluate(SentenceTransformer(MODEL), task, cache=mteb.ResultCache(FOLDER), show_progress_bar=False)
 """
 
 
@@ -81,11 +79,11 @@ mteb.evaluate(model, task, cache=mteb.ResultCache(sys.argv[2]), show_progress_ba
 def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_path):
     model, written = write_tiny_model(tmp_path / "tiny"), []
     for autoload in "01":
-        code = f"import sys; sys.argv[1:] = {[str(model), str(tmp_path / autoload)]!r}\n{PLAIN_RUN}"
-        assert (done := python(code, POSIR_AUTOLOAD=autoload)).returncode == 0, done.stderr
-        (file,) = (tmp_path / autoload).rglob("NFCorpus.json")
+        folder = tmp_path / autoload
+        done = python(f"MODEL, FOLDER = {str(model)!r}, {str(folder)!r}\n{PLAIN_RUN}", POSIR_AUTOLOAD=autoload)
+        (file,) = folder.rglob("NFCorpus.json")
         written.append(re.sub(r'"(evaluation_time|date|kg_co2_emissions|start|end)": [^,\n]*', "", file.read_text()))
-        assert file.with_suffix(".tokens_read").exists() == (autoload == "1")
+        assert (done.returncode, file.with_suffix(".tokens_read").exists()) == (0, autoload == "1")
     assert written[0] == written[1]
 
 

@@ -118,8 +118,7 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
     assert f"skipped: {stray}: not a task result" in caplog.text
 
 
-#: Without the variance.
-TOKENS = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "tokenizer"}
+COUNTED = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "tokenizer"}
 
 
 @pytest.mark.parametrize(
@@ -134,8 +133,8 @@ TOKENS = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "token
         ("position_run", {"plugin_score_names": [{}]}, r"field 'position_run\.plugin_score_names\.0': "),
         ("position_run", {"schema": "1"}, r"field 'position_run\.schema': "),
         ("position_run", {"schema": -1}, r"field 'position_run\.schema': "),
-        ("tokens_read", TOKENS | {"counted_with": "guess"}, ".*field 'tokens_read'.*counted_with.*rough_estimate"),
-        ("tokens_read", TOKENS, ".*field 'tokens_read'.*variance"),
+        ("tokens_read", COUNTED | {"counted_with": "guess"}, ".*field 'tokens_read'.*counted_with.*rough_estimate"),
+        ("tokens_read", COUNTED, ".*field 'tokens_read'.*variance"),
     ],
 )
 def test_what_cannot_be_read_is_named_by_file_subset_and_field(tmp_path, file, key, change, said):

@@ -264,21 +264,8 @@ def test_the_command_prints_what_the_function_returns(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
     Path("live_index_by_name.py").write_text("def search(query, k):\n    return ['t1', 't2']\n")
-    shown = json.loads(
-        invoke(
-            "inspect",
-            texts,
-            "--retriever",
-            "live_index_by_name:search",
-            "--max-requests",
-            20,
-            "--k",
-            1,
-            "--format",
-            "json",
-            "--quiet",
-        )
-    )
+    options = "--retriever live_index_by_name:search --max-requests 20 --k 1 --format json --quiet"
+    shown = json.loads(invoke("inspect", texts, *options.split()))
     assert (shown["planned"], shown["documents"], shown["k"]) == (20, 5, 1)
     for arguments in ({"model": texts}, {"model": "x", "texts": texts, "retriever": find}, {"retriever": find}):
         with pytest.raises(PosirError, match="retriever"):
