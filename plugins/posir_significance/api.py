@@ -8,10 +8,10 @@ by simulation (docs/statistics.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -30,8 +30,8 @@ from posir_significance.position_effect import (
 )
 from posir_significance.sentences import format_margin, name_state
 from posir_tasks.display.numbers import MISSING, format_count, format_points, format_psi
-from posir_tasks.display.presentation import Presentable, to_paragraphs, to_values
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.presentation import TableResult, to_values
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public
@@ -257,64 +257,34 @@ def describe_sample(size: SampleSize, power: float, margin: float) -> str:
     )
 
 
-@dataclass(frozen=True, repr=False)
-class PowerAnalysis(Presentable):
-    """The sample sizes that lead to states in a dataset to be made."""
-
-    design: Design
-    power: float
-    """Probability of each state, in [0.5, 1)."""
-    margin: float
-    """Smallest start to end that matters, in nDCG@10."""
-    rows: tuple[SampleSize, ...]
-    """For one model a row for each effect, those from start to end first, and one for none; then the same for two models."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return "Questions and documents that show a position bias, or that there is none"
-
-    def sections(self) -> tuple[DisplaySection, ...]:
-        """Return a sentence for the first and the last effect and for none, of one model, then the table."""
-        of_one = [row for row in self.rows if row.models == 1]
-        means = [row for row in self.rows if row.ndcg_at_10 is not None]
-        shown = dict.fromkeys([*of_one[:1], *of_one[-2:], *means])
-        findings = (describe_sample(row, self.power, self.margin) for row in shown)
-        design = self.design
-        fixed = "the document" if design.holds_documents_fixed else "its length"
-        headings = ("Models", "State", "Start to end", "PSI", *(["nDCG@10"] if means else []), "Questions", "Documents")
-        rows = (
-            (
-                format_count(row.models),
-                row.state,
-                format_points(row.start_to_end) if row.ndcg_at_10 is None else MISSING,
-                format_psi(row.psi),
-                *([MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)] if means else []),
-                format_count(row.questions),
-                format_count(row.documents),
-            )
-            for row in self.rows
+def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
+    """Return the sample sizes as a table."""
+    means = any(row.ndcg_at_10 is not None for row in rows)
+    fixed = "the document" if design.holds_documents_fixed else "its length"
+    headings = ("Models", "State", "Start to end", "PSI", *(["nDCG@10"] if means else []), "Questions", "Documents")
+    cells = (
+        (
+            format_count(row.models),
+            row.state,
+            format_points(row.start_to_end) if row.ndcg_at_10 is None else MISSING,
+            format_psi(row.psi),
+            *([MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)] if means else []),
+            format_count(row.questions),
+            format_count(row.documents),
         )
-        table = Table(
-            build_columns(headings, [heading for heading in headings if heading != "State"]),
-            tuple(rows),
-            title=f"Design · nDCG@10 {design.ndcg_at_10 * 100:g}, {design.bins} bins, "
-            f"{design.questions_per_document:g} questions per document",
-            notes=(
-                "For a linear decline, positions at random, a model that reads all, and an intraclass correlation of "
-                f"{design.icc:g} within documents, {design.bin_icc:g} within their bins; {fixed} is held fixed. Two models: on "
-                "the same questions, with a correlation of 0.5 of their gains.",
-            ),
-        )
-        return (*to_paragraphs(findings), DisplaySection(tables=(table,)))
-
-    def records(self) -> tuple[SampleSize, ...]:
-        """Return the rows."""
-        return self.rows
-
-    def document(self) -> dict[str, Any]:
-        """Return the design and the rows; scores in [0, 1]."""
-        return {**asdict(self.design), "power": self.power, "margin": self.margin, "rows": self.rows}
+        for row in rows
+    )
+    return Table(
+        build_columns(headings, [heading for heading in headings if heading != "State"]),
+        tuple(cells),
+        title=f"Design · nDCG@10 {design.ndcg_at_10 * 100:g}, {design.bins} bins, "
+        f"{design.questions_per_document:g} questions per document",
+        notes=(
+            "For a linear decline, positions at random, a model that reads all, and an intraclass correlation of "
+            f"{design.icc:g} within documents, {design.bin_icc:g} within their bins; {fixed} is held fixed. Two models: on "
+            "the same questions, with a correlation of 0.5 of their gains.",
+        ),
+    )
 
 
 @public()
@@ -330,7 +300,7 @@ def power(
     icc: Annotated[float, Option(min=0, max=0.99)] = 0.2,
     bin_icc: Annotated[float, Option(min=0, max=0.99)] = 0.0,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
-) -> PowerAnalysis:
+) -> TableResult:
     """Find how many questions and documents a dataset needs for each state: biased, or no bias larger than the margin.
 
     The effect is a linear decline of nDCG@10 over positions; docs/statistics.md has the method and its calibration.
@@ -373,4 +343,12 @@ def power(
     by_models = ((models, effect) for models in (1, 2) for effect in ([*effects, None] if effects else []))
     rows = [required_sample(design, effect, power, least, models) for models, effect in by_models]
     rows += [required_mean_sample(design, value / 100, power, of_means) for value in ([*means, 0.0] if means else [])]
-    return PowerAnalysis(design, power, least, tuple(rows))
+    of_one = [row for row in rows if row.models == 1]
+    shown = dict.fromkeys([*of_one[:1], *of_one[-2:], *(row for row in rows if row.ndcg_at_10 is not None)])
+    return TableResult(
+        title="Questions and documents that show a position bias, or that there is none",
+        tables=(_build_table(design, rows),),
+        rows=rows,
+        values={**asdict(design), "power": power, "margin": least, "rows": rows},
+        sentences=tuple(describe_sample(row, power, least) for row in shown),
+    )
