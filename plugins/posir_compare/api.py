@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,7 +20,7 @@ from posir_significance.sentences import describe_metric_changes, format_change,
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
-from posir_tasks.display.wording import pluralize, shorten_names
+from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS
 from posir_tasks.public import Option, public, to_list
@@ -92,18 +93,29 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
-        labels = list(dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model)))
-        names = dict(zip(labels, shorten_names(labels, NAME_WIDTH), strict=True))
-        shown = [
-            replace(row, baseline=names[row.baseline], model=names[row.model])
-            for row in self.rows
-            if self.full or row.metric is not Metric.PSI
-        ]
+        shown = self._name_models(partial(shorten_names, width=NAME_WIDTH))
         every = (
             [DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)] if self.full else []
         )
         drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
         return (*drawn, *change_sections(shown), *every)
+
+    def page_sections(self) -> list[DisplaySection]:
+        """Return the changes in sentences, then the tables."""
+        shown = self._name_models(drop_organizations)
+        said = describe_differences([row for row in shown if row.metric is not Metric.PSI], reads=False)
+        tables = [section for section in change_sections(shown) if section.tables]
+        return [*to_paragraphs(said), *tables, *(section for section in self.sections() if section.folded)]
+
+    def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
+        """Return the rows that are shown, with shorter names of models."""
+        labels = list(dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model)))
+        names = dict(zip(labels, shorten(labels), strict=True))
+        return [
+            replace(row, baseline=names[row.baseline], model=names[row.model])
+            for row in self.rows
+            if self.full or row.metric is not Metric.PSI
+        ]
 
     def describe_data(self) -> str:
         """Return the tasks."""
@@ -309,7 +321,7 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
 
 def _stack(row: ComparisonRow) -> str:
     """Return the state of a change in a line or two, with its interval below it."""
-    return format_change(row.metric_change, row.change).replace(" which", "\nwhich").replace(": ", "\n")
+    return format_change(row.metric_change, row.change).replace(": ", "\n")
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -345,8 +357,8 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     )
 
 
-def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
-    """Yield the changes over all lengths of each model and task, and what the two read; counts of states if there are many."""
+def describe_differences(rows: Iterable[ComparisonRow], *, reads: bool = True) -> Iterator[str]:
+    """Yield the changes over all lengths of each model and task, and what both read; counts of states if there are many."""
     pairs: dict[tuple[str, str, str, bool], list[ComparisonRow]] = {}
     for row in (overall := [row for row in rows if row.length == ALL]):
         pairs.setdefault((row.task, row.model, row.baseline, bool(row.change.judged)), []).append(row)
@@ -365,10 +377,10 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         return
     for (task, model, baseline, is_judged), pair in pairs.items():
         first, second = pair[0].reads
-        reads = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
+        parts = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if reads and first != second else ""
         metrics = {row.metric.value: row.metric_change for row in pair}
         changes = describe_metric_changes(metrics, pair[0].change, baseline, model)
-        yield f"{task}{', judged queries' if is_judged else ''}: {changes}{reads}"
+        yield f"{task}{', judged queries' if is_judged else ''}: {changes}{parts}"
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:

@@ -32,6 +32,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Strip
+from posir_tasks.display.wording import drop_organizations
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
@@ -343,9 +344,11 @@ class ModelComparison:
     def draw_common(self) -> Iterator[Strip]:
         """Yield the picture of the answer of the baseline and of each model, on the queries that they have in common."""
         several, drawn = len({pair.task for pair, _ in self.common}) > 1, set()
+        labels = [run.label for pair, _ in self.common for run in (pair.a, pair.b)]
+        short = dict(zip(labels, drop_organizations(labels), strict=True))
         for pair, common in self.common:
             for run, ranks in ((pair.a, common.a), (pair.b, common.b)):
-                name = f"{run.label}, {pair.task}" if several else run.label
+                name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
                 if name not in drawn:
                     drawn.add(name)
                     yield build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)

@@ -265,8 +265,9 @@ class InspectionRun:
                 searches.append(self._search(division, questions, wordings))
                 advance()
         named = portable_name(self.model.mteb_model_meta)
+        whole = "whole excerpts" if excerpt else "whole texts"
         rarest, *others = (
-            splitting.advise_chunks(splitting.compare_divisions(searches, wording, questions, self.window), named)
+            splitting.advise_chunks(splitting.compare_divisions(searches, wording, questions, self.window, whole), named)
             for wording in wordings
         )
         return replace(

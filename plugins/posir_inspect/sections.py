@@ -38,7 +38,7 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import drop_organizations, pluralize
 from posir_tasks.scores import ALL, Estimate, Unit, flatten
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
@@ -156,8 +156,9 @@ class Inspection(Presentable):
 
     @property
     def title(self) -> str:
-        """The model."""
-        return self.model
+        """The model and the texts."""
+        (name,) = drop_organizations([self.model])
+        return f"{name} on {pluralize(self.texts, 'text')} of {self.source}"
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
@@ -168,8 +169,15 @@ class Inspection(Presentable):
         return [replace(section, draw=drawn.get(section.title)) for section in _build_sections(self)]
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return what to do directly below the first answer, and no estimate of time that has passed."""
-        return sorted(replace(self, work=None).sections(), key=lambda section: section.title not in ("", ADVICE))
+        """Return what to run directly below the first answer, without what the card says and without an estimate of time."""
+        said = {sentence for fading in (self.fading or ())[-1:] for _, sentence in iterate_answer(fading.decision)}
+        sections = [
+            replace(section, sentences=tuple(sentence for sentence in section.sentences if sentence not in said))
+            for section in replace(self, work=None).sections()
+        ]
+        shown = [section for section in sections if section.sentences or section.tables or section.code]
+        untitled = [replace(section, title="") if section.title == ADVICE else section for section in shown]
+        return sorted(untitled, key=lambda section: section.title != "")
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -288,11 +296,12 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
             if row.counts.lost
         ),
     )
-    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (_chunk_table(chunks.rows),))
+    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (_chunk_table(chunks),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
-    run = [f"Run it with {chunks.row.name}: -m '{chunks.chunked_model}'."] if chunks.chunked_model else []
-    yield DisplaySection(ADVICE, (advise(rarest.decision), *run))
+    run = [f"Run it with {chunks.row.name}:"] if chunks.chunked_model else []
+    code = f"mteb run -t TASK -m '{chunks.chunked_model}'" if run else ""
+    yield DisplaySection(ADVICE, (advise(rarest.decision), *run), code=code)
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
@@ -313,7 +322,7 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
         same = rarest.row.name == chunks.row.name
         differs = f"differs: questions in their rarest words have {rarest.row.name}"
         sentences.append(f"The advice {'is that of questions in their rarest words' if same else differs}.")
-    return DisplaySection(OTHER, tuple(sentences), (_chunk_table(chunks.rows),))
+    return DisplaySection(OTHER, tuple(sentences), (_chunk_table(chunks),))
 
 
 def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = None) -> Iterator[str]:
@@ -388,9 +397,9 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
 
 
-def _chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
-    tokens = any(row.chunker for row in chunks)
-    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "Change from whole texts", "")
+def _chunk_table(chunks: ChunkComparison) -> Table:
+    tokens = any(row.chunker for row in chunks.rows)
+    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", f"Change from {chunks.row.whole}", "")
     rows = tuple(
         (
             _name_chunks(row),
@@ -400,13 +409,13 @@ def _chunk_table(chunks: tuple[ChunkRow, ...]) -> Table:
             (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
             label_change(row.change.ndcg_at_10) if row.change else "",
         )
-        for row in chunks
+        for row in chunks.rows
     )
     return Table(build_columns(headings, headings[1:-1]), rows)
 
 
 def _name_chunks(row: ChunkRow) -> str:
-    return row.chunker or ("whole texts" if row.size is None else f"{row.size:,} tokens")
+    return row.name if row.size is None else f"{row.size:,} tokens"
 
 
 WIDTH, HEIGHT = 640, 280
@@ -417,7 +426,7 @@ def _draw_chunks(inspection: Inspection) -> list[Figure]:
     chunks = inspection.chunks
     assert chunks
     rows = [
-        {"chunk": f"{_name_chunks(row)} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
+        {"chunk": f"{_name_chunks(row).replace(' ', ' · ')} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
         for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)

@@ -208,6 +208,8 @@ class ChunkRow:
     """The analysis, over the same questions for all rows."""
     change: Change | None
     """The change from whole texts; None for these."""
+    whole: str = "whole texts"
+    """Name of what is searched without chunks: `whole texts`, or `whole excerpts` of long ones."""
 
     @property
     def ndcg_at_10(self) -> MeanEstimate:
@@ -218,21 +220,21 @@ class ChunkRow:
     @property
     def name(self) -> str:
         """The searched units, in words."""
-        return self.chunker or ("whole texts" if self.size is None else f"chunks of {self.size} tokens")
+        return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
 
 
 def compare_divisions(
-    searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None
+    searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None, whole_name: str
 ) -> tuple[ChunkRow, ...]:
     """Return whole texts, in which the first search is, and divisions into chunks, by the questions in one wording."""
     groups = [analyze(search.values[wording].ranks, search.values[wording].read).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
-    rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None)]
+    rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None, whole_name)]
     for search, group in zip(searches[1:], groups[1:], strict=True):
         change = compare_groups(groups[0], group, paired=True)
         if division := search.division:
             counts = division.count(questions)
-            rows.append(ChunkRow(division.size, division.chunker, search.vectors, counts, group, change))
+            rows.append(ChunkRow(division.size, division.chunker, search.vectors, counts, group, change, whole_name))
     return tuple(rows)
 
 
@@ -279,7 +281,8 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     def describe_all() -> Iterator[str]:
         whole = chosen.change
         if whole is None:
-            yield "No chunks find more than whole texts." if best is chosen else describe(changes[chosen], best, chosen)
+            none = f"No chunks find more than {rows[0].name}."
+            yield none if best is chosen else describe(changes[chosen], best, chosen)
         else:
             yield describe(whole, rows[0], chosen)
             if chosen is not best:

@@ -46,6 +46,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     overall = list_overall([*rows, *places])
     many = len(overall) > tables.MOST_SENTENCES
     several = len({row.task for row in overall}) > 1
+    counts = list(tables.describe_findings(overall)) if many else []
     models = pluralize(len({row.model for row in overall}), "model")
     queries = pluralize(max(row.queries or 0 for row in overall), "question")
     tasks = len({row.task for row in rows})
@@ -53,9 +54,9 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         __package__,
         "report.html",
         title=f"{models} on {pluralize(tasks, 'task')}" if tasks > 1 else f"{rows[0].task}: {models}, {queries}",
-        lead=" ".join(tables.describe_findings(overall)) if many else tables.describe_ranking(overall),
+        lead=" ".join([tables.describe_ranking(overall), *counts[:1]]).strip(),
         summary=tables.summary_table(overall, tables.known_columns()) if several or many else None,
-        places=list(tables.place_notes(ordered)),
+        notes=[*counts[1:], *tables.place_notes(ordered)],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
         strips=build_strips([*rows, *places]),

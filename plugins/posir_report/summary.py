@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -18,7 +18,7 @@ from posir_significance.regression import Contrast
 from posir_significance.sentences import build_strip, describe_decision, describe_start_to_end
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import sketch_strip
-from posir_tasks.display.wording import LABEL_WIDTH, shorten_middle
+from posir_tasks.display.wording import drop_organizations, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
@@ -46,19 +46,16 @@ def full_labels(runs: Iterable[Any]) -> list[str]:
     return [f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model for run in runs]
 
 
-def model_labels(summaries: Iterable[TaskSummary], width: int = LABEL_WIDTH) -> list[str]:
-    """Return the full label of each summary, shortened to `width` characters unless two of them would become equal."""
-    return _unless_equal(full_labels(summaries), lambda name: shorten_middle(name, width))
+def model_labels(summaries: Iterable[TaskSummary]) -> list[str]:
+    """Return the full label of each summary, shortened in the middle unless two of them would become equal."""
+    labels = full_labels(summaries)
+    short = list(map(shorten_middle, labels))
+    return short if len(set(short)) == len(set(labels)) else labels
 
 
 def short_labels(runs: Iterable[Any]) -> list[str]:
     """Return the full label of each run without the model's organization, unless two models differ in it alone."""
-    return _unless_equal(full_labels(runs), lambda name: name.rpartition("/")[2])
-
-
-def _unless_equal(names: list[str], shorten: Callable[[str], str]) -> list[str]:
-    short = {name: shorten(name) for name in names}
-    return [short[name] for name in names] if len(set(short.values())) == len(short) else names
+    return drop_organizations(full_labels(runs))
 
 
 Value = TypeVar("Value")

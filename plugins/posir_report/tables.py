@@ -438,8 +438,9 @@ def summary_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Ta
     """Return a table with a line for each model and task, all lengths together, best nDCG@10 of a task first."""
     overall = list_overall(rows)
     chosen = [column for column in columns if column.key in ANSWER[1:]]
-    names = {"Task": list(map(_name_task, overall)), "Model": full_labels(overall)}
-    return replace(_build_table(overall, chosen, names), keys=2)
+    several = len({row.task for row in overall}) > 1
+    names = {"Task": list(map(_name_task, overall))} if several else {}
+    return _build_table(overall, chosen, {**names, "Model": short_labels(overall)})
 
 
 def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:

@@ -190,8 +190,8 @@ def label_change(change: MetricChange) -> str:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
     if change.state is ChangeState.EQUIVALENT:
         return f"equivalent within {format_margin(change.margin)}"
-    open_side = " which is nearer to 0" if change.reason is Reason.OTHER_SIDE else ""
-    return f"{change.state.value.replace('_', ' ')}{open_side}"
+    open_side = "nearer to 0: " if change.reason is Reason.OTHER_SIDE else ""
+    return f"{open_side}{change.state.value.replace('_', ' ')}"
 
 
 def format_change(metric: MetricChange, change: Change) -> str:
@@ -313,8 +313,8 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
     else:
         yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
     if share:
-        yield "Read minus not read", format_contrast(decision, decision.not_read_difference)
-        yield "Bias within what it reads", format_contrast(decision, decision.bias_within_read)
+        yield "Read minus unread", format_contrast(decision, decision.not_read_difference)
+        yield "Bias within read", format_contrast(decision, decision.bias_within_read)
     if shape := describe_shape(decision):
         yield "Shape", shape
     yield "What to do", advise(decision)

@@ -26,7 +26,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 VERDICTS = {
     "(biased to the (start|end)|worse|fails)": "red",
     "(no bias larger than|equivalent|better|passes)": "green",
-    "cannot be said": "yellow",
+    "(nearer to 0: )?cannot be said": "yellow",
 }
 
 
@@ -54,6 +54,12 @@ def bind(text: str) -> str:
 
 
 ORGANIZATION = re.compile(r"^[^\s/]+/")
+
+
+def drop_organizations(names: Sequence[str]) -> list[str]:
+    """Return names of models without their organizations, unless two differ in these alone."""
+    own = [ORGANIZATION.sub("", name) for name in names]
+    return own if len(set(own)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
