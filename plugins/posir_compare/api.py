@@ -22,7 +22,6 @@ from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results
 from posir_tasks.scores import ALL
@@ -384,15 +383,9 @@ def describe_differences(rows: Iterable[ComparisonRow], *, reads: bool = True) -
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
-    """Return the levels of the intervals of differences, and what holds at the same time."""
-    levels = {(bool(row.change.judged), row.length == ALL): format_level(row.change.level) for row in rows}
-    names = {
-        (False, True): "of the three metrics over all lengths",
-        (False, False): "in the rows of lengths",
-        (True, True): f"of the {len(METRICS)} metrics of judged queries",
-    }
-    stated = ", ".join(f"{name} each at {levels[kind]}" for kind, name in names.items() if kind in levels)
-    return f"Intervals of differences hold at the same time: {stated}."
+    """Return the levels of the intervals of differences: over all lengths, then of lengths."""
+    levels = " or ".join(dict.fromkeys(format_level(row.change.level) for row in rows))
+    return f"Intervals of differences over all lengths, and of all rows of lengths, hold at the same time, each at {levels}."
 
 
 def correct_by_metric(rows: Sequence[ComparisonRow]) -> list[float | None]:

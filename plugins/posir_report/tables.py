@@ -386,19 +386,14 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
 
 def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySection]:
     """Yield a table of lengths, if there are any, and which are not in it, since nothing can be said of them."""
-    shown = [row for row in rows if row.decision and _is_compared(row.decision)]
+    intervals = [row.decision and row.decision.interval(row.decision.start_to_end) for row in rows]
+    shown = [row for row, interval in zip(rows, intervals, strict=True) if interval not in (None, (-1.0, 1.0))]
     folded = [f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})" for row in rows if row not in shown]
     if shown:
         title = f"{task}by length of the document"
         table = _answer_table("Length", [row.length for row in shown], shown, title[0].upper() + title[1:])
         yield DisplaySection(tables=(table,))
         yield from to_paragraphs([" ".join([level_note(shown), *([f"Not estimated: {', '.join(folded)}."] if folded else [])])])
-
-
-def _is_compared(decision: Decision) -> bool:
-    """Return whether the interval of start to end says anything."""
-    interval = decision.interval(decision.start_to_end)
-    return interval is not None and interval != (-1.0, 1.0)
 
 
 def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str) -> Table:

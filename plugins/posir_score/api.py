@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from posir_score.evaluation import RunScores, RunSearch
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
-LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as trec_eval computes them."
+LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
 #: Chunks that are retrieved for a question, as in Chroma's evaluation.
 RETRIEVED = 5
 #: What can be a folder.

@@ -30,11 +30,11 @@ from posir_significance.position_effect import (
 )
 from posir_significance.sentences import format_margin, name_state
 from posir_tasks.display.numbers import MISSING, format_count, format_points, format_psi
-from posir_tasks.display.presentation import TableResult, to_values
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.public import Option, public
+from posir_tasks.public import Option, public, to_list
 from posir_tasks.schemes import assign_thirds, bin_midpoints
 
 #: Probability of a result that studies are usually planned for.
@@ -330,8 +330,7 @@ def power(
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
         [1314, 701, 4239]
     """
-    points, sizes = to_values(difference), to_values(psi)
-    means = to_values(ndcg_difference)
+    points, sizes, means = (tuple(map(float, to_list(given))) for given in (difference, psi, ndcg_difference))
     if not (points or sizes or means):
         raise PosirError("Which effect should the dataset show? Pass difference or ndcg_difference (points), or psi.")
     design = Design(ndcg / 100, bins, float(questions_per_document), icc, bin_icc)

@@ -335,10 +335,3 @@ def write_charts(
         files |= {html: lambda: shown.to_html().encode()} if html else {}
         for file in export(files | ({card: shown.to_card} if card else {})):
             typer.echo(f"written: {file}", err=True)
-
-
-def to_values(values: float | Iterable[float] | None) -> tuple[float, ...]:
-    """Return the values of an argument that takes a number or several; none for None."""
-    if values is None:
-        return ()
-    return (float(values),) if isinstance(values, int | float) else tuple(map(float, values))

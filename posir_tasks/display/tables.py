@@ -287,9 +287,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 def _color(table: Table, limit: int) -> Text:
     """Return the lines of a table with dimmed headings and colored verdicts."""
-    headings = max(heading.count("\n") for heading in table.headings) + 1
-    lines = list(_format_lines(table, limit))
-    text = Text("\n").join([*(Text(line, "dim") for line in lines[:headings]), Text("\n".join(lines[headings:]))])
+    heading, *lines = _format_lines(table, limit)
+    text = Text.assemble((heading, "dim"), "".join(f"\n{line}" for line in lines))
     for pattern, color in VERDICTS.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", color)
     return text
