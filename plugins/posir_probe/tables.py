@@ -341,9 +341,12 @@ class ProbeMeasurements(Presentable):
         return {"rows": self.records(), "results": [result.to_json() for result in self.results]}
 
     def legend(self) -> list[str]:
-        """Return how to read the intervals, and where all values are."""
-        said = ["Intervals: 95 %, by bootstrap over documents."]
-        return [*said, *(["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else [])]
+        """Return how to read the intervals."""
+        return ["Intervals: 95 %, by bootstrap over documents."]
+
+    def closing(self) -> list[str]:
+        """Return where all values are."""
+        return ["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else []
 
     def explanation(self) -> list[str]:
         """Return what must be known to read the values of each probe: its notes, and what was skipped."""
