@@ -53,12 +53,10 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if probe.form is Form.CELLS:
         yield "Darker: more sentences."
         return
-    if not any(estimate and estimate.interval for result in results for estimate in result.sums.estimates):
-        yield "Without intervals."
-    elif probe.form in (Form.CATEGORIES, Form.BARS):
-        yield "Lines: 95 % intervals by bootstrap over documents."
-    elif len(results) <= MOST_INTERVALS:
-        yield "Shaded: 95 % intervals by bootstrap over documents."
+    has_intervals = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates)
+    is_line = probe.form not in (Form.CATEGORIES, Form.BARS)
+    if has_intervals and (not is_line or len(results) <= MOST_INTERVALS):
+        yield f"{'Shaded' if is_line else 'Lines'}: 95 % intervals by bootstrap over documents."
     if probe.shows_spread:
         yield "Lighter: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
@@ -156,8 +154,11 @@ def _only(chart: alt.Chart, *kinds: str) -> alt.Chart:
     return filtered
 
 
-def _value_axis(unit: Unit) -> alt.Axis:
-    return PERCENT if unit is Unit.PERCENT else alt.Axis(tickCount=5)
+def _encode_values(channel: Any, probe: Probe) -> tuple[Any, ...]:
+    """Return the encodings of values, and of the lower ends of intervals and spreads."""
+    axis = PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5)
+    shared: dict[str, Any] = {"title": probe.value_title or probe.title, "scale": alt.Scale(zero=True), "axis": axis}
+    return tuple(channel(f"{field}:Q", **shared) for field in ("value", "value_low", "sd_low"))
 
 
 def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool) -> list[alt.Chart]:
@@ -174,9 +175,7 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
         axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
         x = alt.X("position:O", title=probe.place_title, scale=alt.Scale(domain=names), axis=axis)
     base = alt.Chart().encode(x=x, color=color, detail="model:N")
-    scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
-    title = probe.value_title or probe.title
-    y, low, deviation = (alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis) for field in ("value", "value_low", "sd_low"))
+    y, low, deviation = _encode_values(alt.Y, probe)
     lines = base.encode(y=y, tooltip=_tooltips(probe.unit))
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
     has_intervals = any(row.get("value_low") is not None for row in rows)
@@ -213,9 +212,7 @@ def _draw_categories(
 ) -> list[alt.Chart]:
     """Return the layers of dots below each other; a layer without rows would have an axis without an extent."""
     keys, color, shape = looks
-    scale, axis = alt.Scale(zero=True), _value_axis(probe.unit)
-    title = probe.value_title or probe.title
-    x, low = (alt.X(f"{field}:Q", title=title, scale=scale, axis=axis) for field in ("value", "value_low"))
+    x, low, _ = _encode_values(alt.X, probe)
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
     dots = base.encode(x=x, tooltip=_tooltips(probe.unit))

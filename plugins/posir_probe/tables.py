@@ -316,7 +316,7 @@ class ProbeMeasurements(Presentable):
 
         There is room to say what is compared.
         """
-        meanings = {probe.title: probe.meaning for probe in all_probes().values() if probe.meaning}
+        meanings = {probe.title: probe.meaning or probe.title for probe in all_probes().values()}
 
         def explain(table: Table) -> Table:
             return replace(table, rows=tuple((meanings.get(title, title), *cells) for title, *cells in table.rows))

@@ -124,9 +124,8 @@ class FunctionCommand(TyperCommand):
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
         if arguments[1:] == ["data"]:
             args = [part for arg in args for part in (arg.split("=", 1) if arg.startswith("--data=") else [arg])]
-        if arguments[1:] == ["data"] and "--data" in args[:-1]:
-            place = args.index("--data")
-            args = [*args[:place], *args[place + 2 :], args[place + 1]]
+            place = args.index("--data") if "--data" in args[:-1] else len(args)
+            args = [*args[:place], *args[place + 2 :], *args[place + 1 : place + 2]]
         return super().parse_args(ctx, args if arguments else expand_values(args, repeated))
 
 
