@@ -104,7 +104,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         shown = self._name_models(drop_organizations)
         said = describe_differences([row for row in shown if row.metric is not Metric.PSI], reads=False)
         tables = [section for section in change_sections(shown) if section.tables]
-        return [*to_paragraphs(said), *tables, *(section for section in self.sections() if section.folded)]
+        levels = to_paragraphs([describe_levels(self.rows)])
+        return [*to_paragraphs(said), *tables, *levels, *(section for section in self.sections() if section.folded)]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
