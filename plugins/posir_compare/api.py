@@ -310,18 +310,15 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
     cells = [[row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]]
-    cells += [[_stack(row) for row in listed] for listed in by_metric.values()]
+    # The interval stands below its state.
+    changes = ([format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
+    cells += [["\n".join(change.rsplit(": ", 1)) for change in of_metric] for of_metric in changes]
     lines = list(zip(*cells, strict=True))
     if is_models:
         scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
         lines.insert(0, (first[0].baseline, *scores))
     headings = [metric.heading for metric in by_metric]
     return Table(build_columns([heading, *headings], headings), tuple(lines), title, is_narrow=is_models)
-
-
-def _stack(row: ComparisonRow) -> str:
-    """Return the state of a change in a line or two, with its interval below it."""
-    return format_change(row.metric_change, row.change).replace(": ", "\n")
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
