@@ -201,7 +201,7 @@
       el(
         "p",
         { class: "faint" },
-        `nDCG@10 on ${titleOf(choice)}, in points, with intervals by document or article, which hold together at 95 % for all ${board.count(pairs)} pairs of models on the same queries. The ranks follow from them. The differences are those of posir compare.`,
+        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals by document or article${pairs > 1 ? `, which hold together for all ${board.count(pairs)} pairs of models on the same queries` : ""}. The ranks follow from them. The differences are those of posir compare.`,
       ),
     );
   };

@@ -128,6 +128,8 @@
     else row.child.hide();
   }
 
+  /** Return a value with its interval, between whose ends no line breaks. */
+  const withEnds = (value, ends) => [value, ends.replace(" ", "\u00a0")].filter(Boolean).join(" ");
   const IN_THE_ROW = ["How well", "Start to end"];
 
   /** Return what stands below an expanded row: the answer, PSI and what chance gives, p, and each length with its interval, rank and queries. */
@@ -150,10 +152,9 @@
     const every = Object.values(lengths);
     const parted = [
       ["Length", () => true, (one, name) => (name === "all" ? "All" : name)],
-      [board.title("ndcg_at_10"), (one) => one.score, (one) => board.percent(one.score), row.published ? means : null],
-      ["95 % interval", (one) => one.score_low, (one) => board.scoreInterval(one) || board.DASH],
+      [board.title("ndcg_at_10"), (one) => one.score, (one) => withEnds(board.percent(one.score), board.scoreInterval(one)), row.published ? means : null],
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
-      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end")].filter(Boolean).join(" ")],
+      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => withEnds(board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end"))],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
     ].filter(([, value]) => every.some((one) => board.known(value(one))));
     const head = parted.map(([text, , , title]) => el("th", { scope: "col", title }, text));
