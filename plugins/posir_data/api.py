@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -18,7 +18,6 @@ from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import (
     PLACES_FILE,
-    DomainInspection,
     SubsetKey,
     Target,
     inspect_domain,
@@ -182,9 +181,13 @@ def validate(folder: str | Path) -> TableResult:
         0
     """
     root, subsets = resolve_folder(Path(folder))
-    inspections = dict(inspect_subsets(root, progress(subsets, "Checking")))
-    warnings = [*find_warnings(subsets), *(warning for subset in inspections.values() for warning in subset.warnings)]
-    problems = {subset: inspection.problems for subset, inspection in inspections.items()}
+    problems, warnings, listed = dict[SubsetKey, list[DataProblem]](), [*find_warnings(subsets)], set[DataProblem]()
+    for subset in progress(subsets, "Checking"):
+        inspection = inspect_domain(LocalRepository(root), subset)
+        warnings += inspection.warnings
+        # One that several subsets share is listed with the first of them.
+        problems[subset] = [problem for problem in inspection.problems if problem not in listed]
+        listed.update(inspection.problems)
     rows = [asdict(subset) | asdict(problem) for subset, listed in problems.items() for problem in listed]
     return TableResult(
         title=f"Validation: {root}",
@@ -194,15 +197,6 @@ def validate(folder: str | Path) -> TableResult:
         last=tuple(_format_problems(root, problems, warnings)),
         exit_status=int(any(problems.values())),
     )
-
-
-def inspect_subsets(root: Path, subsets: Iterable[SubsetKey]) -> Iterator[tuple[SubsetKey, DomainInspection]]:
-    """Yield each subset with what is wrong with it; a problem that several share is listed with the first of them."""
-    listed = set[DataProblem]()
-    for subset in subsets:
-        inspection = inspect_domain(LocalRepository(root), subset)
-        yield subset, replace(inspection, problems=[problem for problem in inspection.problems if problem not in listed])
-        listed.update(inspection.problems)
 
 
 def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:

@@ -64,10 +64,8 @@ def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_q
 @pytest.mark.parametrize(("structure", "icc"), [("independent", 0.0), ("random", 0.4), ("papers", 0.2)])
 def test_intervals_hold_for_new_documents(structure, icc):
     means = np.full(20, 0.8)
-    intervals = []
-    for seed in range(400):
-        drawn = draw_clustered(structure, 1_500, icc, means, np.random.default_rng(seed))
-        intervals.append(estimate_mean(drawn.gains, drawn.clusters).interval)
+    draws = (draw_clustered(structure, 1_500, icc, means, np.random.default_rng(seed)) for seed in range(400))
+    intervals = [estimate_mean(drawn.gains, drawn.clusters).interval for drawn in draws]
     assert 0.91 <= np.mean([low <= 0.8 <= high for low, high in intervals]) <= 0.98
 
 
