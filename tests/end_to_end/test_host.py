@@ -68,9 +68,9 @@ import mteb
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 task, rows = mteb.get_task("NFCorpus"), [{"id": f"d{row}", "text": "the mill " * row} for row in range(1, 20)]
-data = {"relevant_docs": {row["id"]: {row["id"]: 1} for row in rows}, "top_ranked": None}
-texts = {name: Dataset.from_list(rows) for name in ("corpus", "queries")}
-task.dataset, task.data_loaded = {"default": {"test": data | texts}}, True
+data = {name: Dataset.from_list(rows) for name in ("corpus", "queries")} | {"top_ranked": None}
+data["relevant_docs"] = {row["id"]: {row["id"]: 1} for row in rows}
+task.dataset, task.data_loaded = {"default": {"test": data}}, True
 mteb.evaluate(SentenceTransformer(MODEL), task, cache=mteb.ResultCache(FOLDER), show_progress_bar=False)
 """
 

@@ -40,9 +40,7 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
         first, second = ((tmp_path / folder / "eng-Latn/sports" / name).read_bytes() for folder in ("lines", "beir_out"))
         assert first == second
     assert read_back(tmp_path / "lines") == [("Who?", TEXT, "heron")]
-
-
-def test_several_sources_are_one_domain(tmp_path, lines):
+    # Several sources are one domain.
     (tmp_path / "b.jsonl").write_text(json.dumps({"context": "Alone.", "question": "How?", "answer": "Alone"}))
     printed = posir("import", tmp_path / "b.jsonl", lines, output=tmp_path / "out")
     assert printed.splitlines()[0].endswith(": 2 documents, 2 questions")

@@ -243,8 +243,7 @@ def test_few_documents_say_nothing_of_a_change():
     few = JudgedScores("topic", ("",), np.ones(6, int), np.full((len(METRICS), 6), 500_000))
     change = compare_judged(few, few)
     assert "6 topics are too few, at least 10" in describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
-    places = GroupAnalysis(replace(observe(0, 4), weights=np.ones(len(observe(0, 4).gains))))
-    assert (places.counted, compare_judged(replace(few, clusters="user"), few).counted) == ("cluster", "cluster")
+    assert compare_judged(replace(few, clusters="user"), few).counted == "cluster"
 
 
 @pytest.mark.parametrize("size", [80, 400])

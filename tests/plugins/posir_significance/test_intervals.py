@@ -47,14 +47,11 @@ def test_the_mean_of_group_means_has_the_error_of_its_groups():
 
 
 def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_queries_are():
-    documents, success = np.repeat(np.arange(100), 3), np.ones(300)
+    documents = np.repeat(np.arange(100), 3)
     # Clopper and Pearson: of 100 documents, all were found.
-    assert 0.95 < estimate_mean(success, documents).interval[0] < 0.025 ** (1 / 100)
-    trials = list[float]()
-    for failures in ([0, 1, 2], [0, 3, 6]):
-        success[:] = 1
-        success[failures] = 0
-        trials.append(estimate_mean(success, documents, max_trials=np.inf).trials)
+    assert 0.95 < estimate_mean(np.ones(300), documents).interval[0] < 0.025 ** (1 / 100)
+    failed = (np.isin(np.arange(300), failures) for failures in ([0, 1, 2], [0, 3, 6]))
+    trials = [estimate_mean(1.0 - failures, documents, max_trials=np.inf).trials for failures in failed]
     assert 95 < trials[0] < 105 < 200 < trials[1] < 300
     # Ten documents have two thirds of the queries; that others fail does not show that these never do.
     small_ones_fail = np.repeat([1.0, 0.0], [287, 3])
