@@ -54,8 +54,7 @@ def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_q
     trials = [estimate_mean(1.0 - failures, documents, max_trials=np.inf).trials for failures in failed]
     assert 95 < trials[0] < 105 < 200 < trials[1] < 300
     # Ten documents have two thirds of the queries; that others fail does not show that these never do.
-    small_ones_fail = np.repeat([1.0, 0.0], [287, 3])
-    assert estimate_mean(small_ones_fail, np.repeat(np.arange(100), np.repeat([20, 1], [10, 90]))).trials < 100
+    assert estimate_mean(np.repeat([1.0, 0.0], [287, 3]), np.repeat(np.arange(100), [20] * 10 + [1] * 90)).trials < 100
 
 
 @pytest.mark.parametrize(("structure", "icc"), [("independent", 0.0), ("random", 0.4), ("papers", 0.2)])
@@ -92,7 +91,6 @@ def test_equal_models_have_an_interval_of_positive_width_and_p_1():
 
 
 def test_one_document_has_no_interval():
-    assert estimate_difference(draw_differences(20), np.zeros(20, np.int64)) is None
-    assert estimate_difference(np.zeros(0), np.zeros(0, np.int64)) is None
+    assert {estimate_difference(draw_differences(size), np.zeros(size, np.int64)) for size in (0, 20)} == {None}
     mean = estimate_mean(np.array([0.5, 1.0]), np.zeros(2, np.int64))
     assert mean.interval is subtract_means(mean, mean) is estimate_mean(np.zeros(0), np.zeros(0, int)) is None
