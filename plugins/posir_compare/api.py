@@ -70,7 +70,7 @@ class Comparison(Presentable, comparison.ModelComparison):
     @property
     def title(self) -> str:
         """Subject in a few words."""
-        return f"Comparison with {self.baseline}"
+        return f"Models compared with {self.baseline}"
 
     def check(self, limits: str | Sequence[str | Limit], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.

@@ -39,7 +39,7 @@ from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results, unify_names
+from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, unify_names
 from posir_tasks.scores import ALL, Difference, Estimate
 from posir_tasks.sources.repository import combine_revisions
 
@@ -75,15 +75,6 @@ class Pair:
     a: ModelRun
     b: ModelRun
     task: str
-
-
-def read_model_runs(folders: Sequence[Path]) -> list[ModelRun]:
-    """Read every run in the folders, by position and of judged queries, ordered by folder, then by model name.
-
-    Raises:
-        PosirError: A folder does not exist or has no result.
-    """
-    return collect_runs([read_all_results(folder) for folder in folders])
 
 
 def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:

@@ -259,7 +259,7 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     extent = f"{extent} tokens (median text)"
     reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
     skipped = describe_skipped(inspection.skipped, examples=1)
-    texts = f"Inspected: {_describe_texts(inspection)}."
+    texts = f"Inspected: {_describe_texts(inspection).partition(', median')[0]}."
     yield DisplaySection(sentences=tuple(filter(None, (reading, texts, skipped))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
     never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."

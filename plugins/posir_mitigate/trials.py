@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_compare.comparison import ModelRun, Pair, find_common_results, read_model_runs
+from posir_compare.comparison import ModelRun, Pair, collect_runs, find_common_results
 from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_missing_subsets, find_tasks
@@ -22,7 +22,7 @@ from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.result_schema import average_vectors
-from posir_tasks.results import NAN_PREFIX
+from posir_tasks.results import NAN_PREFIX, read_all_results
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import is_hub_name
@@ -115,7 +115,8 @@ def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
 ) -> list[MitigationOutcome]:
     """Compare every mitigation with the plain model by the same questions; the plain model comes first."""
-    runs = {run.results[0].model: run for run in read_model_runs([folder]) if task in {result.task for result in run.results}}
+    found = collect_runs([read_all_results(folder)])
+    runs = {run.results[0].model: run for run in found if task in {result.task for result in run.results}}
     plain = runs[str(plain_model.name)]
     seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
 

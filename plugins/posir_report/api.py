@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
-from posir_report import tables
+from posir_report import recall, tables
 from posir_report.judged import JudgedSummary, judged_table, summarize_judged
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
@@ -235,13 +235,13 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def recall(self) -> TableResult:
         """Return Recall@5, @10 and @100: a row for each model and task, and for each position bin of them."""
-        rows = [row for summary in self.summaries for row in tables.build_recall_rows(summary)]
+        rows = [row for summary in self.summaries for row in recall.build_recall_rows(summary)]
         return self.tabulate(
             rows,
-            tables.bin_table(rows, tables.RECALL_COLUMNS),
-            tables.RECALL_COLUMNS,
-            sentences=tuple(tables.describe_recall(self.summaries)),
-            notes=["Recall x 100, without intervals.", *tables.describe_cut_rankings(self.summaries)],
+            tables.bin_table(rows, recall.RECALL_COLUMNS),
+            recall.RECALL_COLUMNS,
+            sentences=tuple(recall.describe_recall(self.summaries)),
+            notes=["Recall x 100, without intervals.", *recall.describe_cut_rankings(self.summaries)],
         )
 
     def plot(self, task: str | None = None) -> Picture:

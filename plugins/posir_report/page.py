@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from posir_report import tables
 from posir_report.cells import FEW
 from posir_report.summary import (
+    MOST_SENTENCES,
     ReportRow,
     TaskSummary,
     build_place_row,
@@ -44,7 +45,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
     overall = list_overall([*rows, *places])
-    many = len(overall) > tables.MOST_SENTENCES
+    many = len(overall) > MOST_SENTENCES
     several = len({row.task for row in overall}) > 1
     counts = list(tables.describe_findings(overall)) if many else []
     models = pluralize(len({row.model for row in overall}), "model")

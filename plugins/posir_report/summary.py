@@ -59,6 +59,8 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
 
 
 Value = TypeVar("Value")
+#: Most results with a sentence each.
+MOST_SENTENCES = 6
 #: Columns of a decision, beside those of the scores that it is about.
 DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "answer")
 #: Those that are no scores; the state is one, at the margin of 5 points.

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
+from posir_report.recall import recall_gain
 from posir_report.summary import (
+    MOST_SENTENCES,
     ReportRow,
     TaskSummary,
     build_rows,
@@ -39,9 +41,8 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.place_ranks import MOST_PLACES, PLACES
 from posir_tasks.plugin_api import declared_scores
-from posir_tasks.profile import RANKS, mean_gain
 from posir_tasks.read_part import CountedWith, ReadKind
-from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Better, Score, ScoreInfo, Unit, scores_to_json
+from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit, scores_to_json
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
@@ -131,55 +132,6 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     return " ".join(f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}" for title, text in described)
 
 
-#: Depths that follow from a position profile, of those that the authors' code prints (5, 10, 20, 50, 100), and the number of
-#: its rank columns within each.
-DEPTHS = {5: 5, 10: 10, 100: 11}
-QUERIES = ScoreInfo("queries", "Queries", "Number of queries; one on a shared boundary counts in both bins.", unit=Unit.COUNT)
-RECALL = {
-    depth: ScoreInfo(
-        f"recall_at_{depth}",
-        f"Recall@{depth}",
-        f"Share of queries whose relevant document is among the first {depth}.",
-        unit=Unit.PERCENT,
-        better=Better.HIGHER,
-        citation="code of Zeng et al. 2026, arXiv 2601.08363",
-        column=False,
-    )
-    for depth in DEPTHS
-}
-#: The columns of the table.
-RECALL_COLUMNS = (QUERIES, *RECALL.values())
-
-
-def build_recall_rows(summary: TaskSummary) -> Iterator[ReportRow]:
-    """Yield the recall of all queries, then that of each position bin, over all lengths; None for an empty bin."""
-    profile = summary.profile
-    named = [(ALL, profile.totals.sum(axis=0)), *zip(profile.positions, profile.counts.sum(axis=0), strict=True)]
-    for position, counts in named:
-        queries = int(counts.sum())
-        # The gain of a rank column is 1 within the depth, else 0.
-        gains = {info.key: (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64) for depth, info in RECALL.items()}
-        means = {key: float(mean_gain(counts, gain)) if queries else None for key, gain in gains.items()}
-        yield ReportRow(
-            model=summary.model,
-            task=summary.task,
-            revision=summary.revision,
-            position=position,
-            scores={QUERIES.key: queries, **means},
-        )
-
-
-def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield a note for each result whose rankings seem to end after ten documents: no relevant one is at ranks 11 to 100."""
-    for summary in summaries:
-        at_rank = summary.profile.counts.sum(axis=(0, 1))
-        if not at_rank[DEPTHS[10] : DEPTHS[100]].any() and at_rank[DEPTHS[100] :].any():
-            yield (
-                f"{summary.model} on {summary.task}: no relevant document is at ranks 11 to 100; if the ranking has ten "
-                "documents, its Recall@100 is its Recall@10."
-            )
-
-
 def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     """Return what is known of the queries with several places of evidence, each place at 1/n; None if there are none."""
     places = summary.values.places
@@ -188,7 +140,7 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
     columns, weights, shares = places.ranks.columns, places.weights, places.thirds().tolist()
     thirds = [columns.thirds == third for third in range(3 if shares else 0)]
     means = [np.average(columns.gains[rows], weights=weights[rows]) if rows.any() else None for rows in thirds]
-    recall = {f"place_recall_at_{depth}": (np.arange(len(RANKS)) < DEPTHS[depth]).astype(np.float64) for depth in (10, 100)}
+    recall = {f"place_recall_at_{depth}": recall_gain(depth) for depth in (10, 100)}
     return {
         "queries": places.queries,
         "places": len(weights),
@@ -215,12 +167,8 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
         )
 
 
-#: Most results with a sentence each.
-MOST_SENTENCES = 6
 #: A state is about a part of the evidence if more than this share of it is not read.
 NOTABLE_SHARE = 0.01
-#: Depth of the recall that a sentence names.
-DEPTH = 10
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
@@ -289,25 +237,6 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
         return title_effect(rows[0])
     first, last = (format_estimate(row.ndcg_at_10, format_percent) for row in (scored[0], scored[-1]))
     return f"nDCG@10 is {first} in the shortest documents ({scored[0].length}), {last} in the longest ({scored[-1].length})"
-
-
-def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
-    """Yield Recall@10 of each model and task, and of its first and last position bin; none if there are many."""
-    summaries = list(summaries)
-    if len(summaries) > MOST_SENTENCES:
-        return
-    several = len({summary.task for summary in summaries}) > 1
-    for label, summary in zip(full_labels(summaries), summaries, strict=True):
-        overall, *bins = build_recall_rows(summary)
-        known = [row for row in bins if row.scores[RECALL[DEPTH].key] is not None]
-        name = f"{label}, {summary.task}" if several else label
-        first, last = (f"{_format_recall(row)} at {row.position}" for row in (known[0], known[-1]))
-        yield f"{name}: Recall@{DEPTH} {_format_recall(overall)}; {first}, {last}."
-
-
-def _format_recall(row: ReportRow) -> str:
-    value = row.scores[RECALL[DEPTH].key]
-    return format_percent(value if isinstance(value, float) else None)
 
 
 #: Design effects from here on are worth a note.

@@ -324,7 +324,7 @@ def describe_finding(decision: Decision) -> str:
     """Return the answer for someone who sees it first: what is not read, then the state on what is read."""
     state, bias = _phrase_state(decision), decision.bias_within_read
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
-    lead = "What it reads is not known. " if decision.read.kind is ReadKind.UNKNOWN else ""
+    lead = {ReadKind.UNKNOWN: "What it reads is not known. ", ReadKind.ALL: "Reads to the end. "}.get(decision.read.kind, "")
     if decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS):
         state += f" from {pluralize(decision.documents, 'document')}"
     if decision.not_read and decision.read.kind is ReadKind.PART:

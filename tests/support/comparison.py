@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from posir_compare.comparison import Pair, build_pairs, read_model_runs
+from posir_compare.comparison import ModelRun, Pair, build_pairs, collect_runs
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence
+from posir_tasks.results import read_all_results
 from posir_tasks.schemes import RelativePositions
 from tests.support.results import write_result
 
@@ -36,6 +37,11 @@ def write_run(folder, model, seed, domains=DOMAINS, scheme=SCHEME, by_document=T
     }
     values = ranks if by_document else {subset: value.profile for subset, value in ranks.items()}
     return write_result(folder, values, model=model, **options)
+
+
+def read_model_runs(folders) -> list[ModelRun]:
+    """Return every run in the folders."""
+    return collect_runs([read_all_results(folder) for folder in folders])
 
 
 def pair_runs(*folders) -> list[Pair]:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from posir_compare.comparison import build_pairs, choose_baseline, read_model_runs
+from posir_compare.comparison import build_pairs, choose_baseline
 from posir_tasks.errors import PosirError
-from tests.support.comparison import pair_runs, write_run
+from tests.support.comparison import pair_runs, read_model_runs, write_run
 
 
 def test_every_model_is_compared_with_the_baseline_on_every_task_of_both(tmp_path):

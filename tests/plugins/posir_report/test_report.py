@@ -17,6 +17,7 @@ from posir_published.rows import published_rows
 from posir_report import api
 from posir_report.api import BRIEF
 from posir_report.published import merge_published, merge_published_bins, row_from_published
+from posir_report.recall import build_recall_rows
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -33,7 +34,6 @@ from posir_report.tables import (
     bin_columns,
     bin_table,
     build_legend,
-    build_recall_rows,
     default_columns,
     describe_findings,
     length_table,
