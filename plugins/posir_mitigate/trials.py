@@ -115,8 +115,8 @@ def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
 ) -> list[MitigationOutcome]:
     """Compare every mitigation with the plain model by the same questions; the plain model comes first."""
-    found = collect_runs([read_all_results(folder)])
-    runs = {run.results[0].model: run for run in found if task in {result.task for result in run.results}}
+    everything = collect_runs([read_all_results(folder)])
+    runs = {run.results[0].model: run for run in everything if task in {result.task for result in run.results}}
     plain = runs[str(plain_model.name)]
     seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
 
