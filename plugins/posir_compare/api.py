@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from posir_compare import comparison
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
+from posir_significance import sentences
 from posir_significance.correction import correct_p_values
-from posir_significance.decision import CHANGE_LEVEL, Margins
+from posir_significance.decision import Margins
 from posir_significance.intervals import ALPHA, LEVEL
-from posir_significance.sentences import describe_metric_changes, format_change, format_level, label_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
@@ -33,14 +33,14 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 #: A text, or several.
 Texts: TypeAlias = str | Iterable[str] | None
 
-BRIEF = (
-    "Start to end: first minus last third of documents, better nearer to 0. The intervals of a model in a table hold at the "
-    "same time."
+BRIEF = "Start to end: first minus last third of documents."
+JUDGED_BRIEF = (
+    "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
-JUDGED_BRIEF = "Difference: model minus baseline, x 100, over all judged queries, paired by cluster."
 NOTE = (
     "Difference: model minus baseline, x 100 but for PSI. Equivalent: the interval lies within the margin; better or worse: 0 "
-    "is outside; else it cannot be said. PSI: posterior median, better lower. Intervals of scores are those of a report."
+    "is outside; else it cannot be said. PSI: posterior median; 1 - worst / best position, so that 0 is even and lower better. "
+    "Intervals of scores are those of a report."
 )
 
 
@@ -69,8 +69,11 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     @property
     def title(self) -> str:
-        """Subject in a few words."""
-        return f"Models compared with {self.baseline}"
+        """The finding of one model on one task, else the subject in a few words."""
+        first, models = self.rows[0], {row.model for row in self.rows}
+        if first.length != ALL or count_pairs(self.rows) > 1:
+            return f"{pluralize(len(models), 'model')} compared with {self.baseline}"
+        return sentences.describe_ndcg_change(first.change, *drop_organizations([self.baseline, first.model]))
 
     def check(self, limits: str | Sequence[str | Limit], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.
@@ -100,12 +103,19 @@ class Comparison(Presentable, comparison.ModelComparison):
         return (*drawn, *change_sections(shown), *every)
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return the changes in sentences, then the tables."""
-        shown = self._name_models(drop_organizations)
-        said = describe_differences([row for row in shown if row.metric is not Metric.PSI], reads=False)
-        tables = [section for section in change_sections(shown) if section.tables]
-        levels = to_paragraphs([describe_levels(self.rows)])
-        return [*to_paragraphs(said), *tables, *levels, *(section for section in self.sections() if section.folded)]
+        """Return what the title does not say of one model, or counts of states, then the tables; sentences are folded."""
+        changes = list(change_sections(self._name_models(drop_organizations)))
+        said = tuple(sentence for section in changes for sentence in section.sentences)
+        lead, folded = [], [section for section in self.sections() if section.folded]
+        if (pairs := count_pairs(self.rows)) > MOST_SENTENCES:
+            lead = [*said]
+        else:
+            folded.append(DisplaySection("In words", said, folded=True))
+        if pairs == 1:
+            rows = [row for row in self.rows if row.length == ALL and row.metric is not Metric.NDCG]
+            metrics = {row.metric.value: row.metric_change for row in rows}
+            lead = [sentences.describe_metric_changes(metrics, rows[0].change, "", "it")] if rows else []
+        return [*to_paragraphs(lead), *(section for section in changes if section.tables), *folded]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
@@ -124,7 +134,7 @@ class Comparison(Presentable, comparison.ModelComparison):
     def to_latex(self) -> str:
         """Return the table of all comparisons for the packages booktabs and adjustbox."""
         table = replace(comparison_table(self.rows), title=f"{self.title}.")
-        table = replace(table, notes=(*table.notes, *self.legend()))
+        table = replace(table, notes=(describe_levels(self.rows), *self.legend()))
         return to_latex(table, label="tab:posir-comparison")
 
     def to_html(self) -> str:
@@ -147,7 +157,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
-        return (NOTE, *self.notes)
+        return (NOTE, describe_levels(self.rows), *self.notes)
 
     def warnings(self) -> tuple[str, ...]:
         """Return the notes."""
@@ -278,7 +288,7 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
 
     With many pairs there are counts of states in place of sentences and lengths.
     """
-    many = len({(*_identify(row), row.model) for row in rows}) > MOST_SENTENCES
+    many = count_pairs(rows) > MOST_SENTENCES
     if many:
         yield from to_paragraphs(describe_differences(rows))
     for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
@@ -288,7 +298,7 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
             about = f"change from {group[0].baseline}, {method}, {queries} queries"
-            title = f"{task} · {about}; intervals of {format_level(CHANGE_LEVEL)}"
+            title = f"{task} · {about}; intervals adjusted for 3 metrics"
             yield DisplaySection(tables=(comparison_table(overall) if judged else _change_table(overall, "Model", title),))
         if many:
             continue
@@ -296,8 +306,14 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
-            title = f"{model} · change by length of the document; intervals of {format_level(of_model[0].change.level)}"
+            compared = round(ALPHA / (1 - of_model[0].change.level))
+            title = f"{model} · change by length of the document; intervals adjusted for {compared} comparisons"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
+
+
+def count_pairs(rows: Iterable[ComparisonRow]) -> int:
+    """Return how often a model is compared with the baseline: once for each task and method."""
+    return len({(*_identify(row), row.model) for row in rows})
 
 
 def _identify(row: ComparisonRow) -> tuple[str, str]:
@@ -311,7 +327,7 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
     is_models = heading == "Model"
     cells = [[row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]]
     # The interval stands below its state.
-    changes = ([format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
+    changes = ([sentences.format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
     cells += [["\n".join(change.rsplit(": ", 1)) for change in of_metric] for of_metric in changes]
     lines = list(zip(*cells, strict=True))
     if is_models:
@@ -344,17 +360,16 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
                 format_estimate(row.a, FORMATS[row.metric][0]),
                 format_estimate(row.b, FORMATS[row.metric][0]),
                 format_estimate(row.difference, FORMATS[row.metric][1]),
-                label_change(row.metric_change),
+                sentences.label_change(row.metric_change),
             )
             for row in sorted(rows, key=order)
         ),
-        notes=(describe_levels(rows),),
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,
     )
 
 
-def describe_differences(rows: Iterable[ComparisonRow], *, reads: bool = True) -> Iterator[str]:
+def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     """Yield the changes over all lengths of each model and task, and what both read; counts of states if there are many."""
     pairs: dict[tuple[str, str, str, bool], list[ComparisonRow]] = {}
     for row in (overall := [row for row in rows if row.length == ALL]):
@@ -363,7 +378,7 @@ def describe_differences(rows: Iterable[ComparisonRow], *, reads: bool = True) -
         corrected = correct_by_metric(overall)
         for metric in dict.fromkeys(row.metric for row in overall):
             of_metric = [place for place, row in enumerate(overall) if row.metric is metric]
-            counts = Counter(label_change(overall[place].metric_change) for place in of_metric)
+            counts = Counter(sentences.label_change(overall[place].metric_change) for place in of_metric)
             states = ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
             p_values = [p_value for place in of_metric if (p_value := corrected[place]) is not None]
             differing = sum(p_value < ALPHA for p_value in p_values)
@@ -374,15 +389,15 @@ def describe_differences(rows: Iterable[ComparisonRow], *, reads: bool = True) -
         return
     for (task, model, baseline, is_judged), pair in pairs.items():
         first, second = pair[0].reads
-        parts = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if reads and first != second else ""
+        parts = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
         metrics = {row.metric.value: row.metric_change for row in pair}
-        changes = describe_metric_changes(metrics, pair[0].change, baseline, model)
+        changes = sentences.describe_metric_changes(metrics, pair[0].change, baseline, model)
         yield f"{task}{', judged queries' if is_judged else ''}: {changes}{parts}"
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
     """Return the levels of the intervals of differences: over all lengths, then of lengths."""
-    levels = " or ".join(dict.fromkeys(format_level(row.change.level) for row in rows))
+    levels = " or ".join(dict.fromkeys(sentences.format_level(row.change.level) for row in rows))
     return f"Intervals of differences over all lengths, and of all rows of lengths, hold at the same time, each at {levels}."
 
 

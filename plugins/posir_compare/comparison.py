@@ -24,12 +24,7 @@ from posir_significance.decision import (
 )
 from posir_significance.intervals import LEVEL, estimate_judged
 from posir_significance.sentences import build_strip, describe_metric_change
-from posir_tasks.display.numbers import (
-    format_percent,
-    format_points,
-    format_psi,
-    format_psi_difference,
-)
+from posir_tasks.display.numbers import format_percent, format_points, format_psi, format_psi_difference
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.wording import drop_organizations
@@ -250,8 +245,9 @@ class Metric(StrEnum):
 
     @property
     def heading(self) -> str:
-        """Heading of its column."""
-        return self.value if self is not Metric.START_TO_END else "Start to end"
+        """Heading of its column, with what is best if that is not the highest."""
+        best = {Metric.START_TO_END: "Start to end\n(better nearer to 0)", Metric.PSI: "PSI\n(0: even)"}
+        return best.get(self, self.value)
 
     @property
     def scale(self) -> int:
@@ -342,7 +338,8 @@ class ModelComparison:
                 name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
                 if name not in drawn:
                     drawn.add(name)
-                    yield build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)
+                    strip = build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)
+                    yield replace(strip, finding="")
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:

@@ -190,7 +190,7 @@ def label_change(change: MetricChange) -> str:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
     if change.state is ChangeState.EQUIVALENT:
         return f"equivalent within {format_margin(change.margin)}"
-    open_side = "nearer to 0: " if change.reason is Reason.OTHER_SIDE else ""
+    open_side = "which is better: " if change.reason is Reason.OTHER_SIDE else ""
     return f"{open_side}{change.state.value.replace('_', ' ')}"
 
 
@@ -227,20 +227,36 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed, change.counted)}"
 
 
+def describe_ndcg_change(change: Change, a: str, b: str) -> str:
+    """Return the change in nDCG@10 as a title: `B is worse than A by 31.7 points of nDCG@10`."""
+    metric = change.ndcg_at_10
+    match metric.state:
+        case ChangeState.BETTER | ChangeState.WORSE if metric.difference:
+            points = numbers.format_percent(abs(metric.difference.value))
+            return f"{b} is {metric.state.value} than {a} by {points} points of nDCG@10"
+        case ChangeState.EQUIVALENT:
+            return f"{b} and {a} are {label_change(metric)} of nDCG@10"
+    return f"{b} cannot be told from {a} in nDCG@10"
+
+
 def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
-    """Return the changes of several metrics as sentences: one for each state, of which the first alone names the systems."""
+    """Return the changes of several metrics as sentences: one for each state, of which the first alone names the systems.
+
+    Where these are known, `a` is empty.
+    """
     sentences: list[str] = []
     for label in dict.fromkeys(map(label_change, metrics.values())):
         alike = {name: metric for name, metric in metrics.items() if label_change(metric) == label}
         points = ", ".join(f"{name} {format_difference(metric, change)}" for name, metric in alike.items())
+        named = a and not sentences
         match next(iter(alike.values())).state:
             case ChangeState.BETTER | ChangeState.WORSE:
-                sentences.append(f"{'It' if sentences else b} is {label}{'' if sentences else f' than {a}'}: {points}.")
+                sentences.append(f"{b if named else 'It'} is {label}{f' than {a}' if named else ''}: {points}.")
             case ChangeState.EQUIVALENT:
-                sentences.append(f"{'They' if sentences else f'{a} and {b}'} are {label}: {points}.")
+                sentences.append(f"{f'{a} and {b}' if named else 'They'} are {label}: {points}.")
             case _:
                 for name, metric in alike.items():
-                    names = ("", "it") if sentences else (a, b)
+                    names = (a, b) if named else ("", "it")
                     sentences.append(describe_metric_change(name, metric, change, *names))
     return " ".join(sentences)
 

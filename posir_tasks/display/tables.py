@@ -287,8 +287,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 def _color(table: Table, limit: int) -> Text:
     """Return the lines of a table with dimmed headings and colored verdicts."""
-    heading, *lines = _format_lines(table, limit)
-    text = Text.assemble((heading, "dim"), "".join(f"\n{line}" for line in lines))
+    lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
+    text = Text.assemble(("\n".join(lines[:height]), "dim"), "".join(f"\n{line}" for line in lines[height:]))
     for pattern, color in VERDICTS.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", color)
     return text
