@@ -206,12 +206,12 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
 
 
 def describe_ranking(rows: Sequence[ReportRow]) -> str:
-    """Return which model of a task finds most, and which least; empty of one model, and of several tasks."""
+    """Return which model of a task finds evidence best, and which worst; empty of one model, and of several tasks."""
     if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
         return ""
     labels = short_labels(rows)
     best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
-    return f"{labels[0]} finds most (nDCG@10 {best}), {labels[-1]} least ({worst})."
+    return f"{labels[0]} finds evidence best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:

@@ -320,39 +320,58 @@ def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of the answer, a name and a value each, then what to do, for a card that opens with the finding."""
+    """Yield what the finding rests on, a name with its definition in parentheses and a value each, then what to do."""
     read, share = decision.read, decision.not_read
     yield "nDCG@10", numbers.format_estimate(decision.ndcg_at_10, numbers.format_percent)
-    yield "Start to end", format_contrast(decision, decision.start_to_end)
+    yield "Start to end (first minus last third, points)", format_contrast(decision, decision.start_to_end)
     if read.kind is not ReadKind.PART:
-        yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing: it reads all of a text"
+        yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
     else:
         yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
+    is_open = decision.state is State.CANNOT_BE_SAID
     if share:
-        yield "Read minus unread", format_contrast(decision, decision.not_read_difference)
-        yield "Bias within read", format_contrast(decision, decision.bias_within_read)
+        bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING)
+        yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
+        yield "Bias within what it reads", ", ".join(filter(None, (label_state(decision) * is_open, bias)))
+    elif is_open:
+        counts = decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS)
+        yield "Bias", label_state(decision) + f" from {pluralize(decision.documents, decision.counted)}" * counts
     if shape := describe_shape(decision):
         yield "Shape", shape
     yield "What to do", advise(decision)
 
 
 def describe_finding(decision: Decision) -> str:
-    """Return the answer for someone who sees it first: what is not read, then the state on what is read."""
-    state, bias = _phrase_state(decision), decision.bias_within_read
+    """Return what is known, for someone who sees it first: what is not read, and the state if there is one."""
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
-    lead = {ReadKind.UNKNOWN: "What it reads is not known. ", ReadKind.ALL: "Reads to the end. "}.get(decision.read.kind, "")
-    if decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS):
-        state += f" from {pluralize(decision.documents, 'document')}"
-    if decision.not_read and decision.read.kind is ReadKind.PART:
-        lead = f"Does not read {format_share(decision.not_read)} of the evidence"
+    is_open = decision.state is State.CANNOT_BE_SAID
+    if decision.not_read:
+        reads, ends = (
+            f"does not read {format_share(decision.not_read)} of the evidence",
+            "" if is_open else _phrase_state(decision),
+        )
         if lost and interval and not interval[0] <= 0 <= interval[1]:
             points = numbers.format_percent(abs(lost.value))
-            lead += f", and finds it {points} points {'less' if lost.value > 0 else 'more'} well"
-        lead += ". "
-    elif decision.state in (State.BIASED_TO_START, State.BIASED_TO_END) and bias:
-        end = "end" if decision.state is State.BIASED_TO_START else "start"
-        state += f": the {end} of documents scores {numbers.format_percent(abs(bias.value))} points lower"
-    return f"{lead}{state[0].upper()}{state[1:]}."
+            reads += f", and finds it {points} points {'less' if lost.value > 0 else 'more'} well"
+    else:
+        kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
+        reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
+    known = [clause for clause in (reads, ends) if clause]
+    sentences = ["; ".join(known)] if is_open else known
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+
+
+def _describe_ends(decision: Decision) -> str:
+    """Return the state where all is read, or else how far start and end differ, which is known where the state is not."""
+    ends, interval = decision.start_to_end, decision.interval(decision.start_to_end)
+    if not ends or not interval or decision.reason is Reason.FEW_DOCUMENTS or decision.state is State.NO_BIAS:
+        return _phrase_state(decision)
+    if interval[0] <= 0 <= interval[1]:
+        return f"start and end differ by at most {numbers.format_percent(max(map(abs, interval)))} points"
+    lower = (
+        f"the {'end' if ends.value > 0 else 'start'} of documents scores {numbers.format_percent(abs(ends.value))} points lower"
+    )
+    return lower if decision.state is State.CANNOT_BE_SAID else f"{_phrase_state(decision)}: {lower}"
 
 
 def _phrase_state(decision: Decision) -> str:

@@ -134,6 +134,15 @@ class Strip:
         return parts
 
     @property
+    def axis(self) -> tuple[float, float, str, str]:
+        """Return where the labels of the axis begin and end, in [0, 1], and both: of what is read, if that is at one end."""
+        if not self.not_read or self.before not in (None, 0):
+            return 0, 1, "start of documents", "end"
+        if self.before == 0:
+            return self.not_read, 1, "start of what it reads", "end"
+        return 0, 1 - self.not_read, "start", "end of what it reads"
+
+    @property
     def share(self) -> str:
         """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
         return f"{format_share(self.not_read)} of {self.scale.whole} not read" if self.not_read else ""
@@ -280,13 +289,16 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     """Yield a drawing with the labels of its axes, and how much is not read: between 50 and 100 if it fits, else above."""
-    bottom, right = top + LABEL + HEIGHT, AXIS + width
+    bottom = top + LABEL + HEIGHT
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
         yield _write(AXIS - 6, y, strip.scale.format(height), "faint", f'{small} text-anchor="end"')
-    yield _write(AXIS, bottom + 14, "start of documents", "faint", small)
-    yield _write(right, bottom + 14, "end", "faint", f'{small} text-anchor="end"')
+    low, high, *names = strip.axis
+    fits = width * (high - low) > len(" ".join(names)) * LETTER
+    for name, at, anchor in zip(names, (low, high), ("start", "end"), strict=True):
+        if fits or at in (0, 1):
+            yield _write(AXIS + width * at, bottom + 14, name, "faint", f'{small} text-anchor="{anchor}"')
     for (estimate, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         if not is_read:
             fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
