@@ -38,7 +38,7 @@ from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, State, decide_change
 from posir_significance.intervals import estimate_mean, student_difference
-from posir_significance.sentences import build_strip, name_state
+from posir_significance.sentences import build_strip, label_change, name_state
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
@@ -268,7 +268,7 @@ def rank_values(gains: np.ndarray, articles: np.ndarray) -> list[DocumentRanks]:
     count = gains.shape[1]
     starts = np.arange(count) % 900
     ids, documents = [f"q{query}" for query in range(count)], [f"d{article}" for article in articles]
-    evidence = Evidence(ids, documents, starts, starts + 5, np.full(count, 1_000), np.full(count, 300))
+    evidence = Evidence(ids, documents, starts, starts + 5, np.full(count, 1_000), 300 + 700 * (articles % 3))
     return [DocumentRanks.from_ranks(RelativePositions(), evidence, row.astype(np.int64)) for row in gains]
 
 
@@ -312,14 +312,14 @@ def test_paired_errors_are_those_of_the_mean_of_the_differences():
     assert average_differences([differences, differences], power=1).errors == pytest.approx(differences.errors)
 
 
-def test_ranks_and_changes_follow_from_one_interval_whose_level_holds_for_all_pairs():
+def test_changes_are_those_of_a_comparison_and_ranks_hold_for_all_pairs():
     rng = np.random.default_rng(5)
     for documents in (5, 60, 400):
         gains = (rng.random((6, documents)) < np.linspace(0.4, 0.6, 6)[:, None]).astype(int)
         gains[5] = gains[4]
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
-        states, level = differences.states(), 1 - 0.05 / 15
+        states, level = differences.states(), 1 - 0.05 / 3
         ranks = rank_ranges([mean.mean for mean in means], [(0.0, 1.0)] * 6, differences=differences)
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
@@ -327,7 +327,8 @@ def test_ranks_and_changes_follow_from_one_interval_whose_level_holds_for_all_pa
             change = decide_change(difference, DEFAULT_MARGINS.ndcg_at_10, int(freedom) + 1, 1, level)
             assert states[row, column] == change.state
             assert differences.half_widths()[row, column] == pytest.approx(t.ppf((1 + level) / 2, freedom) * error)
-        before, after = ((states == ChangeState.BETTER).sum(axis=axis) for axis in (0, 1))
+        joint = differences.values > t.ppf(1 - 0.05 / 15 / 2, differences.freedom) * differences.errors
+        before, after = (((states == ChangeState.BETTER) & joint).sum(axis=axis) for axis in (0, 1))
         assert ranks == [(1 + first, 6 - last) for first, last in zip(before, after, strict=True)]
     assert states[5, 4] == ChangeState.EQUIVALENT
     assert ChangeState.BETTER in states
@@ -359,19 +360,20 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     columns = views.build_task_view("PosIR-English", records).columns("all")
     assert columns["paired"] == [1, 1, 0]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
-    differences = views.build_task_view("PosIR-English", records).differences("all")
-    wanted = ("org/a", "org/b", "all", Metric.NDCG)
-    rows = compare_pairs(pair_runs(tmp_path)).rows
-    (compared,) = [row for row in rows if (row.baseline, row.model, row.length, row.metric) == wanted]
-    assert differences.values[1, 0] == pytest.approx(compared.difference.value)
-    # A comparison has wider intervals, which hold for its three metrics at the same time.
-    high = compared.difference.interval_at(0.95)[1]
-    assert differences.half_widths()[1, 0] == pytest.approx(high - compared.difference.value, rel=0.01)
+    view = views.build_task_view("PosIR-English", records)
+    paired = view.differences_json({record.model.id: place for place, record in enumerate(records)})
+    rows = [row for row in compare_pairs(pair_runs(tmp_path)).rows if row.metric is Metric.NDCG and row.model == "org/b"]
+    a, b = map(paired["models"].index, (0, 1))
+    assert len(rows) == 4
+    for row in rows:
+        value, half = (paired["lengths"][row.length][name][b][a] for name in ("value", "half"))
+        assert [value, value - half, value + half] == pytest.approx([row.difference.value, *row.difference.interval], abs=2e-6)
+        assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
+    (compared,) = [row for row in rows if row.length == "all"]
     before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
-    said, ends = after.split("]")[0].split("[")
-    assert (before, second, said) == (f"{100 * compared.difference.value:.1f} points ahead of ", "a", " (95 % interval ")
-    expected = [100 * end for end in compared.difference.interval_at(0.95)]
-    assert list(map(float, ends.split(", "))) == pytest.approx(expected, abs=0.1)
+    ends = after.split("]")[0].split("[")[1]
+    assert (before, second) == (f"{100 * compared.difference.value:.1f} points ahead of ", "a")
+    assert list(map(float, ends.split(", "))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():

@@ -313,7 +313,9 @@ def test_the_first_screen_answers_the_question(visit, address, data):
         for states in (f"{first} in 2", f"{first} in 1, {second} in 1")
     }
     best = max(score for score in view["scores"]["Q4"] if score is not None)
-    assert page.inner_text("#finding").endswith(f" finds most in long documents: {100 * best:.1f}")
+    found = page.inner_text("#finding")
+    assert found.endswith(f" to {100 * best:.1f}")
+    assert " cannot be told apart in long documents: nDCG@10 " in found
     page.check("input[value=all]", force=True)
     expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
     answers = page.locator("#answers .question").all_inner_texts()
@@ -747,7 +749,7 @@ AVERAGE = "benchmark=PosIR&data=PosIR"
 
 def test_the_published_first_screen_is_the_finding_with_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
-    assert page.inner_text("#finding") == "Qwen3-Embedding-8B finds most in long documents: 56.8"
+    assert page.inner_text("#finding") == "Qwen3-Embedding-8B finds evidence best in long documents: nDCG@10 56.8"
     lead = "1.5 points ahead of inf-retriever-v1 (interval not published). Its start to end: +10.6, without an interval."
     assert page.inner_text("#lead") == lead
     assert page.column("behind")[:2] == ["best", "-1.5"]
@@ -806,7 +808,7 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     assert titles == ["Best kept from short to long", "Best under 1B parameters"]
     assert "-16.6 points from Q1 to Q4" in answers.first.inner_text()
     page.to(f"{AVERAGE}&size=under+1B")
-    assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds most")
+    assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds evidence best")
     assert answers.count() == 0, "all of them are row 1"
     assert page.column("behind")[0] == "-11.4", "behind the best of all"
     page.to("benchmark=PosQ&data=FineWeb-PosQ")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from posir_significance.decision import DEFAULT_MARGINS, ChangeState
+from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
 from posir_significance.position_effect import FEWEST_DOCUMENTS
@@ -20,6 +21,9 @@ Range = tuple[int, int]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+#: Metrics of a change, whose intervals hold at the same time.
+METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
+
 
 @dataclass(frozen=True)
 class MeanByCluster:
@@ -27,13 +31,17 @@ class MeanByCluster:
 
     queries: str
     """Digest of the queries and their documents: equal for the same ones in the same order."""
-    mean: float
+    gains: Floats
+    """nDCG@10 of each query, shape (n,)."""
     deviations: Floats
     """Sum of (g - m) / n over the queries of each cluster, shape (C,)."""
     freedom: float
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
-    pseudo: float
-    """Variance of one pseudo-query, which keeps errors positive where all queries agree."""
+
+    @property
+    def mean(self) -> float:
+        """nDCG@10, the mean over queries."""
+        return float(self.gains.mean())
 
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
@@ -57,12 +65,12 @@ def _mean_by_cluster(queries: str, gains: Floats, clusters: NDArray[np.int64]) -
     deviations: Floats = np.bincount(cluster, weights=(gains - gains.mean()) / len(gains)).astype(np.float64)
     shares = np.bincount(cluster) / len(gains)
     freedom = max(1 / float(shares @ shares) - 1, 1.0)
-    return MeanByCluster(queries, float(gains.mean()), deviations, freedom, 1 / (4 * len(gains) ** 2))
+    return MeanByCluster(queries, gains, deviations, freedom)
 
 
 @dataclass(frozen=True, eq=False)
 class PairedDifferences:
-    """Differences of nDCG@10 between k models on the same queries; the pairs are one family, whose intervals hold together."""
+    """Differences of nDCG@10 between k models on the same queries, with the intervals and states of `compare_groups`."""
 
     values: Floats
     """Row minus column, shape (k, k); NaN where two models do not share all queries."""
@@ -70,6 +78,10 @@ class PairedDifferences:
     """Standard errors, for new clusters, shape (k, k)."""
     freedom: Floats
     """Degrees of freedom, shape (k, k)."""
+    documents: Floats
+    """Number of clusters, shape (k, k)."""
+    comparisons: int = METRICS
+    """Comparisons that intervals are adjusted for: the metrics of a change, at each length bucket if they are of one."""
 
     @property
     def paired(self) -> Mask:
@@ -78,15 +90,17 @@ class PairedDifferences:
         np.fill_diagonal(mask, val=False)
         return mask
 
-    @property
-    def pairs(self) -> int:
-        """Number of pairs."""
-        return int(self.paired.sum()) // 2
-
     def half_widths(self) -> Floats:
-        """Return half the width of the interval of each difference at the level 1 - 0.05 / pairs, shape (k, k)."""
-        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / max(self.pairs, 1) / 2) * self.errors
+        """Return half the width of the interval of each difference, shape (k, k)."""
+        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
         return widths
+
+    def is_before(self) -> Mask:
+        """Return whether the row's model is better than the column's by intervals that hold for all pairs, too."""
+        pairs = int(self.paired.sum()) // 2
+        joint = replace(self, comparisons=max(self.comparisons, pairs))
+        mask: Mask = (self.states() == ChangeState.BETTER) & (joint.states() == ChangeState.BETTER)
+        return mask
 
     def states(self) -> NDArray[np.str_]:
         """Return the change from the column's model to the row's, shape (k, k); empty where they are not paired.
@@ -97,7 +111,7 @@ class PairedDifferences:
         low, high = self.values - half, self.values + half
         rules = (
             (~paired, ""),
-            (self.freedom.astype(int) + 1 < FEWEST_DOCUMENTS, ChangeState.CANNOT_BE_SAID),
+            (self.documents < FEWEST_DOCUMENTS, ChangeState.CANNOT_BE_SAID),
             ((-margin < low) & (high < margin), ChangeState.EQUIVALENT),
             (low > 0, ChangeState.BETTER),
             (high < 0, ChangeState.WORSE),
@@ -106,23 +120,27 @@ class PairedDifferences:
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
-    """Compare models pairwise: squared error C / (C - 1) sum (d_1 - d_2)^2 over the clusters that both share."""
+    """Compare models pairwise, as `estimate_difference` does: C / (C - 1) sum (d_1 - d_2)^2 over clusters."""
     shape = (len(means), len(means))
-    values, errors, freedom = np.full(shape, np.nan), np.full(shape, np.nan), np.ones(shape)
+    values, errors, freedom, documents = np.full(shape, np.nan), np.full(shape, np.nan), np.ones(shape), np.zeros(shape)
     same: Mapping[str, list[int]] = defaultdict(list)
     for index, mean in enumerate(means):
         if mean:
             same[mean.queries].append(index)
     for indices in same.values():
         group = [mean for index in indices if (mean := means[index])]
-        deviations, level = np.array([means.deviations for means in group]), np.array([means.mean for means in group])
+        deviations, gains = (np.array([getattr(mean, name) for mean in group]) for name in ("deviations", "gains"))
+        level, queries = gains.mean(axis=1), gains.shape[1]
         products, clusters = deviations @ deviations.T, deviations.shape[1]
         squares = products.diagonal()[:, None] + products.diagonal() - 2 * products
+        # One pseudo-query keeps errors positive where all queries agree.
+        share = (cdist(gains, gains, "cityblock") + 0.5) / (queries + 1)
+        pseudo = share * (1 - share) / queries**2
         block = np.ix_(indices, indices)
         values[block] = level[:, None] - level
-        errors[block] = np.sqrt(clusters / (clusters - 1) * np.maximum(squares, 0) + group[0].pseudo)
-        freedom[block] = group[0].freedom
-    return PairedDifferences(values, errors, freedom)
+        errors[block] = np.sqrt(clusters / (clusters - 1) * np.maximum(squares, 0) + pseudo)
+        freedom[block], documents[block] = group[0].freedom, clusters
+    return PairedDifferences(values, errors, freedom, documents)
 
 
 def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
@@ -131,9 +149,8 @@ def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> Pa
     `power` is 2 if tasks are independent, so that errors add in quadrature; 1 for the error of fully correlated tasks.
     """
     errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
-    return PairedDifferences(
-        np.mean([task.values for task in tasks], axis=0), errors, np.min([task.freedom for task in tasks], axis=0)
-    )
+    freedom, documents = (np.min([getattr(task, name) for task in tasks], axis=0) for name in ("freedom", "documents"))
+    return PairedDifferences(np.mean([task.values for task in tasks], axis=0), errors, freedom, documents)
 
 
 def rank_ranges(
@@ -145,10 +162,11 @@ def rank_ranges(
 ) -> list[Range | None]:
     """Return the possible ranks of each score: from 1 + those that are before it to all but those that are after it.
 
-    Of two models on the same queries, one is before the other if their change is `better`. Of two others, if their intervals
-    are disjoint: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69, 589-606, who give
-    it for intervals of a joint level. With 95 % intervals of similar width, two models of equal true score are separated in
-    0.6 % of comparisons if their errors are independent. A score without an interval is never separated by it.
+    Of two models on the same queries, one is before the other as `PairedDifferences.is_before` says. Of two others, if their
+    intervals are disjoint: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical Society C 69,
+    589-606, who give it for intervals of a joint level. With 95 % intervals of similar width, two models of equal true score
+    are separated in 0.6 % of comparisons if their errors are independent. A score without an interval is never separated by
+    it.
 
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
@@ -162,7 +180,7 @@ def rank_ranges(
     low, high = (-ends[:, 1], -ends[:, 0]) if low_is_first else (ends[:, 0], ends[:, 1])
     ahead = low[:, None] > high
     if differences:
-        ahead = np.where(differences.paired, differences.states() == ChangeState.BETTER, ahead)
+        ahead = np.where(differences.paired, differences.is_before(), ahead)
     ahead = ahead & known[:, None] & known
     before, last = ahead.sum(axis=0), int(ranked.sum()) - ahead.sum(axis=1)
     return [(int(first) + 1, int(final)) if some else None for first, final, some in zip(before, last, known, strict=True)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posir_leaderboard.board.matrix import domain_matrix, length_matrix, read_score, task_matrix
-from posir_leaderboard.board.ranks import PairedDifferences, average_differences, paired_differences, rank_ranges
+from posir_leaderboard.board.ranks import METRICS, PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
     CELL,
     NOT_PUBLISHED,
@@ -27,6 +27,7 @@ from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
+from posir_tasks.display.wording import pluralize
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
+#: Share of the evidence from which a model is said not to read to the end.
+FEWEST_NOT_READ = 0.0005
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
@@ -192,10 +195,7 @@ class View:
                 record.mark or (OTHER_MEAN if record.comparable and row and not ranked else "")
                 for record, row, ranked in zip(self.rows, scored, rows, strict=True)
             ],
-            "strip": [
-                record.find_detail("strips", length) or ((strip := read_strip(record, length)) and draw_glyph(strip))
-                for record in self.rows
-            ],
+            "strip": self.strips(length),
             "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
             "rank": list(rank_ranges(values, ends, differences=differences)),
             "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
@@ -203,6 +203,11 @@ class View:
             "where": self.describe_documents(length),
             **self.write_headline(length, differences),
         }
+
+    def strips(self, length: str) -> list[Any]:
+        """Return the picture of the answer of each record at a length, None where its positions are unknown."""
+        strips = ((record, read_strip(record, length)) for record in self.rows)
+        return [record.find_detail("strips", length) or (strip and draw_glyph(strip)) for record, strip in strips]
 
     def ranked_rows(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record that is ranked at a length, None of others.
@@ -232,25 +237,48 @@ class View:
         return f"in {ends.get(length) or 'documents of ' + titles.get(length, length).split(': ')[-1]}"
 
     def write_headline(self, length: str, differences: PairedDifferences) -> dict[str, list[str]]:
-        """Return which model finds most, and below it its lead and start to end: parts, each second one a model's name."""
-        rows = self.ranked_rows(length)
-        scores = {place: row.score.value for place, row in enumerate(rows) if row and row.score}
+        """Return which models find evidence best, and below it what is known of the first: parts, each second one a name."""
+        rows, names = self.ranked_rows(length), [record.model.short_name for record in self.rows]
+        scores = {place: row.score for place, row in enumerate(rows) if row and row.score}
         if not scores:
             return {"headline": ["No result here is ranked: all are partial, or on other data."], "lead": []}
-        first, *others = sorted(scores, key=lambda place: -scores[place])
-        best, names = rows[first], [record.model.short_name for record in self.rows]
-        headline = ["", names[first], f" finds most {self.describe_documents(length)}: {format_percent(scores[first])}"]
+        first, *others = sorted(scores, key=lambda place: -scores[place].value)
+        ahead, paired = differences.states()[first] == ChangeState.BETTER, differences.paired[first]
+        ties = [at for at in others if (not ahead[at] if paired[at] else _overlap(scores[first], scores[at]))]
+        where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
+        headline = ["", names[first], f" finds evidence best {where} {best}"]
+        if ties:
+            more = f" and {len(ties) - 1} more" if len(ties) > 1 else ""
+            said = f"{more} cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
+            headline[2:] = [", " if more else " and ", names[ties[0]], said]
         lead = [""]
         if others:
-            second = others[0]
-            published = self.rows[first].model.published or self.rows[second].model.published
-            known = _format_lead(differences, first, second, published=published)
-            lead = [f"{format_percent(scores[first] - scores[second])} points ahead of ", names[second], f" {known}. "]
-        if best and (effect := best.effect):
+            known = self._format_lead(differences, first, others[0])
+            printed = round(scores[first].value, 3) - round(scores[others[0]].value, 3)
+            gap = format_percent(differences.values[first, others[0]] if paired[others[0]] else printed)
+            lead = [f"{'The first is ' if ties else ''}{gap} points ahead of ", names[others[0]], f" {known}. "]
+        if (row := rows[first]) and (effect := row.effect):
             unknown = "" if effect.interval else ", without an interval"
-            state = "" if best.state_label == NOT_PUBLISHED else f"; bias within what it reads: {best.state_label}"
-            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{unknown}{state}."
+            state = "" if row.state_label == NOT_PUBLISHED else f"; bias within what it reads: {row.state_label}"
+            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{unknown}{state}. "
+        shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
+        if cut := [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]:
+            do = "does" if len(cut) == 1 else "do"
+            lead[-1] += f"{len(cut)} of {pluralize(len(scores), 'model')} {do} not read to the end: "
+            lead += [names[cut[0]], f", {100 * shares[cut[0]]:.0f} % of the evidence{', the most' if cut[1:] else ''}."]
+        elif not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
+            lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}."
         return {"headline": headline, "lead": lead}
+
+    def _format_lead(self, differences: PairedDifferences, best: int, second: int) -> str:
+        if not differences.paired[best, second]:
+            published = self.rows[best].model.published or self.rows[second].model.published
+            return "(interval not published)" if published else "(no interval: other queries, or too few documents)"
+        value, half = differences.values[best, second], differences.half_widths()[best, second]
+        state = str(differences.states()[best, second])
+        said = f" ({CHANGES[state]})" if state == ChangeState.EQUIVALENT else ""
+        ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
+        return f"(interval [{', '.join(ends)}], adjusted for {differences.comparisons} comparisons){said}"
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -259,7 +287,10 @@ class View:
             paired_differences([record.results[task].means.get(length) if record.comparable else None for record in self.rows])
             for task in range(tasks)
         ]
-        return average_differences(by_task, power=2 if self.independent else 1)
+        differences = average_differences(by_task, power=2 if self.independent else 1)
+        results = [result for record in self.rows for result in record.results if result.document_ranks]
+        buckets = (sum(bool(row.queries) for row in result.rows if row.length != ALL) for result in results)
+        return replace(differences, comparisons=METRICS * (1 if length == ALL else max(buckets, default=1)))
 
     def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
@@ -275,7 +306,7 @@ class View:
                 "value": _lists(difference.values[block]),
                 "half": _lists(difference.half_widths()[block]),
                 "state": [[CHANGES[state] for state in line] for line in difference.states()[block].tolist()],
-                "pairs": difference.pairs,
+                "comparisons": difference.comparisons,
             }
             for length, difference in differences.items()
         }
@@ -291,15 +322,9 @@ class View:
         return own or task_matrix(group.dimension, group.labels, records, indices)
 
 
-def _format_lead(differences: PairedDifferences, best: int, second: int, *, published: bool) -> str:
-    if not differences.paired[best, second]:
-        return "(interval not published)" if published else "(no interval: other queries, or too few documents)"
-    value, half = differences.values[best, second], differences.half_widths()[best, second]
-    state = str(differences.states()[best, second])
-    said = {ChangeState.BETTER: "", ChangeState.CANNOT_BE_SAID: " (whether it is better cannot be said)"}
-    ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
-    family = f" for all {differences.pairs} pairs" if differences.pairs > 1 else ""
-    return f"(95 % interval{family} [{', '.join(ends)}]){said.get(ChangeState(state), f' ({CHANGES[state]})')}"
+def _overlap(best: Estimate, other: Estimate) -> bool:
+    """Return whether the intervals of two scores overlap; not where one is unknown."""
+    return bool(best.interval and other.interval and best.interval[0] <= other.interval[1])
 
 
 def describe_result(record: BoardRecord) -> str:

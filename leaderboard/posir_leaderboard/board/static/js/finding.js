@@ -34,7 +34,7 @@
     const equal = open && (open.changes?.[best.at] === "e" || !best.rank);
     const same = equal ? [...board.namesOf(ties), `: ${board.changeOf(best, open) ?? "the same"}. `] : tie;
     return [
-      [`Of ${plural(passing.length, "model")} with these filters, `, short(best), ` finds most ${where}: ${board.percent(best.score)}`],
+      [`Of ${plural(passing.length, "model")} with these filters, `, short(best), ` finds evidence best ${where}: nDCG@10 ${board.percent(best.score)}`],
       [...same, ...(next ? [short(next), ` is ${points(next.score - best.score)} behind.`] : [])],
     ];
   }

@@ -165,11 +165,10 @@
       return board.section(heading, el("p", { class: "empty" }, why));
     }
     const lengths = Object.keys(paired.lengths);
-    const pairs = Math.max(...lengths.map((length) => paired.lengths[length].pairs));
     const cell = (length, other) => {
       const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][other][first]);
       if (!board.known(value)) return board.DASH;
-      const ends = [value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(" to ");
+      const ends = `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]`;
       return el(
         "div",
         { class: "scores" },
@@ -201,7 +200,7 @@
       el(
         "p",
         { class: "faint" },
-        `nDCG@10 on ${titleOf(choice)}, in points, with 95 % intervals by document or article${pairs > 1 ? `, which hold together for all ${board.count(pairs)} pairs of models on the same queries` : ""}. The ranks follow from them. The differences are those of posir compare.`,
+        `nDCG@10 on ${titleOf(choice)}, in points, with intervals by document or article, adjusted for ${[...new Set(lengths.map((length) => paired.lengths[length].comparisons))].join(" comparisons, in a length for ")}.${choice.average ? "" : " Differences, intervals and states are those of posir compare."}`,
       ),
     );
   };
