@@ -313,9 +313,9 @@ def test_the_first_screen_answers_the_question(visit, address, data):
         for states in (f"{first} in 2", f"{first} in 1, {second} in 1")
     }
     best = max(score for score in view["scores"]["Q4"] if score is not None)
-    found = page.inner_text("#finding")
-    assert found.endswith(f" to {100 * best:.1f}")
-    assert " cannot be told apart in long documents: nDCG@10 " in found
+    text = page.inner_text("#finding")
+    assert text.endswith(f" to {100 * best:.1f}")
+    assert " cannot be told apart in long documents: nDCG@10 " in text
     page.check("input[value=all]", force=True)
     expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
     answers = page.locator("#answers .question").all_inner_texts()
