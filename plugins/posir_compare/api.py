@@ -96,26 +96,20 @@ class Comparison(Presentable, comparison.ModelComparison):
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
         shown = self._name_models(partial(shorten_names, width=NAME_WIDTH))
-        every = (
-            [DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)] if self.full else []
-        )
+        every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
-        return (*drawn, *change_sections(shown), *every)
+        return (*drawn, *change_sections(shown), *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return what the title does not say of one model, or counts of states, then the tables; sentences are folded."""
+        """Return the changes as a terminal has them; of one model on one task, first what the title does not say of it."""
         changes = list(change_sections(self._name_models(drop_organizations)))
-        said = tuple(sentence for section in changes for sentence in section.sentences)
-        lead, folded = [], [section for section in self.sections() if section.folded]
-        if (pairs := count_pairs(self.rows)) > MOST_SENTENCES:
-            lead = [*said]
-        else:
-            folded.append(DisplaySection("In words", said, folded=True))
-        if pairs == 1:
-            rows = [row for row in self.rows if row.length == ALL and row.metric is not Metric.NDCG]
-            metrics = {row.metric.value: row.metric_change for row in rows}
-            lead = [sentences.describe_metric_changes(metrics, rows[0].change, "", "it")] if rows else []
-        return [*to_paragraphs(lead), *(section for section in changes if section.tables), *folded]
+        folded = [section for section in self.sections() if section.folded]
+        rest = [row for row in self.rows if row.length == ALL and row.metric is not Metric.NDCG]
+        if not rest or count_pairs(self.rows) > 1:
+            return [*changes, *folded]
+        metrics = {row.metric.value: row.metric_change for row in rest}
+        lead = sentences.describe_metric_changes(metrics, rest[0].change, "", "it")
+        return [*to_paragraphs([lead]), *(section for section in changes if section.tables), *folded]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
@@ -133,8 +127,8 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def to_latex(self) -> str:
         """Return the table of all comparisons for the packages booktabs and adjustbox."""
-        table = replace(comparison_table(self.rows), title=f"{self.title}.")
-        table = replace(table, notes=(describe_levels(self.rows), *self.legend()))
+        notes = (describe_levels(self.rows), *self.legend())
+        table = replace(comparison_table(self.rows), title=f"{self.title}.", notes=notes)
         return to_latex(table, label="tab:posir-comparison")
 
     def to_html(self) -> str:
@@ -278,9 +272,9 @@ def _compare(
     compared = comparison.compare_pairs(pairs, lengths, margins)
     if most and len(chosen) > most:
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
-    hint = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
-    is_told = baseline is None and len(chosen) > 2
-    return Comparison(compared.rows, compared.notes, compared.gaps, compared.common, hint=hint if is_told else "")
+    told = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
+    hint = told if baseline is None and len(chosen) > 2 else ""
+    return Comparison(compared.rows, compared.notes, compared.gaps, compared.common, hint=hint)
 
 
 def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
@@ -325,11 +319,11 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
-    cells = [[row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]]
+    names = [row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]
     # The interval stands below its state.
     changes = ([sentences.format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
-    cells += [["\n".join(change.rsplit(": ", 1)) for change in of_metric] for of_metric in changes]
-    lines = list(zip(*cells, strict=True))
+    cells = (["\n".join(change.rsplit(": ", 1)) for change in of_metric] for of_metric in changes)
+    lines = list(zip(names, *cells, strict=True))
     if is_models:
         scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
         lines.insert(0, (first[0].baseline, *scores))
@@ -341,11 +335,7 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     """Return a table with a line for each comparison; a terminal shows a table for each task, method and model."""
     rows, metrics = list(rows), list(Metric)
     models = list(dict.fromkeys(row.model for row in rows))
-    lengths = list(dict.fromkeys(row.length for row in rows))
-
-    def order(row: ComparisonRow) -> tuple[Any, ...]:
-        return row.task, row.method, models.index(row.model), metrics.index(row.metric), lengths.index(row.length)
-
+    rows.sort(key=lambda row: (row.task, row.method, models.index(row.model), metrics.index(row.metric)))
     return Table(
         build_columns(HEADINGS, ["Queries", "Baseline score", "Score", "Difference"]),
         tuple(
@@ -362,7 +352,7 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
                 format_estimate(row.difference, FORMATS[row.metric][1]),
                 sentences.label_change(row.metric_change),
             )
-            for row in sorted(rows, key=order)
+            for row in rows
         ),
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,
@@ -375,12 +365,12 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     for row in (overall := [row for row in rows if row.length == ALL]):
         pairs.setdefault((row.task, row.model, row.baseline, bool(row.change.judged)), []).append(row)
     if len(pairs) > MOST_SENTENCES:
-        corrected = correct_by_metric(overall)
+        corrected = list(zip(overall, correct_by_metric(overall), strict=True))
         for metric in dict.fromkeys(row.metric for row in overall):
-            of_metric = [place for place, row in enumerate(overall) if row.metric is metric]
-            counts = Counter(sentences.label_change(overall[place].metric_change) for place in of_metric)
+            of_metric = [(row, p_value) for row, p_value in corrected if row.metric is metric]
+            counts = Counter(sentences.label_change(row.metric_change) for row, _ in of_metric)
             states = ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
-            p_values = [p_value for place in of_metric if (p_value := corrected[place]) is not None]
+            p_values = [p_value for _, p_value in of_metric if p_value is not None]
             differing = sum(p_value < ALPHA for p_value in p_values)
             holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
             yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {states}{holm}."

@@ -418,8 +418,7 @@ def _find_missing_tasks(pairs: Sequence[Pair]) -> tuple[dict[tuple[str, str], st
     compared = {(pair.b.label, pair.task) for pair in pairs}
     gaps: dict[tuple[str, str], str] = {}
     notes = []
-    for label in dict.fromkeys(pair.b.label for pair in pairs):
-        pair = next(pair for pair in pairs if pair.b.label == label)
+    for label, pair in {pair.b.label: pair for pair in pairs}.items():
         of_baseline, of_model = ({result.task for result in run.results} for run in (pair.a, pair.b))
         gaps |= {
             (label, task): f"{label} has no results of it." for task in sorted(of_baseline) if (label, task) not in compared

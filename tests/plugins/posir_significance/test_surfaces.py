@@ -292,8 +292,8 @@ def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_p
     shown = [drawn.index(f">{name}<") for name in ("even", "start", "window", "unknown")]
     assert len(re.findall(r">\d+ % of the evidence not read<", drawn)) == 1
     assert drawn.index("cannot be said", shown[3]) > 0
-    compared = compare(["org/even", "org/window"], results=results)
-    for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html(), compared.to_html()):
+    assert compare(["org/even", "org/window"], results=results).to_html().count('<svg class="strip"') == 2
+    for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html()):
         assert page.index('<svg class="strip"') < page.index("<table")
     text = inspect(decisions["org/window"]).to_markdown()
     assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +\d+ % of the evidence not read", text)
@@ -392,8 +392,8 @@ def test_a_change_has_one_state_in_comparison_gate_action_and_junit(comparisons,
         assert format_difference(row.metric_change, row.change) in sentence
         named = (label_change(row.metric_change), f"{metric.value} {format_difference(row.metric_change, row.change)}")
         is_open = state is ChangeState.CANNOT_BE_SAID
-        # A page has PSI in its tables alone.
-        shown = [text for name, text in printed.items() if (name, metric) != ("html", Metric.PSI)]
+        # A page has nDCG@10 in its title and its tables.
+        shown = [text for name, text in printed.items() if (name, metric) != ("html", Metric.NDCG)]
         assert all(words in text for text in shown for words in named[: 2 - is_open])
         record = records[metric]
         assert (record["state"], record["reason"], record["answer"]) == (row.metric_change.state, reason, sentence)
