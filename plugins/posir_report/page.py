@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip
+from posir_significance.sentences import build_strip, format_margin, label_state
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -63,6 +63,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         strips=build_strips([*rows, *places]),
         levels=tables.level_note(rows),
         few=FEW,
+        margin=format_margin(ordered[0].margins.start_to_end),
         sources=ordered,
     )
 
@@ -90,13 +91,34 @@ def _task_section(
 ) -> dict[str, Any]:
     summaries = [summary for summary, _ in scored]
     labels, models = model_labels(summaries), []
+    table = tables.length_table([row for _, rows in scored for row in rows], tables.default_columns()).without_empty_columns()
+    # Model and task stand above the rows.
+    columns, lines = table.columns[2:], (line[2:] for line in table.rows)
     for label, (summary, rows) in zip(labels, scored, strict=True):
-        (table,) = tables.length_table(rows, tables.default_columns()).parts()
         own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
         name = label + partial_suffix(len(summary.subsets), len(summary.missing))
-        models.append({"name": name, "table": table, "figures": own})
+        axes = summary.profile.axes
+        titles = dict(zip(axes.lengths, (title.replace(": ", ", ", 1) for title in axes.length_titles), strict=True))
+        shared = _find_shared(rows)
+        cells = [
+            (titles.get(first, first), *("" if column.heading in shared else cell for cell, column in pairs))
+            for (first, *rest) in islice(lines, len(rows))
+            for pairs in [zip(rest, columns[1:], strict=True)]
+        ]
+        models.append({"name": name, "shared": "; ".join(shared.values()), "rows": cells, "figures": own})
     notes = [*tables.not_read_notes(labels, summaries), *tables.document_notes(labels, summaries)]
-    return {"name": task, "models": models, "notes": notes}
+    return {"name": task, "columns": columns, "models": models, "notes": notes}
+
+
+def _find_shared(rows: Sequence[ReportRow]) -> dict[str, str]:
+    """Return the headings of columns that say the same in all rows of a model, or what another says, and that in words."""
+    decisions = [row.decision for row in rows if row.decision]
+    shared = {}
+    if len(states := set(map(label_state, decisions))) == 1 and rows[1:]:
+        shared["State"] = f"bias at every length: {states.pop()}"
+    if decisions and all(decision.not_read == 0 for decision in decisions):
+        shared["Bias within what is read"] = "all is read, so bias is start to end"
+    return shared
 
 
 NOTE = (

@@ -122,7 +122,8 @@ def format_cell(row: ReportRow, column: ScoreInfo) -> str:
     """Return the text of a row in a column."""
     if column.key == "state":
         return label_state(row.decision) if row.decision else MISSING
-    return format_score(column.unit, row.scores.get(column.key))
+    text = format_score(column.unit, row.scores.get(column.key))
+    return f"{text} %" if column.key == "not_read" and text != MISSING else text
 
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:

@@ -164,7 +164,7 @@ class Positions:
 
 def build_positions(axes: Axes) -> Positions:
     """Return the horizontal axis of position bins."""
-    return Positions(axes.position_title, axes.positions, axes.equal_bins)
+    return Positions("position (0: start, 1: end)" if axes.equal_bins else axes.position_title, axes.positions, axes.equal_bins)
 
 
 def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:

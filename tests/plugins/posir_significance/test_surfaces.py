@@ -281,7 +281,8 @@ def test_pictures_are_titled_by_the_state(results, decisions):
         state = describe_state(decision).removesuffix(".")
         curves = read_drawn(draw_curves(summary, build_curve_cells(summary)))
         assert curves.startswith(state)
-        assert describe_decision(decision) in curves
+        assert describe_not_read(decision) in curves
+        assert curves.count(state) == 1, "a caption does not repeat the title"
         (strip,) = inspect(decision).strips()
         assert label_state(decision) in strip.words[-1].lower()
         assert strip.not_read == (decision.not_read or 0)
