@@ -214,14 +214,14 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     page = visit().go(f"{address}#data=PosIR-English&bias=biased_to_start")
     assert page.status() == f"{counts['biased_to_start']} of {EVERY}"
     chips = page.locator("td.start_to_end .state")
-    assert set(chips.all_inner_texts()) == {"bias: to the start"}
+    assert set(chips.all_inner_texts()) == {"bias in what it reads: to the start"}
     assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
     assert page.locator("td.curve .unread").first.inner_text() == "25.0 % not read"
     expect(page.locator("th.start_to_end .tokens")).to_have_text("bias in what it reads")
     page.click("#table .expand >> nth=0")
     expect(page.locator("#table .detail .parts dt")).to_have_text(["Bias", "What to do"])
     page.select_option("#bias", "cannot_be_said")
-    assert set(chips.all_inner_texts()) == {"bias: cannot be said"}
+    assert set(chips.all_inner_texts()) == {"bias in what it reads: cannot be said"}
     page.select_option("#bias", "")
     expect(page.locator("#lead")).to_contain_text("; bias within what it reads: ")
 
@@ -308,7 +308,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     headings = [page.locator(f"th.{name} .tokens").inner_text() for name in names]
     assert headings == ["≤ 512", "≤ 1,024", "≤ 1,536", "> 1,536"]
     assert set(page.locator("td.start_to_end .state").all_inner_texts()) <= {
-        f"bias: {states} of 2"
+        f"bias in what it reads: {states} of 2"
         for first, second in permutations(("to the start", "cannot be said"))
         for states in (f"{first} in 2", f"{first} in 1, {second} in 1")
     }
@@ -319,7 +319,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     page.check("input[value=all]", force=True)
     expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
     answers = page.locator("#answers .question").all_inner_texts()
-    assert answers[:2] == ["Best kept from short to long", "Best under 1B parameters"]
+    assert answers[:2] == ["Loses least from short to long", "Best under 1B parameters"]
     provenance = page.inner_text("#provenance")
     assert "main (" in provenance
     assert "2026-01-31 as its file states" in provenance
@@ -805,7 +805,7 @@ def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit,
     page = visit().go(f"{published}#{AVERAGE}")
     answers = page.locator("#answers .answer")
     titles = page.locator("#answers .question").all_inner_texts()
-    assert titles == ["Best kept from short to long", "Best under 1B parameters"]
+    assert titles == ["Loses least from short to long", "Best under 1B parameters"]
     assert "-16.6 points from Q1 to Q4" in answers.first.inner_text()
     page.to(f"{AVERAGE}&size=under+1B")
     assert page.inner_text("#finding").startswith("Of 3 models with these filters, Qwen3-Embedding-0.6B finds evidence best")

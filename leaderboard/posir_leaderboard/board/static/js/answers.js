@@ -42,7 +42,7 @@
       patch: { length: "Q4", sort: "-score" },
     },
     {
-      title: "Best kept from short to long",
+      title: "Loses least from short to long",
       note: "nDCG@10 in Q4 minus that in Q1, among the half of models with the higher nDCG@10.",
       find: (rows) => best(betterHalf(rows), (row) => row.change, board.points),
       text: ([row]) => `${board.points(row.change)} points from Q1 to Q4`,
@@ -58,7 +58,7 @@
       "a",
       { href: board.hash(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("b", {}, ...board.namesOf(found), found.length > 1 ? " (which, cannot be said)" : ""),
+      el("b", {}, ...board.namesOf(found), found.length > 1 ? ": which is best cannot be said" : ""),
       el("span", {}, text(found, rows)),
     );
     link.addEventListener("click", (event) => {

@@ -144,7 +144,7 @@
       model: row.label,
       source: row.published ? "published" : "submitted",
       marked: passing.length <= MAX_MARKED || selected.includes(row.id),
-      area: row.parameters ? 30 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 40,
+      area: row.parameters ? 55 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 65,
     }));
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);

@@ -54,8 +54,8 @@
 
   const SORTS = [
     ["-score", "nDCG@10"],
-    ["-change", "Q1 to Q4, best kept first"],
-    ["-start_to_end", "Start to end"],
+    ["-change", "Q1 to Q4, least loss first"],
+    ["start_to_end", "Start to end, nearest to 0 first"],
     ["psi", "PSI, lowest first"],
     ["label", "Name"],
     ["parameters", "Size, smallest first"],
@@ -154,7 +154,7 @@
       select.dataset.group = group?.name ?? "";
     }
     select.value = chosen?.name ?? "";
-    select.disabled = select.options.length < 2;
+    select.parentElement.hidden = select.options.length < 2;
   }
 
   function grouped([label, views]) {

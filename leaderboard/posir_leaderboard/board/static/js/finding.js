@@ -30,12 +30,10 @@
     const { best, ties, behind } = board.standing(passing);
     if (!best) return [["No model passes these filters."], []];
     const [open, next] = [ties[0], behind[0]];
-    const tie = open ? ["Whether it is better than ", ...board.namesOf(ties), ` (${points(open.score - best.score)} behind) cannot be said. `] : [];
-    const equal = open && (open.changes?.[best.at] === "e" || !best.rank);
-    const same = equal ? [...board.namesOf(ties), `: ${board.changeOf(best, open) ?? "the same"}. `] : tie;
+    const said = open ? `cannot be told apart ${where}: nDCG@10 ${board.percent(ties.at(-1).score)} to ` : `finds evidence best ${where}: nDCG@10 `;
     return [
-      [`Of ${plural(passing.length, "model")} with these filters, `, short(best), ` finds evidence best ${where}: nDCG@10 ${board.percent(best.score)}`],
-      [...same, ...(next ? [short(next), ` is ${points(next.score - best.score)} behind.`] : [])],
+      [`Of ${plural(passing.length, "model")} with these filters, `, ...board.namesOf([best, ...ties]), ` ${said}${board.percent(best.score)}`],
+      next ? [short(next), ` is ${points(board.behind(next, best))} behind.`] : [],
     ];
   }
 
@@ -46,10 +44,11 @@
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...ahead);
+    byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isDecided);
     const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const published = rows.length && rows.every((row) => row.published) ? "; results published in the papers" : "";
-    return byId("measured").replaceChildren(`nDCG@10 × 100${what}; ${data}${published}.`);
+    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${published}.`);
   };
 
   /** Leave out of the legend what no row has. */

@@ -108,6 +108,7 @@
       return;
     }
     const what = matrix.by;
+    if (Object.keys(matrix.lengths).length < 2) byId("length").hidden = true;
     const domains = matrix.columns.map((name) => [name, readable(name)]);
     const filled = Object.keys(SCORES).filter((name) => Object.values(matrix.lengths).some((cells) => cells[name].flat().some(known)));
     const hatched = Object.values(matrix.lengths).some((cells) => cells.score.flat().some((value) => !known(value)));
@@ -117,7 +118,7 @@
         { class: "row choices" },
         choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
         choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
-        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points." : "Color: from 30 to 85.", hatched ? " Hatched: no result." : ""),
+        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points" : "Color: from 30", el("span", { class: "scale" }), state.score === "start_to_end" ? "." : "to 85.", hatched ? " Hatched: no result." : "", matrix.columns.length === 1 ? ` Only one ${what} has results.` : ""),
       ),
       el("div", { class: "matrix" }),
     );

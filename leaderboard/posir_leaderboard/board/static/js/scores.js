@@ -106,7 +106,7 @@
       board.isDecided(row) && board.known(row.score) ? board.chip(row) : null,
     );
 
-  const KEY = () => el("p", { class: "faint" }, `${board.title("ndcg_at_10")}, in a length ${board.title("ndcg_at_10_as_published")}, and signed, ${board.title("start_to_end").toLowerCase()}, each with its interval where it is known, and the state of the bias within what is read.`);
+  const KEY = () => el("p", { class: "faint" }, "Bold: nDCG@10 (of published results in a length, the mean over positions). Signed: start to end, in points. Below each its interval, if known, and the state of the bias in what is read.");
 
   /** Return scores by length: a row per model, which leaves room for all lengths. */
   board.byLength = (models, choice) => {

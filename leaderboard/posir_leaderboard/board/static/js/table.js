@@ -72,7 +72,7 @@
     column("score", "", (row) => row.score, scoreCell),
     fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     fixed("curve", "Over position", curveCell, (row) => row.strip),
-    { ...column("start_to_end", "", (row) => row.effect, startToEndCell), fills: (row) => row.effect },
+    { ...column("start_to_end", "", (row) => (board.known(row.effect) ? Math.abs(row.effect) : null), startToEndCell, { first: "asc" }), fills: (row) => row.effect },
     { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
     ...otherColumns(),
     ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => row[name] })),
@@ -141,7 +141,7 @@
       row.published
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval].filter(Boolean).join(" ")],
-      [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
+      [`PSI, observed${row.published ? "" : " (chance increases it)"}`, board.valueText(row, "psi_as_published")],
       [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
       [board.title("queries"), queriesText(row)],
@@ -236,9 +236,12 @@
       });
     });
     const best = board.best(rows.filter(board.isComparable));
-    for (const row of rows) row.behind = best && board.isComparable(row) && board.known(row.score) ? row.score - best.score : null;
+    for (const row of rows) row.behind = best && board.isComparable(row) && board.known(row.score) ? board.behind(row, best) : null;
     return rows;
   };
+
+  /** Return the difference to a better row; where neither has an interval, that of what is printed. */
+  board.behind = (row, best) => (board.known(row.score_low) ? row.score - best.score : (board.percent(row.score) - board.percent(best.score)) / 100);
 
   /** Return the row with the highest nDCG@10; null if none has one. */
   board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
@@ -382,7 +385,7 @@
     labelHeader(table.column(place("score")).header(), key);
     table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
-    qualify("psi", shown.observed ? "observed" : "");
+    qualify("psi", shown.observed ? "observed, 0: even" : "0: even");
     qualify("start_to_end", shown.decided ? "bias in what it reads" : "");
   }
 
