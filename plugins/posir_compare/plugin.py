@@ -3,5 +3,5 @@
 from posir_tasks.plugin_api import CHOICE, Command, declare
 
 posir_commands = declare(
-    Command("compare", "posir_compare.api:compare", "Compare models with a baseline, with intervals and p-values.", CHOICE)
+    Command("compare", "posir_compare.api:compare", "Compare models with a baseline, with intervals.", CHOICE)
 )

@@ -14,4 +14,6 @@ def posir_answers(file: Path) -> Iterable[str]:
     return describe_saved(file)
 
 
-posir_commands = declare(Command("report", "posir_report.api:report", "Show nDCG@10 and PSI of every model and task.", BIAS))
+posir_commands = declare(
+    Command("report", "posir_report.api:report", "Show nDCG@10, start to end, and what is not read.", BIAS)
+)

@@ -189,12 +189,12 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 
 def describe_answer(decision: Decision | None) -> str:
-    """Return how well, what is lost from start to end, what is not read, and the state; on a line of its own what to do."""
+    """Return what a table has not said first: what is not read and the state, then scores; on a line of its own what to do."""
     if decision is None:
         return "the effect of position is not known."
     # The other parts begin with what they are about.
-    *parts, (what, to_do) = iterate_answer(decision)
-    return f"{' '.join(text for _, text in parts)}\n{what}: {to_do}"
+    *scores, not_read, bias, (what, to_do) = iterate_answer(decision)
+    return f"{' '.join(text for _, text in (not_read, bias, *scores))}\n{what}: {to_do}"
 
 
 def describe_cut(rows: Sequence[ReportRow]) -> str:
@@ -351,8 +351,8 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
 
 def _format_state(decision: Decision, *, alone: bool) -> str:
     """Return the state in lines, so that the table is narrow; unless it is to stand alone, also of which part it is."""
-    about = "" if alone or (decision.not_read or 0) <= NOTABLE_SHARE else "\nin what it reads"
-    return label_state(decision).replace(" than ", " than\n") + about
+    about = "" if alone or (decision.not_read or 0) <= NOTABLE_SHARE else "in what it reads:\n"
+    return about + label_state(decision).replace(" than ", " than\n")
 
 
 def _identify(row: ReportRow) -> tuple[str, str, str]:

@@ -144,14 +144,11 @@ def score(
 ) -> ScoredRuns | ScoredChunkers:
     """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
 
+    For example: `posir score bm25.trec --data PosIR-Mini`
+
     Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
     Results are saved; the same call goes on where a run of a retriever was interrupted. With `model` and `chunker`, chunks are
     scored by the characters of the evidence that they have, and nothing is saved.
-
-    Source of the usual scores: trec_eval's definitions, for several relevant documents and grades, too. Position scores are of
-    the queries whose evidence has known positions. Source of the scores of chunks: Smith & Troynikov 2024, Evaluating Chunking
-    Strategies for Retrieval, as its code computes IoU, recall, precision and precision Omega. Evidence recall at k is this
-    recall of the first k chunks that a system returned with their texts or offsets, each where it is in its document.
 
     Args:
         runs: A run, or several: each file is a run, and so is each folder, whose files are parts; in Python also a score by

@@ -19,10 +19,7 @@ def build_app() -> typer.Typer:
     """Return the application with every plugin's commands, none of which is imported yet."""
     import typer
 
-    from posir_tasks.command.lazy import LazyGroup
-
-    def posir() -> None:
-        """Does an embedding model read to the end of a document, and does it prefer its beginning?"""
+    from posir_tasks.command.lazy import LazyGroup, posir
 
     app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(posir)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.metadata import version
 from pkgutil import resolve_name
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -17,7 +18,7 @@ from posir_tasks.public import DECLARATION
 logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
-    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb, as in posir mteb run -t PosIR-Mini -m MODEL.", BIAS),
+    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb with posir's tasks where autoload is off.", BIAS),
     Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
     Command("doctor", "posir_tasks.command.api:doctor", "Check the installation, plugins and access to data.", EXTEND),
     Command("rescore", "posir_tasks.command.api:rescore", "Recompute scores of saved results without the model.", EXTEND),
@@ -123,6 +124,22 @@ def declared_commands() -> list[Command]:
         else:
             commands[command.name] = command
     return sorted(commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel))
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version of posir and end, if that is asked for."""
+    if wanted:
+        typer.echo(version("posir"))
+        raise typer.Exit
+
+
+def posir(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=show_version)
+    ] = False,
+) -> None:
+    """Does an embedding model read to the end of a document, and does it prefer its beginning?"""
 
 
 app = typer.Typer(add_completion=False)

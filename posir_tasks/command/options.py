@@ -166,7 +166,9 @@ def build_parameter(parameter: Parameter) -> inspect.Parameter:
     )
 
 
-def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _share(name: str, annotation: Any, default: Any, panel: str = "Output") -> inspect.Parameter:
+    (option,) = annotation.__metadata__
+    option.rich_help_panel = panel
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -139,5 +139,5 @@ def make_output_encodable() -> None:
 
 
 def find_color(cell: object) -> str:
-    """Return the color of a cell that begins with a verdict; empty for another one."""
-    return next((color for pattern, color in VERDICTS.items() if re.match(pattern, str(cell))), "")
+    """Return the color of a cell of which a line begins with a verdict; empty for another one."""
+    return next((color for pattern, color in VERDICTS.items() if re.search(rf"(?m)^{pattern}", str(cell))), "")

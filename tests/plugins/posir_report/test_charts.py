@@ -469,7 +469,7 @@ def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_fil
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
-    assert "{#} | [bold] 🤖: nDCG@10 " in invoked(folder).stdout
+    assert "{#} | [bold] 🤖: " in invoked(folder).stdout
 
 
 @dataclass(frozen=True)
