@@ -133,12 +133,10 @@ def show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def posir(
-    *,
-    _: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=show_version)
-    ] = False,
-) -> None:
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=show_version, help="Show the version and exit.")]
+
+
+def posir(*, _: Version = False) -> None:
     """Does an embedding model read to the end of a document, and does it prefer its beginning?"""
 
 

@@ -190,9 +190,8 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
     names = shorten_names([strip.name for strip in strips], width - max(map(len, sketches), default=0))
     longest = max(map(len, names), default=0)
     lines = [f"{name:{longest}}{sketch}" for name, sketch in zip(names, sketches, strict=True)]
-    states = [
-        f"; {last[:1].lower()}{last[1:]}" if strip.share else f"  {last}" for strip in strips for last in strip.words[-1:]
-    ]
+    ends = [(strip.share, strip.words[-1]) for strip in strips]
+    states = [f"; {state[0].lower()}{state[1:]}" if share else f"  {state}" for share, state in ends]
     full = [f"{line}{state}" for line, state in zip(lines, states, strict=True)]
     return full if max(map(len, full), default=0) <= width else lines
 
