@@ -23,7 +23,7 @@ from posir_inspect.window import measure_window
 from posir_significance.analysis import estimate_bins
 from posir_significance.decision import decide_result
 from posir_significance.observations import Observations
-from posir_tasks.display.progress import track
+from posir_tasks.display.progress import format_seconds, note_progress, track
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
@@ -121,8 +121,8 @@ def inspect_model(
             f"A budget of {setup.budget:,} tokens is too small: at least {run.least:,} are needed for {MIN_SEARCHED} of these "
             "texts, whole and in chunks. Raise it with --budget, or encode everything with --all-texts."
         )
-    known = replace(known, work=run.estimate_work())
-    show(known)
+    known = replace(known, work=(work := run.estimate_work()))
+    note_progress(work.sentence)
     known = run.search_whole(known, output_folder)
     show(known)
     known = run.search_chunks(known)
@@ -208,7 +208,8 @@ class InspectionRun:
         """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
         texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
-        with track("Searching whole texts") as advance:
+        planned = f" (the rest takes at most about {format_seconds(known.work.seconds)})" if known.work else ""
+        with track(f"Searching whole texts{planned}") as advance:
             while True:
                 search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()

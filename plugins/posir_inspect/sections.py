@@ -23,6 +23,7 @@ from posir_significance.sentences import (
     iterate_answer,
     label_change,
     label_state,
+    list_facts,
 )
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
@@ -117,6 +118,13 @@ class WorkEstimate:
     all_tokens: int
     all_seconds: float
 
+    @property
+    def sentence(self) -> str:
+        """A sentence on what is planned, and on what everything would take."""
+        planned = f"The rest takes at most about {format_seconds(self.seconds)}: {self.tokens:,} tokens to encode (--budget)"
+        every = f"; all {self.all_tokens:,} would take {format_seconds(self.all_seconds)} (--all-texts)"
+        return f"{planned}{every if self.all_tokens > self.tokens else ''}."
+
 
 @dataclass(frozen=True, repr=False)
 class Inspection(Presentable):
@@ -169,15 +177,20 @@ class Inspection(Presentable):
         return [replace(section, draw=drawn.get(section.title)) for section in _build_sections(self)]
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return what to run directly below the first answer, without what the card says and without an estimate of time."""
+        """Return what was asked at the top, no sentence of the card, and charts, which repeat their tables, folded."""
         said = {sentence for fading in (self.fading or ())[-1:] for _, sentence in iterate_answer(fading.decision)}
-        sections = [
-            replace(section, sentences=tuple(sentence for sentence in section.sentences if sentence not in said))
-            for section in replace(self, work=None).sections()
+        first, *sections = self.sections()
+        asked = [
+            f"It was asked with {pluralize(fading.groups[ALL][0], 'sentence')} of the texts themselves, not with a task's queries."
+            for fading in (self.fading or ())[-1:]
         ]
-        shown = [section for section in sections if section.sentences or section.tables or section.code]
-        untitled = [replace(section, title="") if section.title == ADVICE else section for section in shown]
-        return sorted(untitled, key=lambda section: section.title != "")
+        shown = [replace(first, title="", sentences=(first.sentences[0], *asked, *first.sentences[1:]))]
+        for section in sections:
+            sentences = tuple(sentence for sentence in section.sentences if sentence not in said)
+            if section.title != ADVICE and (sentences or section.tables or section.code):
+                shown.append(replace(section, sentences=sentences, draw=None))
+        charts = [DisplaySection("Chart of chunks", draw=section.draw, folded=True) for section in sections if section.draw]
+        return [*shown, *charts]
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -254,20 +267,10 @@ class Inspection(Presentable):
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
-    read, median = inspection.window.tokens.high, inspection.median_tokens
-    extent = f"{read:,} of {median:,.0f}" if read < median else f"{read:,}, more than the {median:,.0f}"
-    extent = f"{extent} tokens (median text)"
-    reading = f"{name} reads {extent if cut else 'these texts as a whole'}."
-    skipped = describe_skipped(inspection.skipped, examples=1)
-    texts = f"Inspected: {_describe_texts(inspection).partition(', median')[0]}."
-    yield DisplaySection(sentences=tuple(filter(None, (reading, texts, skipped))))
+    yield DisplaySection(inspection.title, tuple(filter(None, _describe_reading(inspection))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
     never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
     yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
-    if work := inspection.work:
-        planned = f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to encode (--budget)"
-        every = f"; all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} (--all-texts)"
-        yield DisplaySection(sentences=(f"{planned}{every if work.all_tokens > work.tokens else ''}.",))
     if inspection.fading is None:
         return
     if not inspection.fading:
@@ -281,6 +284,7 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     strips = [build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True)]
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     strips = [replace(strip, words=(searched, *strip.words)) for strip in strips]
+    strips[-1] = _add_advice(strips[-1], inspection)
     tables = tuple(_build_tables(inspection.fading, full=inspection.full))
     yield DisplaySection(FADING, (*parts, *sampled), tables, strips=tuple(strips))
     if not (chunks := inspection.chunks):
@@ -296,14 +300,44 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
             if row.counts.lost
         ),
     )
-    yield DisplaySection(title, (*chunks.sentences, *notes, *sampled), (_chunk_table(chunks),))
+    # The first two are in the advice.
+    sentences = chunks.sentences[2:] if chunks.is_advised else chunks.sentences
+    yield DisplaySection(title, (*sentences, *notes, *sampled), (_chunk_table(chunks),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
-    run = [f"Run it with {chunks.row.name}:"] if chunks.chunked_model else []
-    code = f"mteb run -t TASK -m '{chunks.chunked_model}'" if run else ""
-    yield DisplaySection(ADVICE, (advise(rarest.decision), *run), code=code)
+    yield DisplaySection(ADVICE, (_advise(inspection),), code=_write_command(inspection))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
+
+
+def _advise(inspection: Inspection) -> str:
+    """Return what to do: the chunks that were found better, with what they gain and cost, or what follows from the state."""
+    chunks, fading = inspection.chunks, inspection.fading
+    assert fading
+    if not chunks or not chunks.is_advised:
+        return advise(fading[-1].decision)
+    unit = "excerpt" if inspection.excerpt_tokens else "text"
+    return (
+        f"Search in {chunks.row.name}: {chunks.gain} on {pluralize(inspection.chunk_texts, unit)}, for {chunks.cost:.1f} times "
+        "the vectors; queries are sentences in their rarest words, which favors small chunks."
+    )
+
+
+def _write_command(inspection: Inspection) -> str:
+    model = inspection.chunks.chunked_model if inspection.chunks else None
+    return f"mteb run -t TASK -m '{model}'" if model else ""
+
+
+def _add_advice(strip: Strip, inspection: Inspection) -> Strip:
+    """Return the picture of the verdict with what to do after all of the inspection."""
+
+    def list_all() -> Iterator[tuple[str, str]]:
+        assert inspection.fading
+        *facts, (name, _) = list_facts(inspection.fading[-1].decision)
+        yield from facts
+        yield name, _advise(inspection)
+
+    return replace(strip, facts=list_all, code=_write_command(inspection))
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -333,6 +367,23 @@ def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = No
         yield f"This is of {sample}, drawn at random."
 
 
+def _describe_reading(inspection: Inspection) -> Iterator[str]:
+    """Yield how much of a text is read, and which texts these are."""
+    read, median = inspection.window.tokens.high, f"{inspection.median_tokens:,.0f}"
+    estimated = ", estimated" if inspection.tokens_estimated else ""
+    if not inspection.unread.texts_cut:
+        yield f"It reads these texts as a whole (median {median} tokens{estimated})."
+    elif read < inspection.median_tokens:
+        yield f"It reads {read:,} of the {median} tokens{estimated} of the median text."
+    else:
+        yield f"It reads {read:,} tokens, more than the {median}{estimated} of the median text."
+    if inspection.texts_found > inspection.texts + len(inspection.skipped):
+        yield f"The texts are a sample of {inspection.texts_found:,}."
+    if len(inspection.languages) > 1:
+        yield f"Languages: {', '.join(f'{count:,} {code}' for code, count in inspection.languages.items())}."
+    yield describe_skipped(inspection.skipped, examples=1)
+
+
 def _describe_texts(inspection: Inspection) -> str:
     examined = inspection.texts + len(inspection.skipped)
     sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
@@ -349,41 +400,39 @@ def _describe_scores_read(fading: Fading) -> Iterator[str]:
     if fading.ndcg_at_10_not_read is not None:
         questions, decision = fading.groups[ALL]
         unread, baseline = round((decision.not_read or 0) * questions), fading.not_read_without_model
-        by_words = (
-            ": unread sentences share topic and words with what is read of their text, in which BM25 finds them with "
-            f"{format_percent(baseline.shared_words)}, and a random order with {format_percent(baseline.chance)}"
-            if baseline
-            else ""
-        )
         yield (
-            f"nDCG@10 is {format_percent(fading.ndcg_at_10_read)} for sentences that the model reads, and "
-            f"{format_percent(fading.ndcg_at_10_not_read)} for the {unread:,} that it does not{by_words}."
+            f"nDCG@10 is {format_percent(fading.ndcg_at_10_read)} for sentences that it reads, "
+            f"{format_percent(fading.ndcg_at_10_not_read)} for the {unread:,} that it does not."
         )
+        if baseline:
+            shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+            yield f"BM25 finds these with {shared} by what is read of their text, a random order with {chance}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
     rarest = fading[-1]
     groups = [(WORDINGS[wording.wording], wording.groups[ALL]) for wording in fading]
+    heading = "Wording; tokens" if len(rarest.groups) > 2 else "Wording"
     if len(rarest.groups) > 2:
         groups += [
             (f"  {name.partition(': ')[2].removesuffix(' tokens')}", group)
             for name, group in rarest.groups.items()
             if name != ALL
         ]
-    headings = ("Wording; tokens", "Queries", "nDCG@10", "Bias within read", "State")
+    headings = (heading, "Queries", "nDCG@10", "Bias within read", "State")
     rows = (
         (
             name,
             format_count(questions),
             format_percent(decision.ndcg_at_10.value if decision.ndcg_at_10 else None),
-            format_contrast(decision, decision.bias_within_read),
+            _format_bias(decision),
             label_state(decision),
         )
         for name, (questions, decision) in groups
     )
     yield Table(build_columns(headings, headings[1:-1]), tuple(rows))
     if full:
-        columns = ("Wording; tokens", "Start to end", "PSI", "as published", "by chance", "any effect")
+        columns = (heading, "Start to end", "PSI", "as published", "by chance", "any effect")
         shares = (
             (
                 name,
@@ -395,6 +444,12 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
             for group in [decision.find_group()]
         )
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
+
+
+def _format_bias(decision: Decision) -> str:
+    """Return the bias for a cell; an interval of all that there can be is no result."""
+    interval = decision.interval(decision.bias_within_read)
+    return "too few" if interval and interval[1] - interval[0] >= 2 else format_contrast(decision, decision.bias_within_read)
 
 
 def _chunk_table(chunks: ChunkComparison) -> Table:
@@ -426,12 +481,12 @@ def _draw_chunks(inspection: Inspection) -> list[Figure]:
     chunks = inspection.chunks
     assert chunks
     rows = [
-        {"chunk": f"{_name_chunks(row).replace(' ', ' · ')} · {row.vectors:,} vectors", **flatten("ndcg_at_10", row.ndcg_at_10)}
+        {"chunk": f"{row.size or row.name} · {row.vectors:,}", **flatten("ndcg_at_10", row.ndcg_at_10)}
         for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
     base = charts.build_chart(rows).encode(
-        x=alt.X("chunk:O", title="Chunks", sort=[str(row["chunk"]) for row in rows], axis=labels)
+        x=alt.X("chunk:O", title="Tokens of a chunk; vectors", sort=[str(row["chunk"]) for row in rows], axis=labels)
     )
     color = alt.ColorValue(charts.COLORS[0])
     score = charts.ndcg_axis("ndcg_at_10")

@@ -12,7 +12,7 @@ from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_groups
 from posir_significance.intervals import MeanEstimate
-from posir_significance.sentences import describe_metric_change
+from posir_significance.sentences import describe_metric_change, format_difference
 from posir_tasks.embeddings.encoding import EmbeddingMemory
 from posir_tasks.errors import PosirError
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
@@ -258,6 +258,22 @@ class ChunkComparison:
         return self.change is None or self.change.state is not ChangeState.CANNOT_BE_SAID
 
     @property
+    def is_advised(self) -> bool:
+        """Whether chunks are advised: the first two sentences are on their gain and cost."""
+        return self.change is not None and self.decided
+
+    @property
+    def gain(self) -> str:
+        """The change of nDCG@10 in words: `+28.2 points [+18.2, +38.2]`."""
+        change = self.row.change
+        return format_difference(change.ndcg_at_10, change).replace(" [", " points [") if change else ""
+
+    @property
+    def cost(self) -> float:
+        """How many times the vectors of whole texts it takes."""
+        return self.row.vectors / self.rows[0].vectors
+
+    @property
     def chunked_model(self) -> str | None:
         """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
         method = "context_chunks" if self.row.chunker else "chunks"
@@ -285,9 +301,9 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
             yield none if best is chosen else describe(changes[chosen], best, chosen)
         else:
             yield describe(whole, rows[0], chosen)
+            yield f"It takes {chosen.vectors / rows[0].vectors:.1f} times as many vectors."
             if chosen is not best:
                 yield describe(changes[chosen], best, chosen)
-            yield f"It takes {chosen.vectors / rows[0].vectors:.1f} times as many vectors."
         cheapest = min(fewer, key=lambda row: row.vectors, default=None)
         said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
         if cheapest and not said:

@@ -116,6 +116,8 @@ class Strip:
     """Returns names and values of what the finding rests on, then what to do; they take long."""
     scale: Scale = NDCG
     """The quantity that is drawn."""
+    code: str = ""
+    """A command that does what is to do, for the card of a page."""
 
     @property
     def edges(self) -> list[float]:
