@@ -23,7 +23,6 @@ from posir_significance.sentences import (
     iterate_answer,
     label_change,
     label_state,
-    list_facts,
 )
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
@@ -38,6 +37,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
+from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import drop_organizations, pluralize
 from posir_tasks.scores import ALL, Estimate, Unit, flatten
@@ -180,10 +180,8 @@ class Inspection(Presentable):
         """Return what was asked at the top, no sentence of the card, and charts, which repeat their tables, folded."""
         said = {sentence for fading in (self.fading or ())[-1:] for _, sentence in iterate_answer(fading.decision)}
         first, *sections = self.sections()
-        asked = [
-            f"It was asked with {pluralize(fading.groups[ALL][0], 'sentence')} of the texts themselves, not with a task's queries."
-            for fading in (self.fading or ())[-1:]
-        ]
+        counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
+        asked = [f"It was asked with {count} of the texts themselves, not with a task's queries." for count in counts]
         shown = [replace(first, title="", sentences=(first.sentences[0], *asked, *first.sentences[1:]))]
         for section in sections:
             sentences = tuple(sentence for sentence in section.sentences if sentence not in said)
@@ -332,8 +330,7 @@ def _add_advice(strip: Strip, inspection: Inspection) -> Strip:
     """Return the picture of the verdict with what to do after all of the inspection."""
 
     def list_all() -> Iterator[tuple[str, str]]:
-        assert inspection.fading
-        *facts, (name, _) = list_facts(inspection.fading[-1].decision)
+        *facts, (name, _) = strip.facts()
         yield from facts
         yield name, _advise(inspection)
 
@@ -481,8 +478,7 @@ def _draw_chunks(inspection: Inspection) -> list[Figure]:
     chunks = inspection.chunks
     assert chunks
     rows = [
-        {"chunk": f"{row.size or row.name} · {row.vectors:,}", **flatten("ndcg_at_10", row.ndcg_at_10)}
-        for row in chunks.rows
+        {"chunk": f"{row.size or row.name} · {row.vectors:,}", **flatten("ndcg_at_10", row.ndcg_at_10)} for row in chunks.rows
     ]
     labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
     base = charts.build_chart(rows).encode(

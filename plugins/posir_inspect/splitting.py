@@ -264,13 +264,13 @@ class ChunkComparison:
 
     @property
     def gain(self) -> str:
-        """The change of nDCG@10 in words: `+28.2 points [+18.2, +38.2]`."""
+        """The change of nDCG@10 in words: `+28.2 points of nDCG@10 [+18.2, +38.2]`."""
         change = self.row.change
-        return format_difference(change.ndcg_at_10, change).replace(" [", " points [") if change else ""
+        return format_difference(change.ndcg_at_10, change).replace(" [", " points of nDCG@10 [") if change else ""
 
     @property
     def cost(self) -> float:
-        """How many times the vectors of whole texts it takes."""
+        """Vectors in multiples of those of whole texts."""
         return self.row.vectors / self.rows[0].vectors
 
     @property
