@@ -285,7 +285,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
         words = LINE * (len(names) + len(lines))
         parts += _draw_labeled(strip, top if beside else top + words, drawn)
         top += max(words + LABEL, HEIGHT + 2 * LABEL) + 14 if beside else words + HEIGHT + 2 * LABEL + 14
-    caption = describe_marks(strips) if explained else ""
+    caption = describe_marks(strips) if explained and strips else ""
     below = [*textwrap.wrap(caption, int((width - 24) / 6.6)), *textwrap.wrap(source, int((width - 24) / 6.6))]
     parts += [_write(12, top + 10 + 15 * at, line, "faint", 'font-size="12"') for at, line in enumerate(below)]
     return "".join(parts), top + 15 * len(below) + 8

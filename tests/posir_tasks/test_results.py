@@ -114,7 +114,7 @@ def test_a_file_that_is_no_result_is_skipped_with_a_warning(tmp_path, file, cont
     assert f"skipped: {stray}: not a task result" in caplog.text
     caplog.clear()
     done = CliRunner().invoke(build_app(), ["rescore", str(tmp_path)])
-    assert done.output.rstrip().endswith("rescored 2 profiles in 1 file")
+    assert " ".join(done.output.split()).endswith("rescored 2 profiles in 1 file")
     assert f"skipped: {stray}: not a task result" in caplog.text
 
 

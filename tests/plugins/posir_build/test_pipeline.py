@@ -16,11 +16,11 @@ from posir_build.pipeline import STAGE_NAMES, Tools, locked, run_stages, setting
 from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
-from posir_data.api import inspect_subsets
 from posir_tasks.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.settings_file import load_settings
-from posir_tasks.sources.posir import resolve_folder
+from posir_tasks.sources.posir import inspect_domain, resolve_folder
+from posir_tasks.sources.repository import LocalRepository
 from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
 from tests.support.construction import settings
@@ -76,7 +76,8 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     assert held_out.parent.parent.name == "data-held-out"
     assert sum(written.values()) == accuracy.kept
     for folder in written:
-        ((_, inspection),) = inspect_subsets(*resolve_folder(folder))
+        root, (subset,) = resolve_folder(folder)
+        inspection = inspect_domain(LocalRepository(root), subset)
         assert not inspection.problems
         provenance = [json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()]
         assert [item["id"] for item in provenance] == pl.read_parquet(folder / "queries.parquet")["_id"].to_list()
@@ -244,6 +245,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     assert sum(right) / len(right) >= 0.97
     assert len(right) / len(results["balance"].questions) >= 0.85
     # The translated questions about the original corpus are a cross-lingual subset of their own.
-    inspections = [result for folder in written for _, result in inspect_subsets(*resolve_folder(folder))]
+    resolved = map(resolve_folder, written)
+    inspections = [inspect_domain(LocalRepository(root), subset) for root, subsets in resolved for subset in subsets]
     assert len(inspections) == 3
     assert not any(inspection.problems for inspection in inspections)

@@ -52,4 +52,4 @@ def test_a_log_has_one_line_per_job_and_failures_are_returned(capsys, caplog):
     with report_progress(quiet=False):
         assert report_outcomes(zip(jobs, outcomes, strict=True), 2) == [f"{jobs[1]}: bad data"]
     assert caplog.messages == ["first", "second", "2/2 failed: org/[model] · PosIR-English · sports"]
-    assert capsys.readouterr().err.splitlines() == ["Evaluating", "1/2 done: org/[model] · PosIR-English · game"]
+    assert capsys.readouterr().err.splitlines() == ["Evaluating: 0 of 2", "1/2 done: org/[model] · PosIR-English · game"]

@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_data.api import inspect_subsets
 from posir_tasks.errors import DataError
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.formats.files import has_question_rows, read_json_lines, read_text_rows
 from posir_tasks.sources.formats.passages import ReadOptions
-from posir_tasks.sources.posir import SubsetKey, read_domain
+from posir_tasks.sources.posir import SubsetKey, inspect_domain, read_domain
 from posir_tasks.sources.repository import LocalRepository
 from tests.support.datasets import FILES, posir_tables, write_domain
 from tests.support.mutations import MUTATIONS
@@ -160,7 +159,7 @@ def check(root, corpus_language):
     same_language = corpus_language == LANGUAGE
     folder, corpus_folder = root / LANGUAGE / "sports", root / corpus_language / "sports"
     is_valid, right = expected(folder, corpus_folder, same_language=same_language)
-    ((_, subset),) = inspect_subsets(root, [SubsetKey(LANGUAGE, corpus_language, "sports")])
+    subset = inspect_domain(LocalRepository(root), SubsetKey(LANGUAGE, corpus_language, "sports"))
     assert (not subset.problems) == is_valid, subset.problems
     assert all(problem.file.startswith(str(root)) for problem in subset.problems)
     try:
