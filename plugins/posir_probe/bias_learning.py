@@ -33,7 +33,19 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, COSINE, SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
+from posir_probe.probe import (
+    CONTROL,
+    COSINE,
+    PARTS,
+    SHARES,
+    Form,
+    Probe,
+    ProbePlan,
+    SignedFinding,
+    Statement,
+    Summary,
+    plan_cosines,
+)
 from posir_probe.results import Compute, ProbeSums, at
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
@@ -277,6 +289,7 @@ class RegressionProbe(Probe):
     """A probe of texts of 5 to 64 sentences, and of the same texts with their sentences in random order."""
 
     source = SOURCE.format(4)
+    heading = PARTS
     needs_sentences = True
     needs_shuffled = True
     """Whether it measures the shuffled texts."""

@@ -19,7 +19,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import POINTS, SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import POINTS, QUESTIONS, SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.evidence import Floats
@@ -72,7 +72,8 @@ class MirrorReversal(Probe):
     source = "arXiv 2605.26578, appendix E"
     notes = (
         "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
-        "back questions are. The difference of the changes is 0 for it. All documents are searched, sampled or not.",
+        "back questions are. The difference of the changes is 0 for it. Both are of truncation, "
+        "too, where documents are longer than the window. All documents are searched, sampled or not.",
     )
     positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {
@@ -95,6 +96,7 @@ class MirrorReversal(Probe):
     )
     preference_sign = 1
     compares_ends = True
+    heading = QUESTIONS
     meaning = "How much more search gains on the back than on the front when documents are reversed"
     predicts_retrieval = True
     scale = POINTS

@@ -29,6 +29,8 @@ SEPARATOR = " · "
 CONTROL = "order-blind control"
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
+#: Groups that several probes share, beside the first.
+QUESTIONS, PARTS, DATA = "Questions and search", "Sentences and tokens", "About the data"
 #: Scales that several probes share.
 POINTS, COSINE, SHARES = "nDCG@10, in points", "Cosine, from -1 to 1", "Percent"
 
@@ -125,6 +127,8 @@ class Probe:
     source: str = ""
     """Paper and section of the definition."""
     notes: tuple[str, ...] = ()
+    heading: str = "Embeddings of whole texts"
+    """Heading that a page has above the probe and others of its kind."""
     is_variant: bool = False
     """Whether it runs only if it is named: another reading of a paper."""
 

@@ -293,10 +293,15 @@ class ProbeResult:
         return reduce(add, (subset.sums for subset in self.subsets.values()))
 
     @property
+    def median_tokens(self) -> int | None:
+        """The median length of the sample's documents in tokens of the model, of several subsets that of theirs."""
+        lengths = [subset.tokens for subset in self.subsets.values() if subset.tokens]
+        return int(statistics.median(lengths)) if lengths else None
+
+    @property
     def share_read(self) -> float | None:
         """The share of a median document within the model's window, below 1; None where all is read, or that is unknown."""
-        lengths = [subset.tokens for subset in self.subsets.values() if subset.tokens]
-        share = self.window / statistics.median(lengths) if self.window and lengths else 1.0
+        share = self.window / self.median_tokens if self.window and self.median_tokens else 1.0
         return share if share < 1 else None
 
     def to_json(self) -> dict[str, Any]:

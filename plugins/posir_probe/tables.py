@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,7 +20,7 @@ from posir_probe.segments import SegmentSimilarity
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
-from posir_tasks.display.numbers import FORMATS, format_estimate, format_interval, format_number, format_p_value
+from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate, format_interval, format_number, format_p_value
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import Scale, Strip
 from posir_tasks.display.tables import NARROW, DisplaySection, Table, build_columns, total_width
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 #: Said of a probe that is not known to go along with retrieval.
-NOT_RETRIEVAL = "Search", "whether it is biased, too, is not known from this: `posir inspect` and `mteb run` measure it."
+NOT_RETRIEVAL = "Search", "probes compare embeddings; how far search is biased, `posir inspect` and `mteb run` measure."
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
     "start": "Yes: the start of a text weighs more than its end",
@@ -45,10 +46,13 @@ DIFFERENCE = "Start minus end"
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
-INTERVAL = "95 % interval"
+INTERVAL, WEIGHS_MORE = "95 % interval", "Weighs more"
+#: An interval in a sentence.
+WITH_INTERVAL = re.compile(r" \[[^]]*\]")
 #: Share of documents that could not be measured up to which they are not shown.
 MOST_LEFT_OUT = 0.1
-
+#: How differences are printed: all have a sign.
+SIGNED = {**FORMATS, Unit.INDEX: partial(format_number, spec="+.3f"), Unit.NUMBER: partial(format_number, spec="+.2f")}
 
 #: The height of a part in the picture of a text.
 COSINES = Scale(
@@ -113,14 +117,19 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
 
 
 def build_differences(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
-    """Return a table with the differences of start and end that have an interval."""
+    """Return a table with the differences of start and end of embeddings that have an interval; those of search are apart."""
     cells = []
     for row, probe in _find_stated(rows, probes):
-        if probe.compares_ends and row.value and row.value.interval:
-            value = format_estimate(row.value, FORMATS[probe.first_summary.unit])
+        if probe.compares_ends and probe.scale != POINTS and row.value and row.value.interval:
+            value = format_estimate(row.value, SIGNED[probe.first_summary.unit])
             unit = probe.scale.partition(",")[0]
             cells.append((probe.title, value, unit[0].lower() + unit[1:], _find_favored(row.value, probe)))
-    return _build_table(("What is compared", DIFFERENCE, "Unit", "Weighs more"), cells, (DIFFERENCE,))
+    table = _build_table(("What is compared", DIFFERENCE, "Unit", WEIGHS_MORE), cells, (DIFFERENCE,))
+    same = [end for end in ANSWERS if all(cell[-1] == end for cell in cells)] if cells else []
+    if not same:
+        return table
+    lines = tuple(row[:-1] for row in table.rows)
+    return replace(table, columns=table.columns[:-1], rows=lines, title=f"The {same[0]} weighs more in every comparison")
 
 
 def build_overview(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
@@ -132,13 +141,14 @@ def build_overview(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Tab
     left_out = []
     for row, probe in _find_stated(rows, probes):
         summary, drawn = probe.summaries[row.name], row.documents + row.left_out
-        line = (summary.title, *_format_estimate(row.value, summary.unit), _find_favored(row.value, probe))
+        forms = SIGNED if probe.preference_sign else FORMATS
+        line = (summary.title, *_format_estimate(row.value, summary.unit, forms), _find_favored(row.value, probe))
         by_scale.setdefault(probe.scale, []).append(line)
         left_out += [f"{row.probe} {row.left_out:,} of {drawn:,}"] if row.left_out > MOST_LEFT_OUT * drawn else []
     # Percentages are last: they favor no end of a text.
     scales = sorted(by_scale.items(), key=lambda item: item[0] == SHARES)
     cells = [line for scale, lines in scales if lines for line in ((scale, "", "", ""), *lines)]
-    table = _build_table(("Summary", "Value", INTERVAL, "Favors"), cells, ("Value",))
+    table = _build_table(("Summary", "Value", INTERVAL, WEIGHS_MORE), cells, ("Value",))
     return replace(table, notes=(f"Documents left out: {', '.join(left_out)}.",) if left_out else ())
 
 
@@ -158,39 +168,50 @@ def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
     return "start" if probe.preference_sign * estimate.value > 0 else "end"
 
 
+def _abbreviate_result(result: ProbeResult, probe: Probe) -> str:
+    """Return the result of a probe in a few words, or why there is none."""
+    if result.sums.documents < FEWEST_DOCUMENTS:
+        return describe_few(FEWEST_DOCUMENTS, result.sums.documents, "document")
+    summary = probe.summaries.get(probe.stated)
+    estimate = result.sums.estimate(summary) if summary else None
+    favored = _find_favored(estimate, probe)
+    if not (summary and estimate and favored):
+        return WITH_INTERVAL.sub("", probe.find(result.sums) or "")
+    value = f"{SIGNED[summary.unit](estimate.value)}{' points' if summary.unit is Unit.POINTS else ''}"
+    return f"{value} for the {favored}" if favored in ANSWERS else f"{value}, which end weighs more {favored}"
+
+
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
-    """Return the tables of one probe: its summaries, and its values by position if they are few."""
+    """Return the tables of one probe: its summaries below its name, and its values by position if they are few."""
     summaries = [(row, probe.summaries[row.name]) for row in rows if row.kind == "summary"]
     cells = [(summary.title, *_format_estimate(row.value, summary.unit)) for row, summary in summaries]
-    tables = [_build_table(("Summary", "Value", INTERVAL), cells, ("Value",))] if cells else []
+    summed = replace(_build_table(("Summary", "Value", INTERVAL), cells, ("Value",)), notes=(f"`--probe {probe.name}`",))
+    tables = [summed] if cells else []
     positions = [row for row in rows if row.kind == "position" and row.value is not None]
     if 0 < len(positions) <= MAX_ROWS:
         named = [probe.split(row.name) for row in positions]
         series = [", ".join(filter(None, (panel, line))) for panel, line, _ in named]
-        keys = ("Series", "Position") if any(series) else ("Position",)
-        slopes = ("Slope", "p") if any(row.slope is not None for row in positions) else ()
         values = [
             (
-                *((name or "model",) if len(keys) > 1 else ()),
-                *(position, *_format_estimate(row.value, probe.unit)),
-                *((format_number(row.slope, ".3f"), format_p_value(row.p_value)) if slopes else ()),
+                *((name or "model") if any(series) else "", position, *_format_estimate(row.value, probe.unit)),
+                *(format_number(row.slope, ".3f"), format_p_value(row.p_value)),
             )
             for row, name, (_, _, position) in zip(positions, series, named, strict=True)
         ]
-        table = _build_table((*keys, "Value", INTERVAL, *slopes), values, ("Value", *slopes))
+        table = _build_table(("Series", "Position", "Value", INTERVAL, "Slope", "p"), values, ("Value", "Slope", "p"))
         is_wide = total_width(table.column_widths()) > NARROW
-        tables.append(replace(table, split_by="{Series}" if is_wide and len(keys) > 1 else ""))
+        tables.append(replace(table, split_by="{Series}" if is_wide and any(series) else ""))
     return tables
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
-    filled = [at for at, _ in enumerate(headings) if any(row[at] for row in rows)]
+    filled = [at for at, name in enumerate(headings) if name == "Value" or any(row[at] not in ("", MISSING) for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
     return Table(build_columns([headings[at] for at in filled], right), cells)
 
 
-def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
-    form = FORMATS[unit]
+def _format_estimate(estimate: Estimate | None, unit: Unit, forms: Mapping[Unit, Any] = FORMATS) -> tuple[str, str]:
+    form = forms[unit]
     return form(estimate.value if estimate else None), format_interval(estimate, form)
 
 
@@ -232,7 +253,9 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     result, probe = leads[0]
     if probe.is_of_data:
         return []
-    facts = [("Measured on", f"{pluralize(result.sums.documents, 'document')} of {result.data}.")]
+    length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
+    drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
+    facts = [("Measured on", f"{pluralize(result.sums.documents, 'document')} of {result.data}, {drawn}{length}.")]
     advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
     if result.share_read:
         facts.append(("It reads", f"{result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."))
@@ -303,12 +326,13 @@ class ProbeMeasurements(Presentable):
         ]
         if len(self.results) > MOST_SECTIONS:
             sections.append(DisplaySection("All summaries", tables=(build_overview(rows, probes),), folded=True))
-        for result in self.results:
+        groups = list(dict.fromkeys(probes[result.probe].heading for result in self.results))
+        for result in sorted(self.results, key=lambda result: groups.index(probes[result.probe].heading)):
             probe = probes[result.probe]
             tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
             draw = None if (result, probe) in shown else partial(self._draw, [(result, probe)])
-            title = f"{probe.label(result.sums) if is_known else probe.title} · {probe.name}"
-            sections.append(DisplaySection(title, tables=tables, draw=draw, folded=True))
+            title = " · ".join(filter(None, (probe.title, _abbreviate_result(result, probe) if is_known else "")))
+            sections.append(DisplaySection(title, tables=tables, draw=draw, folded=True, group=probe.heading))
         return tuple(sections)
 
     def page_sections(self) -> tuple[DisplaySection, ...]:

@@ -263,7 +263,7 @@ def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change,
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
     """Return that there are too few documents, or what else is counted, and how many are needed; empty if there are enough."""
-    return f"{pluralize(number, counted)} are too few, at least {needed:,} are needed" if needed else ""
+    return f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} are needed" if needed else ""
 
 
 def format_margin(margin: float) -> str:

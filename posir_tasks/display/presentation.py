@@ -121,7 +121,8 @@ class Presentable(ABC):
         if not tables:
             raise PosirError("There is no table for LaTeX. Choose another --format.")
         captioned = [
-            replace(table, title=table.title or f"{self.title}.", notes=(*table.notes, *self.legend())) for table in tables
+            replace(table, title=table.title or f"{self.title}.".replace("?.", "?"), notes=(*table.notes, *self.legend()))
+            for table in tables
         ]
         return "\n\n".join(to_latex(table, label=f"tab:posir-{place}") for place, table in enumerate(captioned, 1))
 

@@ -381,6 +381,8 @@ class DisplaySection:
     """Code to be pasted, shown as it is."""
     folded: bool = False
     """Whether a page shows the title alone until it is opened or printed."""
+    group: str = ""
+    """Heading that a page has above this section and its neighbors of the same group."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
 

@@ -15,7 +15,7 @@ from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, describe_model, draw_text, list_facts
+from posir_probe.tables import ProbeMeasurements, build_differences, build_index_rows, describe_model, draw_text, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -118,6 +118,7 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
 
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
+    assert facts["Measured on"].endswith("median 512 tokens.")
     assert facts["It reads"] == "256 tokens, 50 % of a median document."
     assert "posir inspect" in facts["What to do"], "half of a median document is not read"
     assert "--documents" not in facts["What to do"]
@@ -132,6 +133,7 @@ def test_without_a_comparison_of_ends_or_an_interval_there_is_no_answer():
     assert pairs.startswith("The document with the evidence first scores ")
     few = describe_model([measure("permutation", RISING, documents=9)], PROBES)
     assert few == "Cannot be said: 9 documents are too few, at least 10 are needed."
+    assert "1 document is too few" in describe_model([measure("permutation", RISING, documents=1)], PROBES)
 
 
 def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
@@ -153,8 +155,11 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     assert str(shown).startswith(question)
     assert verdict in str(shown)
     assert repr(shown) == f"ProbeMeasurements: {question}\n{verdict}\n{shown.sections()[1].sentences[0]}"
+    assert "?." not in shown.to_latex()
     page = shown.to_html()
     first, folded = page.split("<details", 1)
+    assert "The start weighs more in every comparison" in first
+    assert "needle_insertion</code>" in folded.split("Values</summary>", 2)[2], "identifiers are inside"
     assert re.findall(r"<h1>(.*?)</h1>", first) == [question]
     assert first.index(verdict) < first.index("<svg") < first.index("<table")
     assert (first.count("<figure>"), folded.count("<figure>")) == (0, 2)
@@ -162,6 +167,14 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     assert "Cosine of" not in first.split("<main>")[1]
     lead = ProbeMeasurements((measure("evidence_moving"), measure("needle_insertion")), tmp_path).to_html().split("<details")
     assert [part.count("<figure>") for part in lead[:3]] == [1, 0, 1], "the figure of the verdict is not drawn twice"
+
+
+def test_ends_are_named_by_row_where_they_differ_and_search_is_apart():
+    given = [measure("segment_similarity_3", FALLING), measure("permutation", RISING), measure("mirror_reversal")]
+    mixed, same = (build_differences(build_index_rows(results, PROBES), PROBES) for results in (given, given[::2]))
+    assert [row[-1] for row in mixed.rows] == ["start", "end"]
+    assert mixed.rows[1][1].startswith("-0.4")
+    assert (same.headings, len(same.rows)) == (("What is compared", "Start minus end", "Unit"), 1)
 
 
 def test_with_few_documents_all_figures_are_folded_and_say_so(tmp_path):
