@@ -289,7 +289,6 @@ class RegressionProbe(Probe):
     """A probe of texts of 5 to 64 sentences, and of the same texts with their sentences in random order."""
 
     source = SOURCE.format(4)
-    heading = PARTS
     needs_sentences = True
     needs_shuffled = True
     """Whether it measures the shuffled texts."""

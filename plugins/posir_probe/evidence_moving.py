@@ -47,7 +47,6 @@ class EvidenceMoving(base.Probe):
     )
     preference_sign = 1
     compares_ends = True
-    heading = base.QUESTIONS
     meaning = "How much closer a question is to its document with the evidence at the start than at the end"
     scale = base.COSINE
     needs_questions = True

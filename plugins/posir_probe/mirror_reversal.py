@@ -19,7 +19,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import POINTS, QUESTIONS, SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import POINTS, SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.evidence import Floats
@@ -96,7 +96,6 @@ class MirrorReversal(Probe):
     )
     preference_sign = 1
     compares_ends = True
-    heading = QUESTIONS
     meaning = "How much more search gains on the back than on the front when documents are reversed"
     predicts_retrieval = True
     scale = POINTS

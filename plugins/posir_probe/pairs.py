@@ -160,7 +160,6 @@ class ControlledPairs(base.Probe):
         "The document with the evidence last scores {} higher than the same with the evidence first",
     )
     preference_sign = 1
-    heading = base.QUESTIONS
     scale = base.COSINE
     needs_questions = True
     value_title = "Cosine with the question, favored document minus the other"

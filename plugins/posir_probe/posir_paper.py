@@ -26,7 +26,7 @@ import torch
 from mteb.types import PromptType
 
 from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import DATA, PARTS, SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
+from posir_probe.probe import SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
 from posir_probe.results import ProbeSums, at
 from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.display.progress import progress
@@ -149,7 +149,6 @@ class GradientSaliency(Probe):
     needs_questions = True
     needs_all = True
     in_window = True
-    heading = PARTS
     scale = "Gradient norm, from 0 to about 1"
     shows_spread = True
     value_title = "Gradient (1 = 99th percentile)"
@@ -249,7 +248,6 @@ class EvidenceLocation(Probe):
     unit = Unit.PERCENT
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
     is_of_data = True
-    heading = DATA
     scale = SHARES
 
     def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
@@ -304,7 +302,6 @@ class QueryTypes(Probe):
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     is_of_data = True
-    heading = DATA
     scale = SHARES
 
     def find(self, sums: ProbeSums) -> str | None:

@@ -29,8 +29,6 @@ SEPARATOR = " · "
 CONTROL = "order-blind control"
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
-#: Groups that several probes share, beside the first.
-QUESTIONS, PARTS, DATA = "Questions and search", "Sentences and tokens", "About the data"
 #: Scales that several probes share.
 POINTS, COSINE, SHARES = "nDCG@10, in points", "Cosine, from -1 to 1", "Percent"
 
@@ -127,8 +125,6 @@ class Probe:
     source: str = ""
     """Paper and section of the definition."""
     notes: tuple[str, ...] = ()
-    heading: str = "Embeddings of whole texts"
-    """Heading that a page has above the probe and others of its kind."""
     is_variant: bool = False
     """Whether it runs only if it is named: another reading of a paper."""
 
@@ -191,6 +187,12 @@ class Probe:
             PosirError: The model or the data does not have what the probe needs.
         """
         raise NotImplementedError
+
+    @property
+    def heading(self) -> str:
+        """Heading that a page has above the probe and others of its kind."""
+        kind = "Questions and search" if self.needs_questions else "Texts and their parts"
+        return "About the data" if self.is_of_data else kind
 
     @property
     def first_summary(self) -> Summary:

@@ -52,7 +52,11 @@ WITH_INTERVAL = re.compile(r" \[[^]]*\]")
 #: Share of documents that could not be measured up to which they are not shown.
 MOST_LEFT_OUT = 0.1
 #: How differences are printed: all have a sign.
-SIGNED = {**FORMATS, Unit.INDEX: partial(format_number, spec="+.3f"), Unit.NUMBER: partial(format_number, spec="+.2f")}
+SIGNED: dict[Unit, Any] = {
+    **FORMATS,
+    Unit.INDEX: partial(format_number, spec="+.3f"),
+    Unit.NUMBER: partial(format_number, spec="+.2f"),
+}
 
 #: The height of a part in the picture of a text.
 COSINES = Scale(
@@ -326,8 +330,9 @@ class ProbeMeasurements(Presentable):
         ]
         if len(self.results) > MOST_SECTIONS:
             sections.append(DisplaySection("All summaries", tables=(build_overview(rows, probes),), folded=True))
-        groups = list(dict.fromkeys(probes[result.probe].heading for result in self.results))
-        for result in sorted(self.results, key=lambda result: groups.index(probes[result.probe].heading)):
+        for result in sorted(
+            self.results, key=lambda result: (probes[result.probe].is_of_data, probes[result.probe].needs_questions)
+        ):
             probe = probes[result.probe]
             tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
             draw = None if (result, probe) in shown else partial(self._draw, [(result, probe)])

@@ -214,7 +214,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
     overview = build_overview(rows, probes)
-    assert overview.headings == ("Summary", "Value", "95 % interval", "Favors")
+    assert overview.headings == ("Summary", "Value", "95 % interval", "Weighs more")
     titles = {result.probe: probes[result.probe].summaries[probes[result.probe].stated].title for result in results}
     lines = {probe: row for row in overview.rows for probe, title in titles.items() if row[0] == title}
     assert set(lines) == {*titles}
@@ -230,7 +230,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     summaries, positions = build_probe_tables(
         [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
     )
-    assert "mirror_reversal" not in str((summaries, positions))
+    assert "mirror_reversal" not in str((summaries.rows, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
     legend = " ".join(ProbeMeasurements(tuple(results), run.output).explanation())
     assert all(" ".join(probes[result.probe].notes) in legend for result in results)
