@@ -33,19 +33,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import (
-    CONTROL,
-    COSINE,
-    PARTS,
-    SHARES,
-    Form,
-    Probe,
-    ProbePlan,
-    SignedFinding,
-    Statement,
-    Summary,
-    plan_cosines,
-)
+from posir_probe.probe import CONTROL, COSINE, SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
