@@ -387,10 +387,8 @@ def _describe_texts(inspection: Inspection) -> str:
     estimated = ", estimated" if inspection.tokens_estimated else ""
     counts = inspection.languages
     languages = ", ".join(f"{count:,} {code}" for code, count in counts.items()) if len(counts) > 1 else next(iter(counts))
-    return (
-        f"{pluralize(inspection.texts, 'text')} of {inspection.source}{sample} ({languages}), median "
-        f"{inspection.median_tokens:,.0f} tokens{estimated}"
-    )
+    median = f"median {inspection.median_tokens:,.0f} tokens{estimated}"
+    return f"{pluralize(inspection.texts, 'text')} of {inspection.source}{sample} ({languages}), {median}"
 
 
 def _describe_scores_read(fading: Fading) -> Iterator[str]:
