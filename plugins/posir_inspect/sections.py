@@ -170,25 +170,19 @@ class Inspection(Presentable):
 
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables and charts."""
-        changes = [row.change.ndcg_at_10 for row in self.chunks.rows if row.change] if self.chunks else []
-        # Intervals over fewer documents than a state needs are no picture of anything.
-        known = any(change.reason is not Reason.FEW_DOCUMENTS for change in changes)
-        drawn = {title: partial(_draw_chunks, self) for title in (CHUNKS, CHUNKERS) if known}
-        return [replace(section, draw=drawn.get(section.title)) for section in _build_sections(self)]
+        return list(_build_sections(self))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return what was asked at the top, no sentence of the card, and charts, which repeat their tables, folded."""
-        said = {sentence for fading in (self.fading or ())[-1:] for _, sentence in iterate_answer(fading.decision)}
-        first, *sections = self.sections()
+        """Return what was asked at the top, and what the card does not say; tables have marks in place of charts."""
+        first, *others = self.sections()
         counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
-        asked = [f"It was asked with {count} of the texts themselves, not with a task's queries." for count in counts]
-        shown = [replace(first, title="", sentences=(first.sentences[0], *asked, *first.sentences[1:]))]
-        for section in sections:
-            sentences = tuple(sentence for sentence in section.sentences if sentence not in said)
-            if section.title != ADVICE and (sentences or section.tables or section.code):
-                shown.append(replace(section, sentences=sentences, draw=None))
-        charts = [DisplaySection("Chart of chunks", draw=section.draw, folded=True) for section in sections if section.draw]
-        return [*shown, *charts]
+        asked = [f"Asked with {count} of the texts themselves, not with a task's queries." for count in counts]
+        rest = [replace(section, draw=None) for section in others if section.sentences or section.tables]
+        return [replace(first, title="", sentences=(*asked, *first.sentences)), *rest]
+
+    def strips(self) -> list[Strip]:
+        """Return the picture of the verdict; other wordings are in the table."""
+        return [replace(strip, name=self.model.rpartition("/")[2]) for strip in super().strips()[-1:]]
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -265,7 +259,8 @@ class Inspection(Presentable):
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
-    yield DisplaySection(inspection.title, tuple(filter(None, _describe_reading(inspection))))
+    skipped = describe_skipped(inspection.skipped, examples=1)
+    yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
     never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
     yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
@@ -275,8 +270,7 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         yield DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
         return
     rarest = inspection.fading[-1]
-    how_well, start_to_end, not_read, bias, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
-    parts = how_well, start_to_end, not_read, *_describe_scores_read(rarest), bias
+    *said, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
     sampled = _describe_sample(inspection.fading_texts, inspection.texts)
     names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
     strips = [build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True)]
@@ -284,7 +278,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     strips = [replace(strip, words=(searched, *strip.words)) for strip in strips]
     strips[-1] = _add_advice(strips[-1], inspection)
     tables = tuple(_build_tables(inspection.fading, full=inspection.full))
-    yield DisplaySection(FADING, (*parts, *sampled), tables, strips=tuple(strips))
+    scores = _describe_scores_read(rarest)
+    yield DisplaySection(FADING, (*scores, *sampled), said=tuple(said), tables=tables, strips=tuple(strips))
     if not (chunks := inspection.chunks):
         return
     sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
@@ -298,12 +293,14 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
             if row.counts.lost
         ),
     )
-    # The first two are in the advice.
-    sentences = chunks.sentences[2:] if chunks.is_advised else chunks.sentences
-    yield DisplaySection(title, (*sentences, *notes, *sampled), (_chunk_table(chunks),))
+    sentences = chunks.doubts if chunks.is_advised else chunks.sentences
+    # Intervals over fewer documents than a state needs are no picture of anything.
+    known = any(row.change and row.change.ndcg_at_10.reason is not Reason.FEW_DOCUMENTS for row in chunks.rows)
+    draw = partial(_draw_chunks, inspection) if known else None
+    yield DisplaySection(title, (*sentences, *notes, *sampled), tables=(_chunk_table(chunks),), draw=draw)
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
-    yield DisplaySection(ADVICE, (_advise(inspection),), code=_write_command(inspection))
+    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
@@ -353,7 +350,7 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
         same = rarest.row.name == chunks.row.name
         differs = f"differs: questions in their rarest words have {rarest.row.name}"
         sentences.append(f"The advice {'is that of questions in their rarest words' if same else differs}.")
-    return DisplaySection(OTHER, tuple(sentences), (_chunk_table(chunks),))
+    return DisplaySection(OTHER, tuple(sentences), tables=(_chunk_table(chunks),))
 
 
 def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = None) -> Iterator[str]:
@@ -361,34 +358,17 @@ def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = No
     if excerpt_tokens:
         sample = f"{pluralize(texts, 'excerpt')} of at most {excerpt_tokens:,} tokens, from {sample}"
     if excerpt_tokens or texts < inspected:
-        yield f"This is of {sample}, drawn at random."
-
-
-def _describe_reading(inspection: Inspection) -> Iterator[str]:
-    """Yield how much of a text is read, and which texts these are."""
-    read, median = inspection.window.tokens.high, f"{inspection.median_tokens:,.0f}"
-    estimated = ", estimated" if inspection.tokens_estimated else ""
-    if not inspection.unread.texts_cut:
-        yield f"It reads these texts as a whole (median {median} tokens{estimated})."
-    elif read < inspection.median_tokens:
-        yield f"It reads {read:,} of the {median} tokens{estimated} of the median text."
-    else:
-        yield f"It reads {read:,} tokens, more than the {median}{estimated} of the median text."
-    if inspection.texts_found > inspection.texts + len(inspection.skipped):
-        yield f"The texts are a sample of {inspection.texts_found:,}."
-    if len(inspection.languages) > 1:
-        yield f"Languages: {', '.join(f'{count:,} {code}' for code, count in inspection.languages.items())}."
-    yield describe_skipped(inspection.skipped, examples=1)
+        yield f"Measured on {sample}, drawn at random."
 
 
 def _describe_texts(inspection: Inspection) -> str:
+    """Return how long the texts are, of how many they are a sample, and their languages if there are several."""
     examined = inspection.texts + len(inspection.skipped)
-    sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
+    sample = f", of a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
     estimated = ", estimated" if inspection.tokens_estimated else ""
-    counts = inspection.languages
-    languages = ", ".join(f"{count:,} {code}" for code, count in counts.items()) if len(counts) > 1 else next(iter(counts))
-    median = f"median {inspection.median_tokens:,.0f} tokens{estimated}"
-    return f"{pluralize(inspection.texts, 'text')} of {inspection.source}{sample} ({languages}), {median}"
+    languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
+    counted = f"; languages: {languages}" if len(inspection.languages) > 1 else ""
+    return f"The median text has {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
 
 
 def _describe_scores_read(fading: Fading) -> Iterator[str]:
@@ -425,7 +405,7 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         )
         for name, (questions, decision) in groups
     )
-    yield Table(build_columns(headings, headings[1:-1]), tuple(rows))
+    yield Table(build_columns(headings, headings[1:-1], drawn="Bias within read"), tuple(rows))
     if full:
         columns = (heading, "Start to end", "PSI", "as published", "by chance", "any effect")
         shares = (
@@ -449,7 +429,7 @@ def _format_bias(decision: Decision) -> str:
 
 def _chunk_table(chunks: ChunkComparison) -> Table:
     tokens = any(row.chunker for row in chunks.rows)
-    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", f"Change from {chunks.row.whole}", "")
+    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "Change from whole", "")
     rows = tuple(
         (
             _name_chunks(row),
@@ -461,7 +441,7 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
         )
         for row in chunks.rows
     )
-    return Table(build_columns(headings, headings[1:-1]), rows)
+    return Table(build_columns(headings, headings[1:-1], drawn=headings[-2]), rows)
 
 
 def _name_chunks(row: ChunkRow) -> str:
@@ -494,6 +474,7 @@ def _draw_chunks(inspection: Inspection) -> list[Figure]:
     scores = (f"{_name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
     seen = f"nDCG@10 of {', '.join(scores)}."
     title = chunks.sentences[0].partition(":")[0].rstrip(".")
-    source = f"Source: {_describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
+    texts = f"{pluralize(inspection.texts, 'text')} of {inspection.source}"
+    source = f"Source: {texts}. {_describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
     framed = charts.add_frame(chart, title, inspection.model, explanation, source, seen)
     return [Figure("chunk-sizes", None, inspection.model, framed)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -244,8 +244,18 @@ class ChunkComparison:
 
     rows: tuple[ChunkRow, ...]
     row: ChunkRow
-    sentences: tuple[str, ...]
+    cost: float
+    """Vectors of the chosen one in multiples of those of whole texts."""
+    answer: tuple[str, ...]
+    """Sentences on what the chosen one gains and costs, or that whole texts serve."""
+    doubts: tuple[str, ...]
+    """Sentences on others that serve as well, or may."""
     model: str
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All sentences."""
+        return (*self.answer, *self.doubts)
 
     @property
     def change(self) -> MetricChange | None:
@@ -259,7 +269,7 @@ class ChunkComparison:
 
     @property
     def is_advised(self) -> bool:
-        """Whether chunks are advised: the first two sentences are on their gain and cost."""
+        """Whether chunks are advised, which the answer is on."""
         return self.change is not None and self.decided
 
     @property
@@ -267,11 +277,6 @@ class ChunkComparison:
         """The change of nDCG@10 in words: `+28.2 points of nDCG@10 [+18.2, +38.2]`."""
         change = self.row.change
         return format_difference(change.ndcg_at_10, change).replace(" [", " points of nDCG@10 [") if change else ""
-
-    @property
-    def cost(self) -> float:
-        """Vectors in multiples of those of whole texts."""
-        return self.row.vectors / self.rows[0].vectors
 
     @property
     def chunked_model(self) -> str | None:
@@ -294,19 +299,14 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
         sentence = describe_metric_change("nDCG@10", change.ndcg_at_10, change, *names)
         return sentence[0].upper() + sentence[1:]
 
-    def describe_all() -> Iterator[str]:
-        whole = chosen.change
-        if whole is None:
-            none = f"No chunks find more than {rows[0].name}."
-            yield none if best is chosen else describe(changes[chosen], best, chosen)
-        else:
-            yield describe(whole, rows[0], chosen)
-            yield f"It takes {chosen.vectors / rows[0].vectors:.1f} times as many vectors."
-            if chosen is not best:
-                yield describe(changes[chosen], best, chosen)
-        cheapest = min(fewer, key=lambda row: row.vectors, default=None)
-        said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
-        if cheapest and not said:
-            yield describe(changes[cheapest], best, cheapest)
-
-    return ChunkComparison(tuple(rows), chosen, tuple(describe_all()), model)
+    whole, cost = chosen.change, chosen.vectors / rows[0].vectors
+    answer = [] if chosen is best else [describe(changes[chosen], best, chosen)]
+    doubts = []
+    if whole:
+        doubts, answer = answer, [describe(whole, rows[0], chosen), f"It takes {cost:.1f} times as many vectors."]
+    cheapest = min(fewer, key=lambda row: row.vectors, default=None)
+    said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
+    if cheapest and not said:
+        doubts.append(describe(changes[cheapest], best, cheapest))
+    none = f"No chunks find more than {rows[0].name}."
+    return ChunkComparison(tuple(rows), chosen, cost, tuple(answer or [none]), tuple(doubts), model)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 #: Said of a probe that is not known to go along with retrieval.
-NOT_RETRIEVAL = "Search", "probes compare embeddings; how far search is biased, `posir inspect` and `mteb run` measure."
+NOT_RETRIEVAL = "In search", "not measured here: `posir inspect`."
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
     "start": "Yes: the start of a text weighs more than its end",
@@ -211,7 +211,7 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
     filled = [at for at, name in enumerate(headings) if name == "Value" or any(row[at] not in ("", MISSING) for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
-    return Table(build_columns([headings[at] for at in filled], right), cells)
+    return Table(build_columns([headings[at] for at in filled], right, drawn=DIFFERENCE), cells)
 
 
 def _format_estimate(estimate: Estimate | None, unit: Unit, forms: Mapping[Unit, Any] = FORMATS) -> tuple[str, str]:

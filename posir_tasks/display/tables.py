@@ -70,6 +70,8 @@ class Column:
     """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal does not part them."""
     picture: bool = False
     """Whether its cells are sketches: shown where a table with them fits, and not on pages, which have drawings."""
+    drawn: bool = False
+    """Whether a page draws its intervals beside it, on one axis with 0."""
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,14 @@ def total_width(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def build_columns(headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = ()) -> tuple[Column, ...]:
+def build_columns(
+    headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = (), drawn: str = ""
+) -> tuple[Column, ...]:
     """Return a column for each heading; those in `right` are aligned to the right, those in `pictures` are sketches."""
     numbers = set(right)
-    return tuple(Column(name, "right" if name in numbers else "left", picture=name in pictures) for name in headings)
+    return tuple(
+        Column(name, "right" if name in numbers else "left", picture=name in pictures, drawn=name == drawn) for name in headings
+    )
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
@@ -385,6 +391,8 @@ class DisplaySection:
     """Heading that a page has above this section and its neighbors of the same group."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
+    said: tuple[str, ...] = ()
+    """Sentences before the others that a page does not have, as its card says them."""
 
     def figures(self) -> Sequence[Figure]:
         """Return its charts."""
@@ -395,8 +403,8 @@ class DisplaySection:
         _print_title(console, self.title)
         for line in sketch_strips(self.strips, _picture_width(console)):
             console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
-        if self.sentences:
-            print_paragraph(console, " ".join(self.sentences))
+        if sentences := (*self.said, *self.sentences):
+            print_paragraph(console, " ".join(sentences))
         if self.code:
             console.print(escape_controls(self.code.rstrip()), markup=False, highlight=False, soft_wrap=True)
         print_tables(console, self.tables)
@@ -405,7 +413,7 @@ class DisplaySection:
 
     def to_markdown(self) -> str:
         """Return title, sentences and tables in GitHub's Markdown."""
-        title, sentences = escape_controls(self.title), escape_controls(" ".join(self.sentences))
+        title, sentences = escape_controls(self.title), escape_controls(" ".join((*self.said, *self.sentences)))
         code = f"```\n{escape_controls(self.code.rstrip())}\n```" if self.code else ""
         sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
         picture = f"```\n{sketches}\n```" if sketches else ""

@@ -122,7 +122,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert facts["It reads"] == "256 tokens, 50 % of a median document."
     assert "posir inspect" in facts["What to do"], "half of a median document is not read"
     assert "--documents" not in facts["What to do"]
-    assert "mteb run" in facts["Search"]
+    assert "posir inspect" in facts["In search"]
     assert "--documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     assert "Search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []

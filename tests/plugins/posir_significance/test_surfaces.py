@@ -162,7 +162,7 @@ def inspect(decision: Decision) -> Inspection:
     score = decision.ndcg_at_10
     fading = Fading(Wording.RAREST_WORDS, (score,) * 10, (), 0.5, None, None, {ALL: (100, decision)})
     whole = ChunkRow(None, None, 300, ChunkCounts(0), None, None)
-    chunks = ChunkComparison((), whole, ("Search in whole texts.",), "org/model")
+    chunks = ChunkComparison((), whole, 1.0, ("Search in whole texts.",), (), "org/model")
     return Inspection(
         model="org/model",
         revision=None,
