@@ -15,7 +15,7 @@ from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_significance import sentences
 from posir_significance.correction import correct_p_values
-from posir_significance.decision import Margins
+from posir_significance.decision import ChangeState, Margins
 from posir_significance.intervals import ALPHA, LEVEL
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
@@ -69,11 +69,13 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     @property
     def title(self) -> str:
-        """The finding of one model on one task, else the subject in a few words."""
-        first, models = self.rows[0], {row.model for row in self.rows}
-        if first.length != ALL or count_pairs(self.rows) > 1:
-            return f"{pluralize(len(models), 'model')} compared with {self.baseline}"
-        return sentences.describe_ndcg_change(first.change, *drop_organizations([self.baseline, first.model]))
+        """The finding of one model on one task, else counts of findings."""
+        first, models = self.rows[0], list(dict.fromkeys(row.model for row in self.rows))
+        baseline, *names = drop_organizations([self.baseline, *models])
+        if first.length == ALL and count_pairs(self.rows) == 1:
+            return sentences.describe_ndcg_change(first.change, baseline, *names)
+        states = _count_states([row for row in self.rows if (row.length, row.metric) == (ALL, Metric.NDCG)])
+        return f"{pluralize(len(models), 'model')} against {baseline}{f' in nDCG@10: {states}' if states else ''}"
 
     def check(self, limits: str | Sequence[str | Limit], *, lengths: Collection[str] = (ALL,), strict: bool = False) -> Gate:
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.
@@ -101,15 +103,15 @@ class Comparison(Presentable, comparison.ModelComparison):
         return (*drawn, *change_sections(shown), *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return the changes as a terminal has them; of one model on one task, first what the title does not say of it."""
-        changes = list(change_sections(self._name_models(drop_organizations)))
+        """Return the tables, and of a few models what cannot be said: the title and the pictures have the findings."""
+        shown = self._name_models(drop_organizations)
         folded = [section for section in self.sections() if section.folded]
-        rest = [row for row in self.rows if row.length == ALL and row.metric is not Metric.NDCG]
-        if not rest or count_pairs(self.rows) > 1:
-            return [*changes, *folded]
-        metrics = {row.metric.value: row.metric_change for row in rest}
-        lead = sentences.describe_metric_changes(metrics, rest[0].change, "", "it")
-        return [*to_paragraphs([lead]), *(section for section in changes if section.tables), *folded]
+        if count_pairs(shown) > MOST_SENTENCES:
+            return [*change_sections(shown), *folded]
+        is_open = [
+            row.describe() for row in shown if row.length == ALL and row.metric_change.state is ChangeState.CANNOT_BE_SAID
+        ]
+        return [*(section for section in change_sections(shown) if section.tables), *to_paragraphs(is_open), *folded]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
@@ -278,7 +280,7 @@ def _compare(
 
 
 def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
-    """Yield a table of the models of each task against the baseline, their sentences and, of one model, its lengths.
+    """Yield sentences on the models of each task against the baseline, their table and, of one model, its lengths.
 
     With many pairs there are counts of states in place of sentences and lengths.
     """
@@ -291,12 +293,12 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
+            yield from to_paragraphs([] if many else describe_differences(overall))
             about = f"change from {group[0].baseline}, {method}, {queries} queries"
             title = f"{task} · {about}; intervals adjusted for 3 metrics"
             yield DisplaySection(tables=(comparison_table(overall) if judged else _change_table(overall, "Model", title),))
         if many:
             continue
-        yield from to_paragraphs(describe_differences(overall))
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
@@ -368,8 +370,7 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         corrected = list(zip(overall, correct_by_metric(overall), strict=True))
         for metric in dict.fromkeys(row.metric for row in overall):
             of_metric = [(row, p_value) for row, p_value in corrected if row.metric is metric]
-            counts = Counter(sentences.label_change(row.metric_change) for row, _ in of_metric)
-            states = ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+            states = _count_states([row for row, _ in of_metric])
             p_values = [p_value for _, p_value in of_metric if p_value is not None]
             differing = sum(p_value < ALPHA for p_value in p_values)
             holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
@@ -380,9 +381,16 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     for (task, model, baseline, is_judged), pair in pairs.items():
         first, second = pair[0].reads
         parts = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
-        metrics = {row.metric.value: row.metric_change for row in pair}
-        changes = sentences.describe_metric_changes(metrics, pair[0].change, baseline, model)
-        yield f"{task}{', judged queries' if is_judged else ''}: {changes}{parts}"
+        is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+        is_known = pair[0].metric_change.state is not ChangeState.CANNOT_BE_SAID
+        known = [f"{sentences.describe_ndcg_change(pair[0].change, baseline, model)}."] if is_known else []
+        yield f"{task}{', judged queries' if is_judged else ''}: {' '.join([*known, *is_open])}{parts}"
+
+
+def _count_states(rows: Iterable[ComparisonRow]) -> str:
+    """Return how many changes have each state: `2 better, 1 cannot be said`."""
+    counts = Counter(sentences.label_change(row.metric_change) for row in rows)
+    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:

@@ -338,8 +338,9 @@ class ModelComparison:
                 name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
                 if name not in drawn:
                     drawn.add(name)
+                    # What to do is for a report of one model.
                     strip = build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)
-                    yield replace(strip, finding="")
+                    yield replace(strip, facts=tuple)
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:

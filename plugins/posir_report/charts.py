@@ -18,7 +18,7 @@ from posir_report.summary import (
 )
 from posir_report.tables import title_effect, title_lengths
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.sentences import describe_not_read, describe_shape
+from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_score
@@ -71,9 +71,8 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
             " Gray: the null band, which contains 95 % of the means if position has no effect; one of 20 positions lies "
             "outside by chance."
         )
-    # The state is the title.
-    bias = [describe_not_read(overall.decision), describe_shape(overall.decision)] if overall.decision else []
-    explanation = " ".join([*filter(None, bias), explanation + charts.explain_window(values, window)])
+    bias = [describe_decision(overall.decision)] if overall.decision else []
+    explanation = " ".join([*bias, explanation + charts.explain_window(values, window)])
     seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
     return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
 

@@ -25,7 +25,16 @@ from posir_report.summary import (
 )
 from posir_significance.decision import Decision, Reason
 from posir_significance.intervals import LEVEL
-from posir_significance.sentences import describe_not_read, describe_state, format_level, iterate_answer, label_state
+from posir_significance.sentences import (
+    advise,
+    describe_decision,
+    describe_finding,
+    describe_not_read,
+    describe_shape,
+    format_level,
+    iterate_answer,
+    label_state,
+)
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -168,10 +177,6 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
         )
 
 
-#: A state is about a part of the evidence if more than this share of it is not read.
-NOTABLE_SHARE = 0.01
-
-
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
     overall = list_overall(rows)
@@ -189,12 +194,11 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 
 def describe_answer(decision: Decision | None) -> str:
-    """Return what a table has not said first: what is not read and the state, then scores; on a line of its own what to do."""
+    """Return the finding, of what is not read with its intervals; on a line of its own what to do."""
     if decision is None:
-        return "the effect of position is not known."
-    # The other parts begin with what they are about.
-    *scores, not_read, bias, (what, to_do) = iterate_answer(decision)
-    return f"{' '.join(text for _, text in (not_read, bias, *scores))}\n{what}: {to_do}"
+        return "The effect of position is not known."
+    known = f"{describe_finding(decision)} {describe_shape(decision)}".rstrip()
+    return f"{describe_decision(decision) if decision.not_read else known}\nWhat to do: {advise(decision)}"
 
 
 def describe_cut(rows: Sequence[ReportRow]) -> str:
@@ -222,10 +226,8 @@ def count_states(rows: Iterable[ReportRow]) -> str:
 
 
 def title_effect(row: ReportRow) -> str:
-    """Return the state within what is read as the title of a chart; without one, what the chart shows."""
-    if row.decision is None:
-        return "nDCG@10 by position of the evidence"
-    return describe_state(row.decision).removesuffix(".")
+    """Return the finding as the title of a chart; without one, what the chart shows."""
+    return describe_finding(row.decision).removesuffix(".") if row.decision else "nDCG@10 by position of the evidence"
 
 
 def title_lengths(rows: Sequence[ReportRow]) -> str:
@@ -236,8 +238,8 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
     scored = [row for row in rows[1:] if row.ndcg_at_10]
     if scored[1:] == []:
         return title_effect(rows[0])
-    first, last = (format_estimate(row.ndcg_at_10, format_percent) for row in (scored[0], scored[-1]))
-    return f"nDCG@10 is {first} in the shortest documents ({scored[0].length}), {last} in the longest ({scored[-1].length})"
+    first, last = (format_percent(row.ndcg_at_10.value) for row in (scored[0], scored[-1]) if row.ndcg_at_10)
+    return f"nDCG@10 is {first} in the shortest documents, {last} in the longest"
 
 
 #: Design effects from here on are worth a note.
@@ -308,7 +310,9 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         yield DisplaySection(tables=(replace(table, is_narrow=True),))
         if many:
             continue
-        yield from to_paragraphs(f"{name}: {describe_answer(row.decision)}" for name, row in zip(names, group, strict=True))
+        yield from to_paragraphs(
+            f"{name}  {row.sketch}\n{describe_answer(row.decision)}" for name, row in zip(names, group, strict=True)
+        )
         for row in group if of_model or len(group) == 1 else ():
             lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
             yield from _length_section(lengths, f"{row.task}, " if of_model else "")
@@ -327,8 +331,12 @@ def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySec
 
 
 def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str) -> Table:
-    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries."""
+    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries.
+
+    Rows that are not followed by an answer have the sketch that it begins with.
+    """
     queries = ["Queries"] if heading == "Length" else []
+    sketch = [SKETCH] if queries or len(rows) > MOST_SENTENCES else []
     numbers = [*queries, "nDCG@10", "Start to end", "Not read"]
     added = added_columns()
     cells = (
@@ -338,21 +346,15 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None),
             format_estimate(row.start_to_end, format_points),
             MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
-            row.sketch,
-            _format_state(row.decision, alone=heading == "Length" or len(rows) > MOST_SENTENCES) if row.decision else MISSING,
+            *[row.sketch for _ in sketch],
+            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
     )
-    headings = (heading, *numbers, SKETCH, "State", *(column.title for column in added))
+    headings = (heading, *numbers, *sketch, "Bias in what\nit reads", *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
     return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
-
-
-def _format_state(decision: Decision, *, alone: bool) -> str:
-    """Return the state in lines, so that the table is narrow; unless it is to stand alone, also of which part it is."""
-    about = "" if alone or (decision.not_read or 0) <= NOTABLE_SHARE else "in what it reads:\n"
-    return about + label_state(decision).replace(" than ", " than\n")
 
 
 def _identify(row: ReportRow) -> tuple[str, str, str]:

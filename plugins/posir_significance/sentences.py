@@ -113,8 +113,7 @@ def _describe_open(decision: Decision, within: str) -> str:
         case Reason.NOT_COMPARED:
             reason = "no document has evidence in its first and its last third that could be compared"
         case _:
-            needed = _describe_needed(decision.documents, decision.documents_needed, decision.counted)
-            return f"{question} cannot be said{f': {points}' if points else ''}. {needed}"
+            return f"{question} cannot be said{f': {points}' if points else ''}."
     return f"{question} cannot be said: {reason}.{f' {points}.' if points else ''}"
 
 
@@ -190,7 +189,7 @@ def label_change(change: MetricChange) -> str:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
     if change.state is ChangeState.EQUIVALENT:
         return f"equivalent within {format_margin(change.margin)}"
-    open_side = "which is better: " if change.reason is Reason.OTHER_SIDE else ""
+    open_side = "differs; nearer to 0: " if change.reason is Reason.OTHER_SIDE else ""
     return f"{open_side}{change.state.value.replace('_', ' ')}"
 
 
@@ -335,7 +334,10 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "Bias within what it reads", ", ".join(filter(None, (label_state(decision) * is_open, bias)))
     elif is_open:
         counts = decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS)
-        yield "Bias", label_state(decision) + f" from {pluralize(decision.documents, decision.counted)}" * counts
+        yield (
+            f"Bias beyond {format_margin(decision.margin)}",
+            label_state(decision) + f" from {pluralize(decision.documents, decision.counted)}" * counts,
+        )
     if shape := describe_shape(decision):
         yield "Shape", shape
     yield "What to do", advise(decision)
@@ -351,8 +353,8 @@ def describe_finding(decision: Decision) -> str:
             "" if is_open else _phrase_state(decision),
         )
         if lost and interval and not interval[0] <= 0 <= interval[1]:
-            points = numbers.format_percent(abs(lost.value))
-            reads += f", and finds it {points} points {'less' if lost.value > 0 else 'more'} well"
+            points = f"{numbers.format_percent(abs(lost.value))} points {'less well' if lost.value > 0 else 'better'}"
+            reads += f", and finds that part {points} than what it reads"
     else:
         kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
         reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
@@ -367,7 +369,8 @@ def _describe_ends(decision: Decision) -> str:
     if not ends or not interval or decision.reason is Reason.FEW_DOCUMENTS or decision.state is State.NO_BIAS:
         return _phrase_state(decision)
     if interval[0] <= 0 <= interval[1]:
-        return f"start and end differ by at most {numbers.format_percent(max(map(abs, interval)))} points"
+        low, high = map(numbers.format_points, interval)
+        return f"start and end differ by {low} to {high} points"
     lower = (
         f"the {'end' if ends.value > 0 else 'start'} of documents scores {numbers.format_percent(abs(ends.value))} points lower"
     )
@@ -383,30 +386,22 @@ def _phrase_state(decision: Decision) -> str:
 
 
 def build_strip(decision: Decision, name: str) -> Strip:
-    """Return the picture of a decision: what is found at each place, what is not read, and the state in words."""
+    """Return the picture of a decision: what is found at each place, what is not read, and the finding in words."""
     observations, read, unread = decision.find_group().observations, decision.read, decision.not_read or 0.0
-    state, known = _phrase_state(decision), []
-    if decision.state is State.CANNOT_BE_SAID:
-        end, interval = decision.start_to_end, decision.interval(decision.start_to_end)
-        if unread and end and interval and not interval[0] <= 0 <= interval[1]:
-            change = f"{numbers.format_percent(abs(end.value))} points {'lower' if end.value > 0 else 'higher'}"
-            known = [f"It does not read {format_share(unread)} of the evidence; the end scores {change}"]
-    kinds = {ReadKind.UNKNOWN: "What it reads is not known", ReadKind.ALL: "It reads all of a text"}
     beyond = observations.select(observations.twelfths >= TWELFTHS) if unread else observations
-    parts = tuple(estimate_parts(observations))
+    parts, finding = tuple(estimate_parts(observations)), describe_finding(decision)
     heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
     return Strip(
         name,
         (
-            kinds.get(read.kind, f"It reads {read.phrase}"),
+            *([f"It reads {read.phrase}"] if read.kind is ReadKind.PART else []),
             f"Start to end {format_contrast(decision, decision.start_to_end)}",
-            *known,
-            f"{state[0].upper()}{state[1:]}",
+            finding.removesuffix("."),
         ),
         parts,
         unread,
         estimate_mean(beyond.gains, beyond.clusters, beyond.shares) if unread else None,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
-        describe_finding(decision),
+        finding,
         partial(list_facts, decision),
     )

@@ -33,8 +33,11 @@ HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 34
 DRAWN, GAP, LETTER = 0.58, 20, 7.1
 #: Pixels of a PNG for each pixel of the picture.
 SCALE = 2
-#: Pixels between the lines of what is hatched.
-HATCH = 7
+#: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is read.
+HATCH, APART = 7, 0.014
+#: Labels of an axis where there is no room for the others, and the label below what is not read, which has no axis.
+SHORT = {"end of what it reads": "end read", "start of what it reads": "start read"}
+NO_PLACE = "at any place"
 #: Characters of a line of text, without the mark where reading ends.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -101,7 +104,7 @@ class Strip:
 
     name: str
     words: tuple[str, ...]
-    """Lines on what is read, on start to end, and last on the state."""
+    """Lines on what is read and on start to end, and last the finding."""
     ndcg_by_part: tuple[Estimate | None, ...]
     """nDCG@10 in equal parts of what is read, from start to end, or of the document if that is unknown; None if empty."""
     not_read: float = 0.0
@@ -187,15 +190,14 @@ def sketch_strip(strip: Strip) -> str:
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
-    """Return a line for each strip, with its name, its sketch, what is not read and, if there is room for it, the state."""
-    sketches = [f"  {sketch_strip(strip):{CHARACTERS + 2}}  {strip.share}".rstrip() for strip in strips]
-    names = shorten_names([strip.name for strip in strips], width - max(map(len, sketches), default=0))
+    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is not read."""
+    sketches = [f"  {sketch_strip(strip):{CHARACTERS + 2}}  " for strip in strips]
+    shares = [f"{sketch}{strip.share}".rstrip() for sketch, strip in zip(sketches, strips, strict=True)]
+    names = shorten_names([strip.name for strip in strips], width - max(map(len, shares), default=0))
     longest = max(map(len, names), default=0)
-    lines = [f"{name:{longest}}{sketch}" for name, sketch in zip(names, sketches, strict=True)]
-    ends = [(strip.share, strip.words[-1]) for strip in strips]
-    states = [f"; {state[0].lower()}{state[1:]}" if share else f"  {state}" for share, state in ends]
-    full = [f"{line}{state}" for line, state in zip(lines, states, strict=True)]
-    return full if max(map(len, full), default=0) <= width else lines
+    findings = [f"{sketch}{strip.words[-1]}" for sketch, strip in zip(sketches, strips, strict=True)]
+    fits = longest + max(map(len, findings), default=0) <= width
+    return [f"{name:{longest}}{end}" for name, end in zip(names, findings if fits else shares, strict=True)]
 
 
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
@@ -301,24 +303,31 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, at, anchor in zip(names, (low, high), ("start", "end"), strict=True):
-        if fits or at in (0, 1):
-            yield _write(AXIS + width * at, bottom + 14, name, "faint", f'{small} text-anchor="{anchor}"')
+        yield _write(
+            AXIS + width * at, bottom + 14, name if fits else SHORT.get(name, name), "faint", f'{small} text-anchor="{anchor}"'
+        )
     for (estimate, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         if not is_read:
             fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
             anchor, x = middle if fits or 0 < start < end < 1 - 1e-9 else ("end", end) if start else ("start", 0)
             is_free = estimate is None or max(estimate.interval or (estimate.value,)) < 0.5
             y = top + LABEL + (HEIGHT / 4 + 4 if fits and is_free else -5)
-            yield _write(AXIS + width * x, y, strip.share, "ink", f'font-size="12" text-anchor="{anchor}"')
+            yield _write(AXIS + width * x, y, strip.share, "ink", f'{small} text-anchor="{anchor}"')
+            if width * (end - start) > len(NO_PLACE) * LETTER:
+                yield _write(AXIS + width * (start + end) / 2, bottom + 14, NO_PLACE, "faint", f'{small} text-anchor="middle"')
 
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched to its mean."""
     paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "mean")}
     bottom = top + height
-    paths["grid"] += [f"M{_number(left)} {_number(bottom - height * share)}h{_number(width)}" for share in (0, 0.5, 1)]
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
-        x, across = left + width * start, width * (end - start)
+        # What is not read is no continuation of what is.
+        apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
+        x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
+        # Lines of neighbors overlap, or a gap would show.
+        line = f"h{_number(across + is_read)}"
+        paths["grid"] += [f"M{_number(x)} {_number(bottom - height * share)}{line}" for share in (0, 0.5, 1)]
         if not is_read:
             paths["grid"] += [f"M{_number(edge)} {_number(top)}v{_number(height)}" for edge in (x, x + across)]
         if score is None:

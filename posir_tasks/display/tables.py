@@ -134,6 +134,15 @@ class Table:
             chosen = [*chosen, *together]
         yield self._select(chosen)
 
+    def flattened(self) -> Table:
+        """Return the table with each row in one line."""
+        rows = tuple(tuple(cell.replace("\n", " ") for cell in row) for row in self.rows)
+        return replace(
+            self,
+            columns=tuple(replace(column, heading=column.heading.replace("\n", " ")) for column in self.columns),
+            rows=rows,
+        )
+
     def narrowed(self) -> Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
@@ -235,6 +244,8 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
             part = part.narrowed() if part.is_narrow else part
             if total_width(part.column_widths()) > _picture_width(console):
                 part = part.without_pictures()
+            if total_width(part.flattened().column_widths()) <= _picture_width(console):
+                part = part.flattened()
             _print_title(console, part.title)
             if not console.is_terminal:
                 console.out("\n".join(_format_lines(part)), "\n", sep="", end="\n", highlight=False)

@@ -25,7 +25,7 @@ from posir_report.page import describe_saved, render_latex, render_report
 from posir_report.summary import model_labels, summarize
 from posir_report.tables import not_read_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.sentences import label_state
+from posir_significance.sentences import describe_finding
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
@@ -423,7 +423,7 @@ def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_pat
     (line,) = describe_saved(file)
     (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
     assert line.startswith(f"PosIR-French, {summary.model}: nDCG@10 {raw.ndcg.mean() * 100:.1f}. ")
-    assert label_state(summary.decisions[0]) in line
+    assert line.endswith(describe_finding(summary.decisions[0]))
 
 
 def test_short_forms_are_those_of_format(folder):
@@ -469,7 +469,7 @@ def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_fil
 
 
 def test_a_name_that_looks_like_markup_is_printed_as_it_is(folder):
-    assert "{#} | [bold] 🤖: " in invoked(folder).stdout
+    assert "{#} | [bold] 🤖  " in invoked(folder).stdout
 
 
 @dataclass(frozen=True)

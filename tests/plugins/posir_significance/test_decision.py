@@ -110,7 +110,7 @@ SENTENCES = [
     (decision(contrast(2, 0.5)), "No bias larger than 5 points: start to end +2.0 [+1.0, +3.0]; there is a small one."),
     (
         decision(contrast(2.2, 3.16)),
-        "Whether it is biased cannot be said. About 4.2 times as many documents would tell.",
+        "Whether it is biased cannot be said.",
     ),
     (
         decision(contrast(14.1, 4.64), FIRST, 0.59, LOST),
@@ -123,8 +123,7 @@ SENTENCES = [
     ),
     (
         decision(contrast(2.2, 8.9), FIRST, 0.59, LOST),
-        f"{BEYOND}Whether it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. About 33 times as many "
-        "documents would tell.",
+        f"{BEYOND}Whether it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6].",
     ),
     (
         decision(contrast(-8.1, 2), replace(FIRST, known_by=KnownBy.GIVEN), 0.59, LOST),
@@ -134,8 +133,7 @@ SENTENCES = [
     (
         decision(contrast(2.2, 8.9), FIRST, 0.59, contrast(3, 3.57)),
         "It reads the first 256 tokens; 59.0 % of the evidence lies beyond; that evidence beyond is found less often is not "
-        "shown: difference +3.0 [-4.0, +10.0]. Whether it is biased within what it reads cannot be said: +2.2 [-15.2, +19.6]. "
-        "About 33 times as many documents would tell.",
+        "shown: difference +3.0 [-4.0, +10.0]. Whether it is biased within what it reads cannot be said: +2.2 [-15.2, +19.6].",
     ),
     (
         decision(contrast(0.6, 1.3), p_value=0.003, middle=contrast(-9, 3)),
