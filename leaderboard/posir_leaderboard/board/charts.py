@@ -107,7 +107,7 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
 
     The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
     """
-    title = "Position of the evidence: from the start of the document to its end" if equal_bins else None
+    title = "Position of the evidence, from start to end" if equal_bins else None
     base, positions = alt.Chart(ROWS), charts.Positions(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
     lines = charts.curve(base, positions, COLOR, "area" if equal_bins else "rule", scale=RANGE, point=marks)

@@ -21,13 +21,12 @@ from posir_leaderboard.board.records import (
     row_columns,
 )
 from posir_psi.scores import none_if_nan
-from posir_published.rows import find_query_count
+from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
 from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
-from posir_tasks.display.wording import pluralize
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
@@ -42,6 +41,8 @@ FEWEST_NOT_READ = 0.0005
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
+#: States that are no verdict.
+UNDECIDED = {State.CANNOT_BE_SAID.value, NOT_PUBLISHED}
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
 #: The changes of nDCG@10 in words, by state.
@@ -143,7 +144,7 @@ class View:
     def has_verdict(self, length: str) -> bool:
         """Return whether it can be said of any result how it is biased at a length."""
         states = {state for record in self.rows if (row := record.rows_by_length.get(length)) for state in row.states}
-        return bool(states - {State.CANNOT_BE_SAID.value, NOT_PUBLISHED})
+        return not states <= UNDECIDED
 
     def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
         """Return the view as columns, one entry per model, given each model id's index in the list of all models.
@@ -248,9 +249,8 @@ class View:
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
         headline = ["", names[first], f" finds evidence best {where} {best}"]
         if ties:
-            more = f" and {len(ties) - 1} more" if len(ties) > 1 else ""
-            said = f"{more} cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
-            headline[2:] = [", " if more else " and ", names[ties[0]], said]
+            said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
+            headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
         lead = [""]
         if others:
             known = self._format_lead(differences, first, others[0])
@@ -258,14 +258,12 @@ class View:
             gap = format_percent(differences.values[first, others[0]] if paired[others[0]] else printed)
             lead = [f"{'The first is ' if ties else ''}{gap} points ahead of ", names[others[0]], f" {known}. "]
         if (row := rows[first]) and (effect := row.effect):
-            unknown = "" if effect.interval else ", without an interval"
-            state = "" if row.state_label == NOT_PUBLISHED else f"; bias within what it reads: {row.state_label}"
-            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{unknown}{state}. "
+            state = f"; within what it reads {row.state_label}" if UNDECIDED.isdisjoint(row.states) else ""
+            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{state}. "
         shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
         if cut := [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]:
-            do = "does" if len(cut) == 1 else "do"
-            lead[-1] += f"{len(cut)} of {pluralize(len(scores), 'model')} {do} not read to the end: "
-            lead += [names[cut[0]], f", {100 * shares[cut[0]]:.0f} % of the evidence{', the most' if cut[1:] else ''}."]
+            more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
+            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}."]
         elif not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}."
         return {"headline": headline, "lead": lead}
@@ -278,7 +276,7 @@ class View:
         state = str(differences.states()[best, second])
         said = f" ({CHANGES[state]})" if state == ChangeState.EQUIVALENT else ""
         ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
-        return f"(interval [{', '.join(ends)}], adjusted for {differences.comparisons} comparisons){said}"
+        return f"[{', '.join(ends)}]{said}"
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -416,7 +414,8 @@ def _average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecor
         # The papers give the exact sum, but only the average for most languages.
         rows[ALL] = rows[ALL].with_scores(queries=queries.number)
     # Curves could be read of other languages for each model, so they have no average.
-    return replace(average, rows=tuple(rows.values()))
+    unread = {START_TO_END_UNWEIGHTED.key: None} if power == 1 else {}
+    return replace(average, rows=tuple(row.with_scores(**unread) for row in rows.values()))
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:

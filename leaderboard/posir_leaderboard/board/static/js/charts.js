@@ -8,7 +8,7 @@
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
-  const LETTER = 6.6;
+  const LETTER = 7.2;
   const requested = new WeakMap();
   const drawn = new Map();
   const themes = new Map();
@@ -24,12 +24,12 @@
   function readTheme() {
     const [ink, faint, rule] = ["ink", "faint", "rule"].map(color);
     const font = getComputedStyle(document.body).fontFamily;
-    const title = { titleColor: ink, titleFontSize: 11, titleFontWeight: "normal" };
+    const title = { titleColor: ink, titleFontSize: 12, titleFontWeight: "normal" };
     const config = {
       background: null,
-      text: { font },
-      style: { "guide-label": { font, fontSize: 11 }, "guide-title": { font }, cell: { stroke: rule } },
-      axis: { ...title, labelColor: faint, titlePadding: 10, gridColor: rule, gridOpacity: 0.5, domainColor: rule, tickColor: rule },
+      text: { font, fontSize: 12 },
+      style: { "guide-label": { font, fontSize: 12 }, "guide-title": { font }, cell: { stroke: rule } },
+      axis: { ...title, labelColor: faint, labelPadding: 4, titlePadding: 10, gridColor: rule, gridOpacity: 0.5, domainColor: rule, tickColor: rule },
       legend: { ...title, labelColor: ink, symbolSize: 80, symbolBaseFillColor: ink, symbolBaseStrokeColor: ink },
       range: {
         category: [1, 2, 3, 4, 5, 6].map((number) => color(`series-${number}`)),
@@ -152,7 +152,7 @@
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 60 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
-    panel.querySelector("figcaption").firstChild.data = caption(points);
+    panel.querySelector("figcaption").firstChild.data = board.startToEnd(points) || TITLE;
     panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
@@ -195,12 +195,12 @@
   const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
   /** Return in a sentence which model finds the start and which the end best, of those whose interval leaves out 0 or is unknown. */
-  function caption(points) {
-    const clear = points.filter((one) => !known(one.effect_low) || one.effect_low > 0 || one.effect_high < 0);
+  board.startToEnd = (points) => {
+    const clear = points.filter((one) => known(one.effect) && (!known(one.effect_low) || one.effect_low > 0 || one.effect_high < 0));
     const [start, end] = [1, -1].map((sign) => clear.reduce((most, one) => (sign * one.effect > sign * (most?.effect ?? 0) ? one : most), null));
     const said = (one, better, worse) => one && `${one.label.split("/").at(-1)} finds the ${better} ${board.percent(Math.abs(one.effect))} points better than the ${worse}`;
-    return [said(start, "start", "end"), said(end, "end", "start")].filter(Boolean).join(", ") || TITLE;
-  }
+    return [said(start, "start", "end"), said(end, "end", "start")].filter(Boolean).join(", ");
+  };
 
   const TITLE = "Start to end against nDCG@10";
   const scatterFigure = () => board.figure(TITLE, { below: el("p", { class: "faint explanation" }) }).element;

@@ -59,7 +59,10 @@
     nameEnds(rows);
     const title = panels[0].lengths[panelOf(panels[0])];
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
-    const figure = board.figure(title, { place, below: numbers(title, rows) });
+    const shown = panels[0].rows.length[panelOf(panels[0])];
+    const found = board.startToEnd(drawn.map((model) => board.effectOf(model, choice, shown)));
+    const caption = [title.split(":")[0], found].filter(Boolean).join(": ");
+    const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high });
     const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);

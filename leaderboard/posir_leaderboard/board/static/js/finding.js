@@ -16,13 +16,8 @@
     return { best: best ?? null, ties: others.filter((row) => board.tied(best, row)), behind: others.filter((row) => !board.tied(best, row)) };
   };
 
-  /** Return the names of up to two rows, and how many more there are. */
-  board.namesOf = (rows) => {
-    const named = rows.slice(0, rows.length === 3 ? 3 : 2).map(short);
-    const rest = rows.length - named.length;
-    const parts = rest ? [...named, `${rest} more`] : named;
-    return parts.flatMap((part, at) => (at === 0 ? [part] : [at === parts.length - 1 ? " and " : ", ", part]));
-  };
+  /** Return the name of the first row, and of a second one or how many others there are. */
+  board.namesOf = ([first, ...others]) => [short(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : short(others[0])] : [])];
 
   /** Return the finding of the rows that pass filters, and below it its lead, as text and elements. */
   function finding(rows, state, where) {
@@ -48,7 +43,8 @@
     const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const published = rows.length && rows.every((row) => row.published) ? "; results published in the papers" : "";
-    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${published}.`);
+    const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
+    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${published}${single}.`);
   };
 
   /** Leave out of the legend what no row has. */

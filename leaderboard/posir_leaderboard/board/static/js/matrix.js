@@ -44,14 +44,14 @@
 
   function head(names, redraw) {
     const sorted = (at) => (sortedBy?.at === at ? (sortedBy.down ? "descending" : "ascending") : null);
-    const cell = (at, title) => {
+    const cell = (at, title, tokens) => {
       const sort = () => {
         sortedBy = { at, down: sortedBy?.at === at ? !sortedBy.down : true };
         redraw();
       };
-      return el("th", { scope: "col", "aria-sort": sorted(at) }, el("button", { type: "button", onclick: sort }, el("span", {}, title)));
+      return el("th", { scope: "col", "aria-sort": sorted(at) }, el("button", { type: "button", onclick: sort }, el("span", {}, title), tokens ? el("span", { class: "tokens" }, tokens) : null));
     };
-    return el("tr", {}, el("th", { scope: "col" }, "Model"), ...names.map(([at, title]) => cell(at, title)));
+    return el("tr", {}, el("th", { scope: "col" }, "Model"), ...names.map((name) => cell(...name)));
   }
 
   function line(row, cells, places, name) {
@@ -89,7 +89,7 @@
           "table",
           {},
           el("caption", { class: "unseen" }, `${titleOf(name, length)} of models by ${what}`),
-          el("thead", {}, head(places.map((at) => [at, readable(matrix.columns[at])]), redraw)),
+          el("thead", {}, head(places.map((at) => [at, readable(matrix.columns[at]), what === "length" ? board.tokensOf(matrix.columns[at]) : ""]), redraw)),
           el("tbody", {}, ...shown.map(([row, values]) => line(row, values, places, name))),
         ),
       ),
@@ -117,7 +117,7 @@
         "div",
         { class: "row choices" },
         choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
-        choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
+        what === "length" || matrix.columns.length === 1 ? null : choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
         el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points" : "Color: from 30", el("span", { class: "scale" }), state.score === "start_to_end" ? "." : "to 85.", hatched ? " Hatched: no result." : "", matrix.columns.length === 1 ? ` Only one ${what} has results.` : ""),
       ),
       el("div", { class: "matrix" }),

@@ -1,5 +1,5 @@
 "use strict";
-// Metadata and scores of models, as tables with one column per model.
+// Metadata and scores of models, a list or a table for each.
 
 {
   const { el } = board;
@@ -12,26 +12,23 @@
   board.wide = (table) =>
     el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": table.caption.textContent }, table);
 
-  /** Return a table with one column per model. */
-  function perModel(caption, models, corner, rows) {
-    const head = el(
-      "tr",
-      {},
-      el("th", { scope: "col" }, corner),
-      ...models.map((model) => el("th", { scope: "col" }, board.swatch(model), board.name(model.label))),
-    );
-    const body = rows.map(([title, ...cells]) =>
-      el("tr", {}, el("th", { scope: "row" }, title), ...cells.map((cell) => el("td", {}, cell))),
-    );
-    return board.wide(
+  const nameOf = (model) => [board.swatch(model), board.name(model.label)];
+
+  /** Return a table for each model, beside each other where there is room, of the columns that any row fills. */
+  function tablesOf(models, what, corner, columns, rowsOf) {
+    const rows = models.map(rowsOf);
+    const filled = columns.filter(([, text]) => rows.flat().some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH));
+    const cell = (row, text, ends) => el("td", {}, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
+    const head = () => [corner, ...filled.map(([title]) => title)].map((title) => el("th", { scope: "col" }, title));
+    const table = (model, at) =>
       el(
         "table",
-        { class: models.length === 1 ? "per-model alone" : "per-model" },
-        el("caption", { class: "unseen" }, caption),
-        el("thead", {}, head),
-        el("tbody", {}, ...body),
-      ),
-    );
+        { class: "per-model" },
+        el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
+        el("thead", {}, el("tr", {}, ...head())),
+        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled.map(([, text, ends]) => cell(row, text, ends))))),
+      );
+    return el("div", { class: "figures" }, ...models.map(table));
   }
 
   const OPEN = new Map([
@@ -60,24 +57,15 @@
           model.reference ? el("a", { href: model.reference, rel: "noreferrer nofollow" }, model.reference) : board.DASH,
       ],
     ];
-    if (models.length === 1)
-      return board.section(
-        models[0].label,
-        el(
-          "dl",
-          { class: "facts" },
-          ...rows.map(([name, cell]) => el("div", {}, el("dt", {}, name), el("dd", {}, cell(models[0])))),
-        ),
+    const listed = (model) => rows.map(([name, cell]) => [name, cell(model)]).filter(([, content]) => (content.textContent ?? content) !== board.DASH);
+    const facts = (model) =>
+      el(
+        "div",
+        {},
+        models.length > 1 ? el("h3", {}, ...nameOf(model)) : null,
+        el("dl", { class: "facts" }, ...listed(model).map(([name, content]) => el("div", {}, el("dt", {}, name), el("dd", {}, content)))),
       );
-    return board.section(
-      `${models.length} models compared`,
-      perModel(
-        "About the models",
-        models,
-        "Fact",
-        rows.map(([name, cell]) => [name, ...models.map(cell)]),
-      ),
-    );
+    return board.section(models.length > 1 ? "About the models" : models[0].label, el("div", { class: "figures" }, ...models.map(facts)));
   };
 
   /** Return what a model's file has of a view, a task or an average. */
@@ -94,42 +82,29 @@
     );
   }
 
-  /** Return nDCG@10 and start to end of a row as text, with their intervals, and the state of the bias. */
-  const scoresOf = (row) =>
-    el(
-      "div",
-      { class: "scores" },
-      el("b", {}, board.percent(row.score)),
-      el("span", { class: "ends" }, board.scoreInterval(row)),
-      board.known(row.start_to_end ?? row.start_to_end_unweighted) ? el("span", { class: "change" }, board.points(row.start_to_end ?? row.start_to_end_unweighted)) : null,
-      el("span", { class: "ends" }, board.intervalText(row, "start_to_end")),
-      board.isDecided(row) && board.known(row.score) ? board.chip(row) : null,
-    );
+  const effectOf = (row) => row.start_to_end ?? row.start_to_end_unweighted;
+  const lengthName = (length) => (length === "all" ? "All" : length);
 
-  const KEY = () => el("p", { class: "faint" }, "Bold: nDCG@10 (of published results in a length, the mean over positions). Signed: start to end, in points. Below each its interval, if known, and the state of the bias in what is read.");
+  /** What the tables of models say of a row: title, value, and interval if it is known. */
+  const COLUMNS = [
+    ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
+    ["Start to end", (row) => board.points(effectOf(row)), (row) => board.intervalText(row, "start_to_end")],
+    ["Bias in what it reads", (row) => (board.isDecided(row) && board.known(row.score) ? row.state_label : board.DASH)],
+  ];
 
-  /** Return scores by length: a row per model, which leaves room for all lengths. */
+  /** Return a model's row of a view at a length, for a sentence on its start to end. */
+  board.effectOf = (model, view, length) => {
+    const row = rowsByLength(model, view).get(length) ?? {};
+    return { label: model.label.replace(" (published)", ""), effect: effectOf(row), effect_low: row.start_to_end_low, effect_high: row.start_to_end_high };
+  };
+
+  /** Return scores by length. */
   board.byLength = (models, choice) => {
     const found = models.map((model) => rowsByLength(model, choice));
     const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
     if (!lengths.length) return null;
-    const head = ["Model", ...lengths.map((length) => (length === "all" ? "All" : length))];
-    const body = models.map((model, at) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, board.swatch(model), board.name(model.label)),
-        ...lengths.map((length) => el("td", {}, found[at].has(length) ? scoresOf(found[at].get(length)) : board.DASH)),
-      ),
-    );
-    const table = el(
-      "table",
-      { class: "per-length" },
-      el("caption", { class: "unseen" }, "Scores by length"),
-      el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, ...body),
-    );
-    return board.section(`${titleOf(choice)}: by document length`, board.wide(table), KEY());
+    const rows = (_, at) => lengths.map((length) => [lengthName(length), found[at].get(length)]);
+    return board.section(`${titleOf(choice)}: by document length`, tablesOf(models, "scores by length", "Length", COLUMNS, rows));
   };
 
   const titleOf = (choice) => (choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name);
@@ -137,20 +112,15 @@
 
   /** Return scores by language, or by another dimension of a group. */
   board.byChoice = (models, tasks, group, length) => {
-    const rows = tasks.map((task) => {
-      const found = models.map((model) => rowsByLength(model, task));
-      return [task.label, ...found.map((one) => one.get(length) ?? one.get("all"))];
-    });
     const dimension = group.dimension.toLowerCase();
+    const rows = (model) =>
+      tasks.map((task) => {
+        const found = rowsByLength(model, task);
+        return [task.label, found.get(length) ?? found.get("all")];
+      });
     return board.section(
       `${group.name}: by ${dimension}${length === "all" ? "" : `, ${length}`}`,
-      perModel(
-        `Scores by ${dimension}`,
-        models,
-        group.dimension,
-        rows.map(([name, ...cells]) => [name, ...cells.map((row) => (row ? scoresOf(row) : board.DASH))]),
-      ),
-      KEY(),
+      tablesOf(models, `scores by ${dimension}`, group.dimension, COLUMNS, rows),
     );
   };
 
@@ -165,38 +135,16 @@
       return board.section(heading, el("p", { class: "empty" }, why));
     }
     const lengths = Object.keys(paired.lengths);
-    const cell = (length, other) => {
-      const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][other][first]);
-      if (!board.known(value)) return board.DASH;
-      const ends = `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]`;
-      return el(
-        "div",
-        { class: "scores" },
-        el("b", {}, board.points(value)),
-        el("span", { class: "ends" }, ends),
-        el("span", { class: "ends" }, state),
-      );
-    };
-    const body = known.map((model) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, board.swatch(model), board.name(model.label)),
-        ...lengths.map((length) => el("td", {}, cell(length, paired.models.indexOf(model.at)))),
-      ),
-    );
-    const head = ["Model", ...lengths.map((length) => (length === "all" ? "All" : length))];
+    const rows = (model) =>
+      lengths.map((length) => {
+        const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][paired.models.indexOf(model.at)][first]);
+        return [lengthName(length), { value, half, state }];
+      });
+    const ends = ({ value, half }) => (board.known(value) ? `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]` : "");
+    const columns = [["Difference", ({ value }) => board.points(value), ends], ["nDCG@10 is", ({ state }) => state]];
     return board.section(
       heading,
-      board.wide(
-        el(
-          "table",
-          { class: "per-length" },
-          el("caption", { class: "unseen" }, heading),
-          el("thead", {}, el("tr", {}, ...head.map((text) => el("th", { scope: "col" }, text)))),
-          el("tbody", {}, ...body),
-        ),
-      ),
+      tablesOf(known, heading, "Length", columns, rows),
       el(
         "p",
         { class: "faint" },

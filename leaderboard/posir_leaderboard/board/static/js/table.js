@@ -394,14 +394,17 @@
     (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
+  const tokensIn = (length) => (board.lengths[length] ?? "").split(": ")[1] ?? "";
+
+  /** Return the tokens of a length, short enough for a head. */
+  board.tokensOf = (length) => tokensIn(length).replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(/.* to /, "≤ ");
+
   /** Head the length cells by their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
-      const title = (board.lengths[name.toUpperCase()] ?? "").split(": ")[1] ?? "";
-      const tokens = title.replace(/ tokens$/, "").replace("up to ", "≤ ").replace("over ", "> ").replace(/.* to /, "≤ ");
       const header = table.column(place(name)).header();
-      header.title = title;
-      header.append(el("span", { class: "tokens" }, tokens));
+      header.title = tokensIn(name.toUpperCase());
+      header.append(el("span", { class: "tokens" }, board.tokensOf(name.toUpperCase())));
     }
   }
 
