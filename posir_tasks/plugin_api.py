@@ -37,12 +37,11 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 #: The panels of `posir --help`, in the order shown: four questions, then the other commands by topic.
-PANELS = READING, BIAS, CHOICE, REMEDY, RUN, PROBE, DATA, LEADERBOARD, EXTEND = (
+PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, LEADERBOARD, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
     "Which is better?",
     "What can I do?",
-    "Run many evaluations",
     "Look into a model",
     "Data",
     "Leaderboard",

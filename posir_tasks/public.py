@@ -14,7 +14,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
@@ -72,6 +72,8 @@ class Declaration:
     """The formats that have an option of their own, such as `--csv`."""
     undecided_by: tuple[str, ...] = ()
     """The parameters that make it a check: if one is given, an error is exit status 2, which says that nothing was decided."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Titles in its help, each with the names of the options below it."""
     settings: str | None = None
     """`module:class` of the settings that its further keywords are, which `--set` gives and `--settings-help` lists."""
 
@@ -116,6 +118,7 @@ def public(
     streams: bool = False,
     flags: tuple[str, ...] = (),
     undecided_by: tuple[str, ...] = (),
+    groups: Mapping[str, str] | None = None,
     settings: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Declare a public function, whose ranges are checked and whose command follows; arguments are those of `Declaration`."""
@@ -132,7 +135,7 @@ def public(
                     parameter.check(given[parameter.name])
             return function(*args, **kwargs)
 
-        setattr(checked, DECLARATION, Declaration(charts, card, streams, flags, undecided_by, settings))
+        setattr(checked, DECLARATION, Declaration(charts, card, streams, flags, undecided_by, groups or {}, settings))
         return checked
 
     return declare

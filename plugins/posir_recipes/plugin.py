@@ -1,5 +1,5 @@
 """`posir recipe`."""
 
-from posir_tasks.plugin_api import RUN, Command, declare
+from posir_tasks.plugin_api import CHOICE, Command, declare
 
-posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", RUN))
+posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", CHOICE))

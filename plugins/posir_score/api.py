@@ -112,7 +112,16 @@ AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 load_retriever = partial(load_function, "--retriever")
 
 
-@public(charts=True)
+#: Titles in the help of `posir score`, each with its options.
+GROUPS = {
+    "Data": "data split language repair clusters",
+    "Runs": "name revision output overwrite missing order chunk_separator window embedder",
+    "Retrievers": "retriever document_field k concurrency retries timeout",
+    "Text splitters": "model chunker protocol batch_size",
+}
+
+
+@public(charts=True, groups=GROUPS)
 def score(
     runs: AnyRun | Iterable[AnyRun] | None = None,
     *,
@@ -144,7 +153,11 @@ def score(
 ) -> ScoredRuns | ScoredChunkers:
     """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
 
-    For example: `posir score bm25.trec --data PosIR-Mini`
+    A run: `posir score bm25.trec --data PosIR-Mini`
+
+    A retriever: `posir score --retriever pipeline:search --data questions.json`
+
+    Text splitters: `posir score --model all-MiniLM-L6-v2 --chunker pipeline:split --data PosIR-Mini`
 
     Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
     Results are saved; the same call goes on where a run of a retriever was interrupted. With `model` and `chunker`, chunks are

@@ -19,9 +19,10 @@ def build_app() -> typer.Typer:
     """Return the application with every plugin's commands, none of which is imported yet."""
     import typer
 
+    from posir_tasks.command.help import SETTINGS
     from posir_tasks.command.lazy import LazyGroup, posir
 
-    app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
     app.callback()(posir)
     return app
 
@@ -42,4 +43,4 @@ def run_app() -> None:
 
     make_output_encodable()
     with report_errors():
-        build_app()(sys.argv[1:] or ["--help"])
+        sys.exit(build_app()(sys.argv[1:] or ["--help"], standalone_mode=False))

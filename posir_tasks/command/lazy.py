@@ -11,26 +11,27 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from posir_tasks.command.help import HelpLayout
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, RUN, Command, collect_items
+from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, Command, collect_items
 from posir_tasks.public import DECLARATION
 
 logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
-    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb with posir's tasks where autoload is off.", BIAS),
-    Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", RUN),
+    Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS),
     Command("doctor", "posir_tasks.command.api:doctor", "Check the installation, plugins and access to data.", EXTEND),
     Command("rescore", "posir_tasks.command.api:rescore", "Recompute scores of saved results without the model.", EXTEND),
+    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb with posir's tasks where autoload is off.", EXTEND),
 )
 
 
 #: What `posir --help` says of groups of commands.
 GROUPS = {
-    "build": "Build a dataset of questions about your documents, controlled for the position of the evidence. "
+    "build": "Build questions about documents, with known places of evidence. "
     "`posir build CONFIG.yaml` runs all stages; `posir build run --help` lists the options.",
-    "study": "Study probes over models, samples of data, domains and translations.",
-    "leaderboard": "Build, serve and publish a leaderboard: one static page that needs no server.",
+    "study": "Study probes over models, samples, domains and translations.",
+    "leaderboard": "Build, serve and publish a leaderboard: one static page.",
 }
 #: Of a group, the command that is meant if none is named: `posir build CONFIG.yaml`.
 DEFAULTS = {"build": "run"}
@@ -80,17 +81,18 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-class NestedGroup(TyperGroup):
+class NestedGroup(HelpLayout, TyperGroup):
     """A group of commands, of which one may be meant if none is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Name the default command if the first argument is none, and not a request for help."""
-        if args and self.name in DEFAULTS and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        args = args or ["--help"]
+        if self.name in DEFAULTS and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [DEFAULTS[self.name], *args]
         return super().parse_args(ctx, args)
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpLayout, TyperGroup):
     """The commands of posir and of all plugins, in the order of their panels; `study correlate` is a command of a group."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -99,7 +101,7 @@ class LazyGroup(TyperGroup):
             group, _, name = command.name.rpartition(" ")
             if group and group not in commands:
                 options: dict[str, Any] = {"help": GROUPS.get(group), "rich_help_panel": command.panel}
-                commands[group] = NestedGroup(name=group, no_args_is_help=True, **options)
+                commands[group] = NestedGroup(name=group, **options)
             members = commands[group].commands if group else commands
             members[name] = LazyCommand(command)
         super().__init__(**attributes | {"commands": commands})
@@ -137,7 +139,10 @@ Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=show
 
 
 def posir(*, _: Version = False) -> None:
-    """Does an embedding model read to the end of a document, and does it prefer its beginning?"""
+    """Does an embedding model read to the end, and does it prefer the beginning?
+
+    Start with `posir window MODEL`: which part of a text it reads.
+    """
 
 
 app = typer.Typer(add_completion=False)

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperCommand
 
+from posir_tasks.command.help import HelpLayout
 from posir_tasks.command.undecided import undecided_on_error
 from posir_tasks.display.presentation import Presentable, present, write_charts
 from posir_tasks.display.progress import report_progress
@@ -26,7 +27,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Explain every column b
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting, such as seed=7; may be repeated. It takes precedence over the file."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Such as seed=7; it takes precedence over the file. May be repeated."),
 ]
 
 
@@ -56,6 +57,9 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     for name in declaration.flags:
         flag = Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")]
         shared.append(_share(name, flag, False))
+
+    panels = {name: title for title, names in declaration.groups.items() for name in names.split()}
+    built = [build_parameter(parameter, panels.get(parameter.name)) for parameter in parameters]
 
     def command(**options: Any) -> None:
         flags = {OutputFormat(name) for name in declaration.flags if options.pop(name)}
@@ -90,7 +94,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
         raise typer.Exit(result.exit_status)
 
     command.__name__, command.__doc__ = function.__name__, describe_function(function)
-    command.__signature__ = inspect.Signature([*map(build_parameter, parameters), *shared])  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([*built, *shared])  # type: ignore[attr-defined]
     command.__annotations__ = {}
     return command
 
@@ -112,7 +116,7 @@ def _choose_style(options: dict[str, Any]) -> tuple[Path | None, FigureStyle]:
     return folder, style
 
 
-class FunctionCommand(TyperCommand):
+class FunctionCommand(HelpLayout, TyperCommand):
     """The command of a public function; one without arguments takes `-t A B` as well as `-t A -t B`, as `mteb run` does.
 
     One whose last argument is DATA takes `--data DATA`, too, as those with other arguments do.
@@ -142,12 +146,12 @@ def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:
     return expanded
 
 
-def build_parameter(parameter: Parameter) -> inspect.Parameter:
-    """Return a parameter with Typer's annotation: an argument, or an option of the same name."""
+def build_parameter(parameter: Parameter, panel: str | None = None) -> inspect.Parameter:
+    """Return a parameter with Typer's annotation: an argument, or an option of the same name, in a panel of the help."""
     option, required = parameter.option, parameter.default is inspect.Parameter.empty
     kind = str if option.parse else parameter.type
-    settings: dict[str, Any] = {"help": parameter.help + (" May be repeated." if parameter.repeats else "")}
-    settings |= {"metavar": option.metavar} if option.metavar else {}
+    text = parameter.help + (" May be repeated." if parameter.repeats else "")
+    settings: dict[str, Any] = {"help": text, "metavar": option.metavar, "rich_help_panel": panel}
     settings |= {"min": option.min, "max": option.max} if kind in (int, float) else {}
     if parameter.is_argument:
         info: Any = typer.Argument(**settings)
@@ -175,19 +179,27 @@ def _share(name: str, annotation: Any, default: Any, panel: str = "Output") -> i
 #: Options that every command of a public function has.
 SHARED = (
     _share("format", TableFormat, OutputFormat.TEXT),
-    _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
+    _share(
+        "html",
+        Annotated[Path | None, typer.Option(metavar="FILE", help="File for all of it as one page.")],
+        None,
+    ),
 )
 Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
 Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart, by default 3.3.")]
 FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text, by default 8.")]
 #: The folder of charts, and the fields of their style in order.
 FIGURES = (
-    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None),
+    _share("figures", Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the charts, a file each.")], None),
     _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
     _share("bare", Bare, False),
     _share("figure_width", Width, None),
     _share("font_size", FontSize, None),
     _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
 )
-CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
+CARD = _share(
+    "card",
+    Annotated[Path | None, typer.Option(metavar="FILE", help="PNG of the answer, 1,200 x 630.")],
+    None,
+)
 LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
 
 import typer
 
@@ -69,6 +70,21 @@ def report_errors(status: int = 1) -> Iterator[None]:
         # Python flushes standard output at exit, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_with(f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). Free some space.", status)
+    except Exception as error:  # Click has its own errors, and typer may hold a copy of Click
+        if not hasattr(error, "format_message"):
+            raise
+        exit_with(describe_usage_error(error), getattr(error, "exit_code", UNDECIDED))
+
+
+def describe_usage_error(error: Any) -> str:
+    """Return what is wrong with arguments, the nearest name or what is missing, and where help is."""
+    said, context = error.format_message().replace("Value error, ", ""), getattr(error, "ctx", None)
+    if close := getattr(error, "possibilities", None):
+        said = f"{error.message.removesuffix('.')}. Did you mean {close[0]}?"
+    elif not error.message:
+        said = f"{said.removesuffix('.')}: {error.param.help}"
+    end = "" if said.endswith(("?", ".")) else "."
+    return f"{said}{end} See `{context.command_path if context else 'posir'} --help`."
 
 
 def exit_with(message: str, status: int) -> None:
@@ -78,5 +94,6 @@ def exit_with(message: str, status: int) -> None:
 
     from posir_tasks.display.wording import escape_controls
 
-    Console(stderr=True).print(Text.assemble(("error", "bold red"), f": {escape_controls(message)}"), soft_wrap=True)
+    console = Console(stderr=True)
+    console.print(Text.assemble(("error", "bold red"), f": {escape_controls(message)}"), soft_wrap=not console.is_terminal)
     sys.exit(status)

@@ -32,9 +32,9 @@ def commands_by_panel(help_text):
     """Read the panels and the commands in them off the printed help."""
     panels = {}
     for line in help_text.splitlines():
-        if title := re.match(r"╭─ (.+?) ─+╮", line):
-            commands = panels.setdefault(title[1], [])
-        elif name := re.match(r"│ ([a-z][a-z-]*) ", line):
+        if title := re.match(r"[A-Z].*", line):
+            commands = panels.setdefault(title[0], [])
+        elif name := re.match(r"  ([a-z][a-z-]*)  ", line):
             commands.append(name[1])
     return panels
 
@@ -43,7 +43,8 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     printed = run("posir", "--help")
     assert printed.returncode == 0, printed.stderr
     panels = commands_by_panel(printed.stdout)
-    del panels["Options"]
+    assert len(printed.stdout.splitlines()) < 50, "more than the rows of a terminal"
+    assert [panels.pop(title) for title in ("Usage: posir [OPTIONS] COMMAND [ARGS]...", "Options")] == [[], []]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
@@ -116,7 +117,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     declared = {"broken": fail, "working": lambda: [[extra]], "clash": lambda: [[same]], "old": lambda: [["name"]]}
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
-    assert [command.name for command in lazy.declared_commands()] == ["mteb", "tasks", "doctor", "rescore", "extra"]
+    assert [command.name for command in lazy.declared_commands()] == ["tasks", "doctor", "rescore", "mteb", "extra"]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
         "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.api:doctor; omitted",
