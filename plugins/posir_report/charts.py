@@ -28,8 +28,8 @@ from posir_tasks.profile import CellCounts
 from posir_tasks.scores import Unit
 
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
-#: Scores from here on are dark in the heat map, where text must be white.
-DARK = 0.72
+#: Colors of the lowest and the highest score in the heat map, on which text is legible.
+PALE, BLUE = "#f7fbff", "#9ecae1"
 #: Share of its place that a cell takes, by whether it has few queries.
 BANDS = {False: 0.97, True: 0.74}
 
@@ -100,8 +100,8 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         ),
     )
     # Cells, smaller for few queries, with score and number of queries; a dash for no queries.
-    ink = alt.when(f"datum.ndcg_at_10 >= {DARK}").then(alt.value("white")).otherwise(alt.value(charts.INK))
-    color, scored = charts.heat_color(alt.Scale(domain=[0, 1], scheme="blues")), base.transform_filter("datum.queries > 0")
+    scale, ink = alt.Scale(domain=[0, 1], range=[PALE, BLUE]), alt.value(charts.INK)
+    color, scored = charts.heat_color(scale), base.transform_filter("datum.queries > 0")
     squares = [
         scored.transform_filter(f"datum.few == {str(few).lower()}")
         .mark_rect(height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band})
@@ -118,7 +118,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
     explanation = (
-        "Darker is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small cells: fewer than "
+        "Stronger blue is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small cells: fewer than "
         f"{FEW} queries, so the score is uncertain. Dash: no queries.{merging_note(summary, cells)}"
     )
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."

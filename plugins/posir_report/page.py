@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
@@ -24,11 +25,10 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, format_margin, label_state
+from posir_significance.sentences import advise, build_strip, label_state
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
-from posir_tasks.display.wording import pluralize
 from posir_tasks.results import read_results
 
 if TYPE_CHECKING:
@@ -48,22 +48,17 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     many = len(overall) > MOST_SENTENCES
     several = len({row.task for row in overall}) > 1
     counts = list(tables.describe_findings(overall)) if many else []
-    models = pluralize(len({row.model for row in overall}), "model")
-    queries = pluralize(max(row.queries or 0 for row in overall), "question")
-    tasks = len({row.task for row in rows})
     return render_page(
         __package__,
         "report.html",
-        title=f"{models} on {pluralize(tasks, 'task')}" if tasks > 1 else f"{rows[0].task}: {models}, {queries}",
-        lead=" ".join([tables.describe_ranking(overall), *counts[:1]]).strip(),
+        title=tables.describe_reading(overall),
+        lead=" ".join(filter(None, [tables.describe_data(overall), tables.describe_ranking(overall), *counts[:1]])),
         summary=tables.summary_table(overall, tables.known_columns()) if several or many else None,
         notes=[*counts[1:], *tables.place_notes(ordered)],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
         strips=build_strips([*rows, *places]),
-        levels=tables.level_note(rows),
         few=FEW,
-        margin=format_margin(ordered[0].margins.start_to_end),
         sources=ordered,
     )
 
@@ -73,7 +68,14 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     overall = [row for row in list_overall(rows) if row.decision]
     several = len({row.task for row in overall}) > 1
     names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
-    return [build_strip(row.decision, name) for row, name in zip(overall, names, strict=True) if row.decision]
+    strips = [(row, build_strip(row.decision, name)) for row, name in zip(overall, names, strict=True) if row.decision]
+    return [replace(strip, code=_name_command(row)) for row, strip in strips]
+
+
+def _name_command(row: ReportRow) -> str:
+    """Return the command that compares mitigations of a model, if that is what to do."""
+    is_advised = row.decision is not None and "posir mitigate" in advise(row.decision)
+    return f"posir mitigate {shlex.quote(row.model)} {shlex.quote(row.task)}" if is_advised else ""
 
 
 def describe_saved(file: Path) -> Iterator[str]:
@@ -90,35 +92,31 @@ def _task_section(
     task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
 ) -> dict[str, Any]:
     summaries = [summary for summary, _ in scored]
-    labels, models = model_labels(summaries), []
+    names, lines, models = short_labels(summaries), [], []
     table = tables.length_table([row for _, rows in scored for row in rows], tables.default_columns()).without_empty_columns()
     # Model and task stand above the rows.
-    columns, lines = table.columns[2:], (line[2:] for line in table.rows)
-    for label, (summary, rows) in zip(labels, scored, strict=True):
-        own = [figure for figure in figures if (figure.task, figure.model) == (task, label)]
-        name = label + partial_suffix(len(summary.subsets), len(summary.missing))
-        axes = summary.profile.axes
+    columns = tuple(replace(column, drawn=column.heading == "Start to end") for column in table.columns[2:])
+    cells = (line[2:] for line in table.rows)
+    for label, name, (summary, rows) in zip(model_labels(summaries), names, scored, strict=True):
+        models.append({"name": name, "figures": [figure for figure in figures if (figure.task, figure.model) == (task, label)]})
+        axes, (said, shared) = summary.profile.axes, _find_shared(rows)
         titles = dict(zip(axes.lengths, (title.replace(": ", ", ", 1) for title in axes.length_titles), strict=True))
-        shared = _find_shared(rows)
-        cells = [
-            (titles.get(first, first), *("" if column.heading in shared else cell for cell, column in pairs))
-            for (first, *rest) in islice(lines, len(rows))
-            for pairs in [zip(rest, columns[1:], strict=True)]
-        ]
-        models.append({"name": name, "shared": "; ".join(shared.values()), "rows": cells, "figures": own})
-    notes = [*tables.not_read_notes(labels, summaries), *tables.document_notes(labels, summaries)]
-    return {"name": task, "columns": columns, "models": models, "notes": notes}
+        lines.append((name + partial_suffix(len(summary.subsets), len(summary.missing)) + said, *("" for _ in columns[1:])))
+        for first, *rest in islice(cells, len(rows)):
+            own = (shared.get(column.heading, cell) for cell, column in zip(rest, columns[1:], strict=True))
+            lines.append((titles.get(first, first), *own))
+    notes = [*tables.not_read_notes(names, summaries), *tables.document_notes(names, summaries)]
+    return {"name": task, "table": replace(table, columns=columns, rows=tuple(lines)), "models": models, "notes": notes}
 
 
-def _find_shared(rows: Sequence[ReportRow]) -> dict[str, str]:
-    """Return the headings of columns that say the same in all rows of a model, or what another says, and that in words."""
+def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
+    """Return what is said once of all rows of a model, and what stands in columns that say that or what another says."""
     decisions = [row.decision for row in rows if row.decision]
-    shared = {}
-    if len(states := set(map(label_state, decisions))) == 1 and rows[1:]:
-        shared["State"] = f"bias at every length: {states.pop()}"
+    states, shared = set(map(label_state, decisions)), {}
     if decisions and all(decision.not_read == 0 for decision in decisions):
-        shared["Bias within what is read"] = "all is read, so bias is start to end"
-    return shared
+        shared["Bias within what is read"] = "= start to end"
+    is_one = len(states) == 1 and bool(rows[1:])
+    return f" · bias at every length: {states.pop()}" * is_one, shared | ({"State": ""} if is_one else {})
 
 
 NOTE = (

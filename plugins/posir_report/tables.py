@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -210,13 +211,36 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
     return f"{len(shares):,} of {len(rows):,} do not read to the end: {percent} % of the evidence. "
 
 
+def describe_reading(rows: Sequence[ReportRow]) -> str:
+    """Return how many models do not read to the end, of one model what is clause, of several tasks how many there are."""
+    models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
+    unread = sum(bool(row.decision and row.decision.not_read) for row in rows)
+    if len(rows) == 1 and rows[0].decision:
+        clause = re.split(r"; |, and |\.", describe_finding(rows[0].decision))[0]
+        return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
+    if len(tasks) > 1 or not unread:
+        return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
+    return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
+
+
+def describe_data(rows: Sequence[ReportRow]) -> str:
+    """Return the size of the data of a task, and what is known of it; empty of several tasks."""
+    if len({row.task for row in rows}) > 1:
+        return ""
+    documents = pluralize(rows[0].get("documents", int) or 0, "document")
+    questions = pluralize(max(row.queries or 0 for row in rows), "question")
+    return f"{rows[0].task}: {questions} on {documents}, in each of which the place of the answer, the evidence, is known."
+
+
 def describe_ranking(rows: Sequence[ReportRow]) -> str:
     """Return which model of a task finds evidence best, and which worst; empty of one model, and of several tasks."""
     if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
         return ""
     labels = short_labels(rows)
     best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
-    return f"{labels[0]} finds evidence best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
+    if rows[2:]:
+        return f"{labels[0]} finds it best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
+    return f"{labels[0]} finds it better (nDCG@10 {best}) than {labels[-1]} ({worst})."
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
@@ -214,7 +214,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
             return f"{b} is {metric.state.value} than {a} in {name}: {points}."
         case ChangeState.EQUIVALENT:
             return f"{a} and {b} are {label_change(metric)} in {name}: {points}."
-    question = f"Whether {b} is better{f' than {a}' if a else ''} in {name} cannot be said"
+    question = f"Whether {b} is better than {a} in {name} cannot be said"
     match metric.reason:
         case Reason.OTHER_SIDE:
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
@@ -236,28 +236,6 @@ def describe_ndcg_change(change: Change, a: str, b: str) -> str:
         case ChangeState.EQUIVALENT:
             return f"{b} and {a} are {label_change(metric)} of nDCG@10"
     return f"{b} cannot be told from {a} in nDCG@10"
-
-
-def describe_metric_changes(metrics: Mapping[str, MetricChange], change: Change, a: str, b: str) -> str:
-    """Return the changes of several metrics as sentences: one for each state, of which the first alone names the systems.
-
-    Where these are known, `a` is empty.
-    """
-    sentences: list[str] = []
-    for label in dict.fromkeys(map(label_change, metrics.values())):
-        alike = {name: metric for name, metric in metrics.items() if label_change(metric) == label}
-        points = ", ".join(f"{name} {format_difference(metric, change)}" for name, metric in alike.items())
-        named = a and not sentences
-        match next(iter(alike.values())).state:
-            case ChangeState.BETTER | ChangeState.WORSE:
-                sentences.append(f"{b if named else 'It'} is {label}{f' than {a}' if named else ''}: {points}.")
-            case ChangeState.EQUIVALENT:
-                sentences.append(f"{f'{a} and {b}' if named else 'They'} are {label}: {points}.")
-            case _:
-                for name, metric in alike.items():
-                    names = (a, b) if named else ("", "it")
-                    sentences.append(describe_metric_change(name, metric, change, *names))
-    return " ".join(sentences)
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:

@@ -276,7 +276,7 @@ def test_a_bare_figure_is_as_wide_as_it_should_be_and_has_no_text_around_it(figu
     assert set(re.findall(r'font-family="([^"]+)"', svg)) == {"DejaVu Serif"}
     drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
     assert "nDCG@10 (x 100)" in drawn
-    assert not any(text in drawn for text in ("Source", "Darker", "shortest", "org/model"))
+    assert not any(text in drawn for text in ("Source", "Stronger", "shortest", "org/model"))
     # Five merged cells have room for their numbers, twenty have none.
     assert 20 <= len(re.findall(r"<text[^>]*>\d+</text>", svg)) < 30
 
