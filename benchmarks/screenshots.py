@@ -18,7 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
-from posir_tasks.display.strip import KINDS, NARROW, draw_strips
+from posir_published.rows import find_curve
+from posir_tasks.display.strip import KINDS, NARROW, Strip, draw_strips
+from posir_tasks.scores import Estimate
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -29,8 +31,10 @@ PICTURES = {
     "leaderboard-models": ("tab=models&length=all", 1050),
 }
 WIDTH = 1280
-#: Pixels of the figure beside the commands of the site's first page.
-MIDDLE = 500
+#: Pixels of the figure of README, and of those beside each other on the site's first page.
+MIDDLE, THIRD = 500, 376
+#: A published curve of a model that reads all of these documents: name, task and length.
+PUBLISHED = "Qwen3-Embedding-4B", "PosIR-English", "Q4"
 
 
 def photograph(browser: Browser, address: str) -> None:
@@ -46,12 +50,30 @@ def photograph(browser: Browser, address: str) -> None:
         print(IMAGES / f"{name}.png")
 
 
-def draw_figure(results: Path) -> None:
-    """Write the pictures of README and site, wide and narrow: the models on PosIR-Mini below each other."""
+class ShortStrip(Strip):
+    """A strip whose labels fit the axis of a narrow picture."""
+
+    @property
+    def axis(self) -> tuple[float, float, str, str]:
+        low, high, start, end = super().axis
+        return low, high, start, end.replace("end of what it reads", "reads to here")
+
+
+def draw_figures(results: Path) -> None:
+    """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone, and a published one."""
     strips = posir.read_results(results).strips()
     named = [replace(strip, name=strip.name + strip.words[0].removeprefix("It")) for strip in strips]
-    for name, width in (("posir-mini", MIDDLE), ("posir-mini-narrow", NARROW)):
-        svg = draw_strips(named, width=width, explained=False)
+    model, task, length = PUBLISHED
+    curve = find_curve(task, model, length)
+    assert curve
+    words = (f"It reads all of a text. Start to end {100 * curve.start_to_end_unweighted:+.1f}, without an interval",)
+    published = Strip(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
+    pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
+    # Without a name: it begins the sentence above the picture.
+    alone = {strip.name: ShortStrip(**vars(strip) | {"name": ""}) for strip in (*strips, published)}
+    pictures |= {f"first-{name}": ([strip], THIRD) for name, strip in alone.items()}
+    for name, (shown, width) in pictures.items():
+        svg = draw_strips(shown, width=width, explained=False)
         # On pages whose dark color is another one than that of reports.
         (IMAGES / f"{name}.svg").write_text(svg.replace(f".paper{{{KINDS['paper'][1]}}}", ".paper{fill:none}"))
         print(IMAGES / f"{name}.svg")
@@ -60,7 +82,7 @@ def draw_figure(results: Path) -> None:
 def main() -> None:
     """Build the leaderboard of the results and write all pictures."""
     results = Path(sys.argv[1])
-    draw_figure(results)
+    draw_figures(results)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         build_site(results, Path(name) / "site", Path(name) / "cache")
         server = create_server(Path(name) / "site", 0)
