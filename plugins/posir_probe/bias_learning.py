@@ -327,8 +327,8 @@ class SentenceRegression(RegressionProbe):
         for position in order
     }
     finding = SignedFinding(
-        "Later sentences weigh more: position and weight correlate with r = {}",
-        "Earlier sentences weigh more: position and weight correlate with r = {}",
+        "Later sentences weigh more: weights rise from start to end, r = {1}",
+        "Earlier sentences weigh more: weights fall from start to end, r = {1}",
     )
     preference_sign = -1
     scale = "Pearson's r, from -1 to 1"
@@ -336,7 +336,7 @@ class SentenceRegression(RegressionProbe):
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
     series = {
-        f"{text}, {position}": (f"Position: {position} of the sentence", line)
+        f"{text}, {position}": (f"By the {position} of sentences", line)
         for (text, line), position in product(LINES.items(), ("start", "midpoint"))
     }
     place_names = SIZES
@@ -362,19 +362,19 @@ class SentenceRegressionFit(RegressionProbe):
 
     name = "sentence_regression_fit"
     title = "Fit of sentences to their text"
-    notes = ("R2 is in-sample and over dimensions; with as many sentences as dimensions it is 1. The error is per dimension.",)
+    notes = ("R² is in-sample and over dimensions; with as many sentences as dimensions it is 1. The error is per dimension.",)
     positions = tuple(f"{measure} · {bucket}" for measure in ("R2", "MAE") for bucket in BUCKET_NAMES)
     summaries = {
-        "r_squared": Summary("R2 of sentences for their text", at(0)),
+        "r_squared": Summary("R² of sentences for their text", at(0)),
         "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
     }
-    finding = Statement("The sentences of a text explain its embedding with R2 = {}")
+    finding = Statement("The sentences of a text explain its embedding with R² = {}")
     scale = "R2, from 0 to 1"
     needs_shuffled = False
     value_title = "Mean over texts"
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
-    series = {"R2": ("R2", ""), "MAE": ("Mean absolute error per dimension", "")}
+    series = {"R2": ("R²", ""), "MAE": ("Mean absolute error", "")}
     same_scale = False
     place_names = SIZES
 

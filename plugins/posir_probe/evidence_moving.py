@@ -62,8 +62,8 @@ class EvidenceMoving(base.Probe):
     summaries = {
         "start_to_end": Summary("Similarity, evidence first minus last", base.start_to_end),
         "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
-        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.NUMBER),
-        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.NUMBER),
+        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.COUNT),
+        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.COUNT),
     }
 
     def plan(self, data: ProbeData) -> base.ProbePlan:

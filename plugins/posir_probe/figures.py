@@ -14,7 +14,7 @@ from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
 from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
-from posir_tasks.display.charts import FAINT, INK, NULL, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
+from posir_tasks.display.charts import FAINT, INK, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
@@ -26,7 +26,9 @@ ROW = 15
 MOST_POINTS = 20
 #: Most models whose intervals are drawn over each other.
 MOST_INTERVALS = 4
-PUBLISHED = "other models, as published"
+PUBLISHED = "published"
+#: Gray of published values, three times as dark as paper.
+PALE = "#949494"
 #: Kinds of rows.
 MODEL_ROW, CONTROL_ROW, PUBLISHED_ROW, WINDOW_ROW = "model", "control", "published", "window"
 #: A row of a chart's data.
@@ -37,7 +39,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     """Return the figure of a probe on a dataset, with all models; the title is the finding of the first."""
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
-    labels = short_labels(shown)
+    labels = ["these data"] if probe.is_of_data else short_labels(shown)
     finding = probe.find(first.sums) or probe.label(first.sums)
     title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
@@ -90,8 +92,9 @@ def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: 
 
 
 def _facet(chart: alt.Chart | alt.LayerChart | alt.FacetChart, panels: Iterable[str]) -> alt.FacetChart:
-    facet = alt.Facet("panel:N", title=None, sort=list(dict.fromkeys(panels)))
-    facets: alt.FacetChart = chart.facet(facet=facet, columns=PANELS_PER_ROW)
+    names = list(dict.fromkeys(panels))
+    columns = math.ceil(len(names) / math.ceil(len(names) / PANELS_PER_ROW))
+    facets: alt.FacetChart = chart.facet(facet=alt.Facet("panel:N", title=None, sort=names), columns=columns)
     return facets
 
 
@@ -111,7 +114,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
     color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
     # Gray for controls and published values.
-    grays, scale = {CONTROL: FAINT, PUBLISHED: NULL}, color["scale"]
+    grays, scale = {CONTROL: FAINT, PUBLISHED: PALE}, color["scale"]
     scale["range"] = [grays.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)]
     width, height = WIDTH if len(panels) > 1 else WIDE, alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT
     if probe.form is Form.CATEGORIES:

@@ -156,13 +156,13 @@ class ControlledPairs(base.Probe):
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
     finding = base.SignedFinding(
-        "The document with the evidence first scores {} higher than the same with the evidence last",
-        "The document with the evidence last scores {} higher than the same with the evidence first",
+        "The document with the evidence first scores {} of cosine higher than the same with the evidence last",
+        "The document with the evidence last scores {} of cosine higher than the same with the evidence first",
     )
     preference_sign = 1
     scale = base.COSINE
     needs_questions = True
-    value_title = "Cosine with the question, favored document minus the other"
+    value_title = "Favored minus other document (cosine)"
     place_title = "Favored document"
     form = base.Form.CATEGORIES
     series = {"model": ("", ""), base.CONTROL: ("", base.CONTROL)}
@@ -209,6 +209,6 @@ class ControlledPairsEffect(ControlledPairs):
         "Evidence last against evidence first makes {} standard deviations of the score",
     )
     scale = "Standard deviations of the score"
-    value_title = "Favored document minus the other, in standard deviations"
+    value_title = "Favored minus other (standard deviations)"
     unit = Unit.NUMBER
     statistic = "effect_size"

@@ -68,7 +68,7 @@ class SignedFinding:
 
     positive: str
     negative: str
-    """Sentences with `{}` for the size of the difference."""
+    """Sentences with `{}` for the size of the difference, or `{1}` for its value."""
     summary: str = ""
     """Name of the difference; empty for the first summary of the probe."""
 
@@ -79,9 +79,11 @@ class SignedFinding:
         if estimate is None or estimate.interval is None or includes_zero(estimate.interval):
             return None
         low, high = sorted(map(abs, estimate.interval))
-        size = Estimate(abs(estimate.value), (low, high))
+        size, form = Estimate(abs(estimate.value), (low, high)), FORMATS[summary.unit]
         sentence = self.positive if estimate.value > 0 else self.negative
-        return sentence.format(format_estimate(size, lambda value: FORMATS[summary.unit](value).removeprefix("+")))
+        return sentence.format(
+            format_estimate(size, lambda value: form(value).removeprefix("+")), format_estimate(estimate, form)
+        )
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,8 @@ SCHEMA = 1
 FOLDER = "probes"
 #: Bootstrap replicates.
 REPLICATES = 200
+#: Share of samples in which a value must be defined for an interval: about five documents have it.
+LEAST_DEFINED = 0.99
 #: Quantiles that bound a central 95 % interval.
 TAILS = (0.025, 0.975)
 
@@ -244,9 +246,10 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     if not np.isfinite(value):
         return None
     drawn = np.mean([index(result._replicate_values) for result in sums], axis=0)
-    drawn = drawn[np.isfinite(drawn)]
-    if min(result.documents for result in sums) < FEWEST_DOCUMENTS or not drawn.size:
+    # Samples without a document of a small group have no value.
+    if min(result.documents for result in sums) < FEWEST_DOCUMENTS or np.isfinite(drawn).mean() < LEAST_DEFINED:
         return Estimate(value)
+    drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, TAILS)
     return Estimate(value, (float(low), float(high)))
 

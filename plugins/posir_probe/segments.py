@@ -78,8 +78,8 @@ class SegmentSimilarity(Probe):
             "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
         }
         self.finding = SignedFinding(
-            f"The first {part} of a text is {{}} closer to the whole text than the last",
-            f"The last {part} of a text is {{}} closer to the whole text than the first",
+            f"The first {part} of a text is closer to the whole text than the last, by {{}} of cosine",
+            f"The last {part} of a text is closer to the whole text than the first, by {{}} of cosine",
         )
         self.meaning = f"How much closer a whole text is to its first {part} than to its last"
         self.place_title = f"Middle of the {part}, as a share of the text"

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_probe.probe import COSINE, POINTS, SHARES, Probe, includes_zero
+from posir_probe.probe import COSINE, POINTS, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
+from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
@@ -47,8 +48,6 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 INTERVAL, WEIGHS_MORE = "95 % interval", "Weighs more"
-#: An interval in a sentence.
-WITH_INTERVAL = re.compile(r" \[[^]]*\]")
 #: Share of documents that could not be measured up to which they are not shown.
 MOST_LEFT_OUT = 0.1
 #: How differences are printed: all have a sign.
@@ -120,40 +119,35 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     return rows
 
 
-def build_differences(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
-    """Return a table with the differences of start and end of embeddings that have an interval; those of search are apart."""
-    cells = []
+def build_differences(
+    rows: Iterable[IndexRow], probes: Mapping[str, Probe], name: Callable[[Probe], str] = attrgetter("title")
+) -> Table:
+    """Return a table with the differences of start and end of embeddings that have an interval; those of search are apart.
+
+    First come those of texts that are read as a whole. Beside each is the range of published ones.
+    """
+    groups: dict[str, list[tuple[str, ...]]] = {"Within what it reads": [], "Whole texts, read or not": []}
     for row, probe in _find_stated(rows, probes):
         if probe.compares_ends and probe.scale != POINTS and row.value and row.value.interval:
+            unit = "" if probe.scale == COSINE else f" ({probe.scale.partition(',')[0].lower()})"
             value = format_estimate(row.value, SIGNED[probe.first_summary.unit])
-            unit = probe.scale.partition(",")[0]
-            cells.append((probe.title, value, unit[0].lower() + unit[1:], _find_favored(row.value, probe)))
-    table = _build_table(("What is compared", DIFFERENCE, "Unit", WEIGHS_MORE), cells, (DIFFERENCE,))
-    same = [end for end in ANSWERS if all(cell[-1] == end for cell in cells)] if cells else []
+            cells = (f"{name(probe)}{unit}", value, _describe_published(probe), _find_favored(row.value, probe))
+            groups["Within what it reads" if probe.in_window else "Whole texts, read or not"].append(cells)
+    measured = [cells for group in groups.values() for cells in group]
+    lines = [line for title, group in groups.items() for line in ((title, "", "", ""), *group)] if all(groups.values()) else []
+    table = _build_table(("What is compared", DIFFERENCE, "Published", WEIGHS_MORE), lines or measured, (DIFFERENCE,))
+    same = [end for end in ANSWERS if measured and all(cells[-1] == end for cells in measured)]
     if not same:
         return table
-    lines = tuple(row[:-1] for row in table.rows)
-    return replace(table, columns=table.columns[:-1], rows=lines, title=f"The {same[0]} weighs more in every comparison")
+    title = f"The {same[0]} weighs more{f' in all {len(measured)} comparisons' if measured[1:] else ''}"
+    return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows), title=title)
 
 
-def build_overview(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Table:
-    """Return a table with the summary that each probe's finding states, those of a scale together, retrieval first.
-
-    Below it are the documents that a probe left out, if they are more than a tenth.
-    """
-    by_scale: dict[str, list[tuple[str, ...]]] = {POINTS: [], COSINE: []}
-    left_out = []
-    for row, probe in _find_stated(rows, probes):
-        summary, drawn = probe.summaries[row.name], row.documents + row.left_out
-        forms = SIGNED if probe.preference_sign else FORMATS
-        line = (summary.title, *_format_estimate(row.value, summary.unit, forms), _find_favored(row.value, probe))
-        by_scale.setdefault(probe.scale, []).append(line)
-        left_out += [f"{row.probe} {row.left_out:,} of {drawn:,}"] if row.left_out > MOST_LEFT_OUT * drawn else []
-    # Percentages are last: they favor no end of a text.
-    scales = sorted(by_scale.items(), key=lambda item: item[0] == SHARES)
-    cells = [line for scale, lines in scales if lines for line in ((scale, "", "", ""), *lines)]
-    table = _build_table(("Summary", "Value", INTERVAL, WEIGHS_MORE), cells, ("Value",))
-    return replace(table, notes=(f"Documents left out: {', '.join(left_out)}.",) if left_out else ())
+def _describe_published(probe: Probe) -> str:
+    """Return the range of the first summary over published models, on other data; empty if there are none."""
+    curves = [np.array(curve.values) for curve in read_published_curves(probe.name) if curve.positions == probe.positions]
+    values = sorted(float(probe.first_summary(curve)) for curve in curves)
+    return " to ".join(map(SIGNED[probe.first_summary.unit], (values[0], values[-1]))) if values else ""
 
 
 def _find_stated(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Iterator[tuple[IndexRow, Probe]]:
@@ -172,17 +166,20 @@ def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
     return "start" if probe.preference_sign * estimate.value > 0 else "end"
 
 
-def _abbreviate_result(result: ProbeResult, probe: Probe) -> str:
-    """Return the result of a probe in a few words, or why there is none."""
-    if result.sums.documents < FEWEST_DOCUMENTS:
-        return describe_few(FEWEST_DOCUMENTS, result.sums.documents, "document")
-    summary = probe.summaries.get(probe.stated)
-    estimate = result.sums.estimate(summary) if summary else None
-    favored = _find_favored(estimate, probe)
-    if not (summary and estimate and favored):
-        return WITH_INTERVAL.sub("", probe.find(result.sums) or "")
-    value = f"{SIGNED[summary.unit](estimate.value)}{' points' if summary.unit is Unit.POINTS else ''}"
-    return f"{value} for the {favored}" if favored in ANSWERS else f"{value}, which end weighs more {favored}"
+def _describe_result(result: ProbeResult, probe: Probe) -> str:
+    """Return the finding of a probe, then its title, or the title, then why there is none."""
+    finding, label = probe.find(result.sums), probe.label(result.sums)
+    if finding or label != probe.title or not probe.preference_sign:
+        return f"{finding} · {probe.title}" if finding else label.replace(": ", " · ", 1)
+    return f"{probe.title} · which end weighs more cannot be said"
+
+
+def _list_notes(result: ProbeResult, probe: Probe) -> tuple[str, ...]:
+    """Return what must be known to read the values of a probe: its notes, and what it does not have."""
+    skipped, drawn = result.sums.describe_skipped(), sum(subset.done for subset in result.subsets.values())
+    omitted = drawn - result.sums.documents
+    left_out = f"Documents left out: {omitted:,} of {drawn:,}." if omitted > MOST_LEFT_OUT * drawn else ""
+    return tuple(filter(None, (*probe.notes, skipped and f"Skipped: {skipped}.", left_out)))
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -216,7 +213,8 @@ def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right
 
 def _format_estimate(estimate: Estimate | None, unit: Unit, forms: Mapping[Unit, Any] = FORMATS) -> tuple[str, str]:
     form = forms[unit]
-    return form(estimate.value if estimate else None), format_interval(estimate, form)
+    few = "too few texts" if estimate and not estimate.interval else ""
+    return form(estimate.value if estimate else None), format_interval(estimate, form) or few
 
 
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
@@ -316,28 +314,29 @@ class ProbeMeasurements(Presentable):
         return f"Probes of {model} on {documents} of {self.results[0].data}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
-        """Return the verdict with its picture, what to do, and the differences; then all summaries and each probe, folded."""
+        """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
+        return self._build_sections(attrgetter("title"))
+
+    def _build_sections(self, name: Callable[[Probe], str]) -> tuple[DisplaySection, ...]:
         probes, rows = all_probes(), self.records()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         is_known = leads[0][0].sums.documents >= FEWEST_DOCUMENTS
         shown = leads[:1] if is_known and not strip else []
         facts = tuple(f"{name}: {fact}" for name, fact in list_facts(self.results, probes))
-        verdict, differences = describe_model(self.results, probes), build_differences(rows, probes)
+        verdict, differences = describe_model(self.results, probes), build_differences(rows, probes, name)
         sections = [
             DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
             DisplaySection(sentences=facts, draw=partial(self._draw, shown)),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
-        if len(self.results) > MOST_SECTIONS:
-            sections.append(DisplaySection("All summaries", tables=(build_overview(rows, probes),), folded=True))
         for result in sorted(
             self.results, key=lambda result: (probes[result.probe].is_of_data, probes[result.probe].needs_questions)
         ):
             probe = probes[result.probe]
             tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
             draw = None if (result, probe) in shown else partial(self._draw, [(result, probe)])
-            title = " · ".join(filter(None, (probe.title, _abbreviate_result(result, probe) if is_known else "")))
-            sections.append(DisplaySection(title, tables=tables, draw=draw, folded=True, group=probe.heading))
+            title, notes = _describe_result(result, probe) if is_known else probe.title, _list_notes(result, probe)
+            sections.append(DisplaySection(title, notes, tables, draw=draw, folded=True, group=probe.heading))
         return tuple(sections)
 
     def page_sections(self) -> tuple[DisplaySection, ...]:
@@ -345,14 +344,9 @@ class ProbeMeasurements(Presentable):
 
         There is room to say what is compared.
         """
-        meanings = {probe.title: probe.meaning or probe.title for probe in all_probes().values()}
-
-        def explain(table: Table) -> Table:
-            return replace(table, rows=tuple((meanings.get(title, title), *cells) for title, *cells in table.rows))
-
-        verdict, facts, *others = self.sections()
+        verdict, facts, *others = self._build_sections(lambda probe: probe.meaning or probe.title)
         answer = () if verdict.strips else (replace(verdict, title=""), facts)
-        return (*answer, *(replace(section, tables=tuple(map(explain, section.tables))) for section in others))
+        return (*answer, *others)
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
@@ -378,13 +372,12 @@ class ProbeMeasurements(Presentable):
         return ["--html draws the values at every position."] if len(self.results) > MOST_SECTIONS else []
 
     def explanation(self) -> list[str]:
-        """Return what must be known to read the values of each probe: its notes, and what was skipped."""
-        probes, notes = all_probes(), ["The interval of a range does not correct its bias."]
-        for result in self.results:
-            probe, skipped = probes[result.probe], result.sums.describe_skipped()
-            notes += [f"{probe.title}: {' '.join(probe.notes)}"] if probe.notes else []
-            notes += [f"{probe.title}: skipped {skipped}."] if skipped else []
-        return notes
+        """Return what must be known to read all values."""
+        return [
+            "The interval of a range does not correct its bias. There is none of fewer than ten documents, or of a group of "
+            "so few that some samples of the bootstrap have none of it.",
+            "Published: the range of other models on other data, as printed in the paper of the probe.",
+        ]
 
     def warnings(self) -> list[str]:
         """Return the texts and questions that cannot be used, in a line."""

@@ -26,7 +26,7 @@ def format_percent(value: float | None, spec: str = ".1f") -> str:
 
 
 #: Formats a count with thousands separators: `42,015`.
-format_count: Callable[[int | None], str] = partial(format_number, spec=",")
+format_count: Callable[[int | None], str] = partial(format_number, spec=",.0f")
 #: Formats a signed difference of scores x 100, with one decimal: `+4.2`.
 format_points: Format = partial(format_percent, spec="+.1f")
 #: Formats a PSI in [0, 1] with three decimals, as the papers print it: `0.217`.

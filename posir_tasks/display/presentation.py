@@ -204,7 +204,7 @@ class Presentable(ABC):
         """Return the findings in a few lines, or the beginning of the first table if there are none."""
         sections = self.sections()
         # The first section may repeat the title.
-        titled = [(part.title.replace(self.title, ""), *part.said, *part.sentences) for part in sections]
+        titled = [(part.title.replace(self.title, ""), *part.said, *part.sentences) for part in sections if not part.folded]
         findings = [": ".join(filter(None, parts[:2])) for parts in titled if parts[1:]]
         shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
         return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
