@@ -99,7 +99,7 @@ class Perturbation(Probe):
     source = SOURCE.format(3)
     preference_sign = 1
     scale = COSINE
-    value_title = "Cosine of text and changed text"
+    value_title = "Cosine with original"
     place_title = "Place of the change"
     place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
     sizes: tuple[float, ...]
@@ -406,11 +406,11 @@ class SentenceRegressionScatter(RegressionProbe):
     finding = Statement("{} % of the sentences have a negative weight")
     scale = SHARES
     value_title = "Weight of the sentence"
-    place_title = "Start of the sentence, as a share of the text"
+    place_title = "Start of the sentence"
     form = Form.CELLS
     series = {
-        f"{text} · {bucket}": (f"{title}, {SIZES[bucket]}", "")
-        for text, title in (("text", "Texts"), ("shuffled", "Sentences shuffled"))
+        f"{text} · {bucket}": (f"{title}, {SIZES[bucket].removesuffix(' sentences')}", "")
+        for text, title in (("text", "Texts"), ("shuffled", "Shuffled"))
         for bucket in BUCKET_NAMES[1:]
     }
 

@@ -51,7 +51,7 @@ class EvidenceMoving(base.Probe):
     scale = base.COSINE
     needs_questions = True
     value_title = "Cosine of question and document"
-    place_title = "Place of the evidence, start to end of its document"
+    place_title = "Place of the evidence in its document"
     form = base.Form.PLACES
     shows_window = True
 

@@ -45,7 +45,7 @@ FAVORED = {
     POSITION: "evidence first",
     BREVITY: "evidence alone",
     REPETITION: "more mentions",
-    LITERAL_MATCH: "the question's form of a name",
+    LITERAL_MATCH: "name as in the question",
 }
 KINDS = tuple(FAVORED)
 #: Sentences that a pair of repetition adds to the evidence of each document, and fewest sentences beside the evidence.
@@ -162,7 +162,7 @@ class ControlledPairs(base.Probe):
     preference_sign = 1
     scale = base.COSINE
     needs_questions = True
-    value_title = "Favored minus other document (cosine)"
+    value_title = "Favored minus other (cosine)"
     place_title = "Favored document"
     form = base.Form.CATEGORIES
     series = {"model": ("", ""), base.CONTROL: ("", base.CONTROL)}
@@ -209,6 +209,6 @@ class ControlledPairsEffect(ControlledPairs):
         "Evidence last against evidence first makes {} standard deviations of the score",
     )
     scale = "Standard deviations of the score"
-    value_title = "Favored minus other (standard deviations)"
+    value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER
     statistic = "effect_size"

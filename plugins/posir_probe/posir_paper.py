@@ -145,7 +145,7 @@ class GradientSaliency(Probe):
     )
     preference_sign = 1
     compares_ends = True
-    meaning = "How much more the first tenth of the tokens that are read changes the similarity than the last"
+    meaning = "How much more the first tenth of the tokens that are read changes the similarity than the last (gradient norm)"
     needs_questions = True
     needs_all = True
     in_window = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_probe.probe import COSINE, POINTS, Probe, includes_zero
+from posir_probe.probe import POINTS, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
@@ -129,9 +129,8 @@ def build_differences(
     groups: dict[str, list[tuple[str, ...]]] = {"Within what it reads": [], "Whole texts, read or not": []}
     for row, probe in _find_stated(rows, probes):
         if probe.compares_ends and probe.scale != POINTS and row.value and row.value.interval:
-            unit = "" if probe.scale == COSINE else f" ({probe.scale.partition(',')[0].lower()})"
             value = format_estimate(row.value, SIGNED[probe.first_summary.unit])
-            cells = (f"{name(probe)}{unit}", value, _describe_published(probe), _find_favored(row.value, probe))
+            cells = (name(probe), value, _describe_published(probe), _find_favored(row.value, probe))
             groups["Within what it reads" if probe.in_window else "Whole texts, read or not"].append(cells)
     measured = [cells for group in groups.values() for cells in group]
     lines = [line for title, group in groups.items() for line in ((title, "", "", ""), *group)] if all(groups.values()) else []
@@ -376,7 +375,7 @@ class ProbeMeasurements(Presentable):
         return [
             "The interval of a range does not correct its bias. There is none of fewer than ten documents, or of a group of "
             "so few that some samples of the bootstrap have none of it.",
-            "Published: the range of other models on other data, as printed in the paper of the probe.",
+            "Start minus end: of cosines, and of the norms of gradients. Published: the range of other models on other data.",
         ]
 
     def warnings(self) -> list[str]:

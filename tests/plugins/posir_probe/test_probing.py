@@ -18,7 +18,7 @@ from posir_probe.probe import Probe, ProbePlan, Summary, run_plans, run_probe
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
-from posir_probe.tables import ProbeMeasurements, build_index_rows, build_overview, build_probe_tables
+from posir_probe.tables import ProbeMeasurements, build_index_rows, build_probe_tables
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
@@ -213,28 +213,14 @@ def test_tables_have_sources_intervals_and_warnings(run):
     probes = all_probes()
     rows = build_index_rows(results, probes)
     assert {row.kind for row in rows} == {"summary", "position"}
-    overview = build_overview(rows, probes)
-    assert overview.headings == ("Summary", "Value", "95 % interval", "Weighs more")
-    titles = {result.probe: probes[result.probe].summaries[probes[result.probe].stated].title for result in results}
-    lines = {probe: row for row in overview.rows for probe, title in titles.items() if row[0] == title}
-    assert set(lines) == {*titles}
-    scales = [row[0] for row in overview.rows if not any(row[1:])]
-    assert scales[0] == "nDCG@10, in points"
-    assert len(scales) == len(set(scales)), "one group for each scale"
-    assert overview.rows[1] == lines["mirror_reversal"]
-    for result in results:
-        value = result.sums.estimate(probes[result.probe].summaries[probes[result.probe].stated])
-        if probes[result.probe].preference_sign == 1 and value and value.interval:
-            side = "start" if value.interval[0] > 0 else "end" if value.interval[1] < 0 else "cannot be said"
-            assert lines[result.probe][3] == side
     summaries, positions = build_probe_tables(
         [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
     )
     assert "mirror_reversal" not in str((summaries.rows, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
-    legend = " ".join(ProbeMeasurements(tuple(results), run.output).explanation())
-    assert all(" ".join(probes[result.probe].notes) in legend for result in results)
-    assert not any(result.probe in legend for result in results)
+    said = [sentence for section in ProbeMeasurements(tuple(results), run.output).sections() for sentence in section.sentences]
+    assert all({*probes[result.probe].notes} <= {*said} for result in results)
+    assert not any(result.probe in sentence for result in results for sentence in said)
 
 
 def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentences_alone(run):
@@ -246,11 +232,11 @@ def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentence
     assert selections["sentence_regression"] != str(run.selection)
 
 
-def test_documents_left_out_are_in_the_first_table_if_they_are_more_than_a_tenth(run):
+def test_documents_left_out_are_told_if_they_are_more_than_a_tenth(run):
     texts = {f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2) for number in range(20)}
     few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_index_rows(results, all_probes())
     assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
-    assert "3 of 20" in str(build_overview(rows, all_probes()))
-    assert "of 20" not in str(build_overview([row for row in rows if not row.left_out], all_probes()))
+    said = [section.sentences for section in ProbeMeasurements(tuple(results), run.output).sections()[-2:]]
+    assert ["3 of 20" in str(sentences) for sentences in said] == [False, True]
