@@ -216,8 +216,8 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     chips = page.locator("td.start_to_end .state")
     assert set(chips.all_inner_texts()) == {"bias: to the start"}
     assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
-    assert page.locator("td.curve .unread").first.inner_text() == "25.0 % not read"
-    expect(page.locator("th.start_to_end .tokens")).to_have_text("bias in what it reads")
+    assert page.locator("td.curve .unread").first.inner_text() == "25 % not read"
+    expect(page.locator("th.start_to_end .tokens")).to_have_text("+: start found better\nbias in what it reads")
     page.click("#table .expand >> nth=0")
     expect(page.locator("#table .detail .parts dt")).to_have_text(["Bias", "What to do"])
     page.select_option("#bias", "cannot_be_said")
@@ -231,7 +231,7 @@ def test_filtering_by_hand_and_resetting(visit, address):
     page.fill("#search", "model-7-")
     assert page.names() == ["org7/model-7-base"]
     page.fill("#search", "no such model")
-    assert "No model passes these filters." in page.inner_text("#table")
+    assert "No model passes these filters." in page.inner_text("#finding")
     page.click("#more")
     page.select_option("#kind", "Sparse")
     assert page.state() == {"search": "no such model", "kind": "Sparse"}
@@ -290,7 +290,7 @@ def test_headers_are_those_of_the_declarations_and_another_packages_score_is_a_c
             header = page.locator(f"th.{css}")
             title = header.locator(".dt-column-title").text_content()
             assert title == declared[key].title
-            assert header.get_attribute("title").startswith(declared[key].description)
+            assert declared[key].description in header.get_attribute("title")
         page.check("input[value='PosIR-Mini']", force=True)
         expect(page.locator("th.scores-rank")).to_have_count(0)
 
@@ -320,7 +320,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
     answers = page.locator("#answers .question").all_inner_texts()
     assert answers[:2] == ["Loses least from short to long", "Best under 1B parameters"]
-    provenance = page.inner_text("#provenance")
+    provenance = page.text_content("#provenance")
     assert "main (" in provenance
     assert "2026-01-31 as its file states" in provenance
     page.check("input[value=Q4]", force=True)
@@ -584,7 +584,7 @@ def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     assert without.locator("#table tbody th bdi").all_inner_texts() == page.names()
     shown = [text.split(" ")[0] for text in without.locator("#table tbody td[data-title='nDCG@10']").all_inner_texts()]
     assert shown == page.column("score")
-    assert without.inner_text("#lead") == page.inner_text("#lead")
+    assert page.inner_text("#lead").startswith(without.inner_text("#lead"))
     assert "25.0 % not read" in without.locator("#table .unread").all_inner_texts()
     assert (without.is_visible("#table tbody th"), without.is_visible("#controls")) == (True, False)
     without.context.close()
@@ -609,7 +609,7 @@ def test_it_works_from_the_keyboard_alone(visit, address):
     assert page.state() == {"sort": "-q4"}
     page.focus("#table .expand >> nth=0")
     keyboard.press("Enter")
-    details = page.inner_text("#table tr .detail")
+    details = page.text_content("#table tr .detail")
     assert all(part in details for part in ("PSI by chance", "Any effect (p)", "42,000"))
     page.focus("#table td.select input >> nth=2")
     keyboard.press("Space")
@@ -647,7 +647,7 @@ def test_the_null_of_psi_is_from_its_mean_to_its_95th_percentile_everywhere(visi
     place = view["psi"].index(min(score for score in view["psi"] if score is not None))
     expected = f"{view['psi_chance'][place]:.3f} to {view['psi_chance_high'][place]:.3f}"
     page.click("#table .expand >> nth=0")
-    assert f"PSI by chance, of the observed one\n{expected}" in page.inner_text("#table .detail")
+    assert f"PSI by chance, of the observed one{expected}" in page.text_content("#table .detail")
     page.fill("#search", page.names()[0])
     page.click("#tab-chart")
     page.locator("#panel-chart g.mark-symbol.role-mark path").hover(force=True)
@@ -749,9 +749,9 @@ AVERAGE = "benchmark=PosIR&data=PosIR"
 
 def test_the_published_first_screen_is_the_finding_with_every_known_position(visit, published):
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
-    assert page.inner_text("#finding") == "Qwen3-Embedding-8B finds evidence best in long documents: nDCG@10 56.8"
+    assert page.inner_text("#finding") == "Qwen3-Embedding-8B finds evidence best in long German documents: nDCG@10 56.8"
     lead = "1.5 points ahead of inf-retriever-v1 (interval not published). Its start to end: +10.6."
-    assert page.inner_text("#lead") == lead
+    assert page.inner_text("#lead").startswith(f"{lead} The largest: ")
     assert page.column("behind")[:2] == ["best", "-1.5"]
     assert page.locator("#table tbody tr").nth(8).bounding_box()["y"] < 900, "eight rows are on the first screen"
     about = "Dense · 7.6B · 32k tokens · apache-2.0"
@@ -796,7 +796,7 @@ def test_own_results_come_first(visit, tmp_path):
         assert page.is_visible("th.change")
         assert "10 results are not comparable" in page.inner_text("#unranked")
         assert "the papers' data" in page.locator("#table .marks").last.inner_text()
-        assert "local-0123 (2 results)" in page.inner_text("#provenance")
+        assert "local-0123 (2 results)" in page.text_content("#provenance")
         page.check("input[value='PosIR-Mini']", force=True)
         expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
 
@@ -910,7 +910,7 @@ def test_print_keeps_the_choices_and_is_light(visit, published):
     page = visit(viewport={"width": 1024, "height": 900}).go(f"{published}#benchmark=PosIR-Mini&length=Q3&theme=dark")
     page.emulate_media(media="print")
     shown = "labels => labels.filter((one) => one.offsetParent).map((one) => one.innerText)"
-    assert page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3"]
+    assert page.eval_on_selector_all(".pills label", shown) == ["PosIR-Mini", "Q3\n≤ 1,536"]
     assert page.eval_on_selector_all("[role=tab]", shown) == ["Table"]
     assert all(page.is_visible(f"th.q{number}") for number in (1, 2, 3, 4))
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

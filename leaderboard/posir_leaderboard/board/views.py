@@ -25,7 +25,7 @@ from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
 from posir_significance.sentences import label_change
 from posir_tasks.digests import digest
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
+from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
@@ -233,9 +233,10 @@ class View:
         """Return which documents a length has, in words."""
         if len(self.lengths) == 1:
             return f"on {self.data}"
-        ends = {ALL: "documents of all lengths", self.lengths[1]: "short documents", self.lengths[-1]: "long documents"}
+        what = "documents" if self.average or self.label in ("", self.name) else f"{self.label} documents"
+        ends = {ALL: f"{what} of all lengths", self.lengths[1]: f"short {what}", self.lengths[-1]: f"long {what}"}
         titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
-        return f"in {ends.get(length) or 'documents of ' + titles.get(length, length).split(': ')[-1]}"
+        return f"in {ends.get(length) or f'{what} of ' + titles.get(length, length).split(': ')[-1]}"
 
     def write_headline(self, length: str, differences: PairedDifferences) -> dict[str, list[str]]:
         """Return which models find evidence best, and below it what is known of the first: parts, each second one a name."""
@@ -252,19 +253,18 @@ class View:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
         lead = [""]
-        if others:
-            known = self._format_lead(differences, first, others[0])
-            printed = round(scores[first].value, 3) - round(scores[others[0]].value, 3)
-            gap = format_percent(differences.values[first, others[0]] if paired[others[0]] else printed)
-            lead = [f"{'The first is ' if ties else ''}{gap} points ahead of ", names[others[0]], f" {known}. "]
-        if (row := rows[first]) and (effect := row.effect):
-            state = f"; within what it reads {row.state_label}" if UNDECIDED.isdisjoint(row.states) else ""
-            lead[-1] += f"Its start to end: {format_estimate(effect, format_points)}{state}. "
         shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
         if cut := [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]:
             more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
-            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}."]
-        elif not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
+            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}. "]
+        if others:
+            gap = differences.values[first, others[0]] if paired[others[0]] else scores[first].value - scores[others[0]].value
+            lead[-1] += f"{'The first is ' if ties or cut else ''}{format_percent(gap)} points ahead of "
+            lead += [names[others[0]], f" {self._format_lead(differences, first, others[0])}. "]
+        if (row := rows[first]) and (effect := row.effect):
+            state = f"; within what it reads {row.state_label}" if UNDECIDED.isdisjoint(row.states) else ""
+            lead[-1] += f"Its start to end: {format_points(effect.value)}{state}. "
+        if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}."
         return {"headline": headline, "lead": lead}
 
@@ -273,8 +273,7 @@ class View:
             published = self.rows[best].model.published or self.rows[second].model.published
             return "(interval not published)" if published else "(no interval: other queries, or too few documents)"
         value, half = differences.values[best, second], differences.half_widths()[best, second]
-        state = str(differences.states()[best, second])
-        said = f" ({CHANGES[state]})" if state == ChangeState.EQUIVALENT else ""
+        said = f" ({CHANGES[ChangeState.EQUIVALENT]})" if differences.states()[best, second] == ChangeState.EQUIVALENT else ""
         ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
         return f"[{', '.join(ends)}]{said}"
 

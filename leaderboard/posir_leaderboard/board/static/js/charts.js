@@ -148,7 +148,7 @@
     }));
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
-    const { low: bottom, high: top } = board.ends([...points, { effect: 0 }], "effect", "effect_low", "effect_high");
+    const { low: bottom, high: top } = board.ends([...points, { effect: 0 }, ...points.map((one) => ({ effect: 1.1 * one.effect }))], "effect", "effect_low", "effect_high");
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 60 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };

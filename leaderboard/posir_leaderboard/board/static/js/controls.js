@@ -35,7 +35,8 @@
   };
 
   function pill(name, value, text, title = null) {
-    return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text));
+    const tokens = name === "length" && board.tokensOf(value);
+    return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text, tokens ? el("small", {}, tokens) : null));
   }
 
   /** Offer choices as pills, and as a menu, which a narrow page shows instead. */

@@ -32,19 +32,28 @@
     ];
   }
 
+  /** Return the largest start to end in either direction of the rows that pass filters, as text and elements. */
+  function largest(rows, state) {
+    const known = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && row.effect).sort((one, other) => other.effect - one.effect);
+    if (known.length < 3) return [];
+    const said = [known[0], known.at(-1)].flatMap((row) => [short(row), ` ${board.points(row.effect)}`]);
+    return [" The largest: ", ...said.slice(0, 2), ", ", ...said.slice(2), "."];
+  }
+
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
+    const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
-    byId("lead").replaceChildren(...ahead);
+    byId("lead").replaceChildren(...ahead, ...(published ? largest(rows, state) : []));
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isDecided);
     const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
-    const published = rows.length && rows.every((row) => row.published) ? "; results published in the papers" : "";
+    const source = published ? "; results published in the papers" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
-    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${published}${single}.`);
+    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${source}${single}.${shown.group.name === "PosIR-Mini" ? " A small sample for a first run; published models are under PosIR." : ""}`);
   };
 
   /** Leave out of the legend what no row has. */

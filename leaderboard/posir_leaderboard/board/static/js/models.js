@@ -18,11 +18,13 @@
 
   const selectedOf = (index, state) => modelsOf(index, board.models(state));
 
-  /** Return the ids of the first rows by nDCG@10, those with known positions first, to open the tab with. */
+  /** Return the ids of the first row by nDCG@10, those with known positions first, and of those that differ most, to open the tab with. */
   function firstOf(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
     const order = (one, other) => Boolean(other.strip) - Boolean(one.strip) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
-    return ranked.sort(order).slice(0, OPENED_WITH).map((row) => row.id);
+    ranked.sort(order);
+    const apart = ranked.filter((row) => row.strip && row.effect).sort((one, other) => Math.abs(other.effect) - Math.abs(one.effect));
+    return [...new Set([ranked[0], ...apart.slice(0, 1), ...apart.filter((row) => row.effect * apart[0].effect < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
   }
 
   function chip(model, models) {
@@ -51,7 +53,7 @@
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The first with known positions. Select others in the table, or add them here.");
+    board.say(selected.length || !models.length ? "" : "The best, and those with the largest start to end. Select others in the table, or add them here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,

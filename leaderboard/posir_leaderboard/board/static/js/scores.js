@@ -38,7 +38,7 @@
 
   function resultOf(model) {
     if (model.published) return "published in the papers";
-    return model.origin ? `${model.origin}, not submitted` : "submitted";
+    return model.origin ? `${model.origin}, not submitted` : "evaluated with posir";
   }
 
   board.facts = (models) => {

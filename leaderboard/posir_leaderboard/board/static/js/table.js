@@ -120,10 +120,12 @@
     return el("div", { class: "model-cell" }, expand, link, el("div", { class: "marks" }, ...marks));
   }
 
-  async function toggleDetails({ currentTarget }) {
-    const row = table.row(currentTarget.closest("tr"));
+  const toggleDetails = ({ currentTarget }) => toggle(currentTarget);
+
+  async function toggle(button) {
+    const row = table.row(button.closest("tr"));
     const open = !row.child.isShown();
-    currentTarget.setAttribute("aria-expanded", open);
+    button.setAttribute("aria-expanded", open);
     if (open) row.child(detailsOf(row.data(), lengthsOf(row.data(), await board.everyLength())), "details").show();
     else row.child.hide();
   }
@@ -137,17 +139,16 @@
     const interval = board.intervalText(row, "psi");
     const answer = Object.entries(row.parts ?? {}).filter(([title]) => !IN_THE_ROW.includes(title));
     const facts = [
-      answer.length ? null : [board.title("state"), row.state_label],
+      answer.length || !board.isDecided(row) ? null : [board.title("state"), row.state_label],
       row.published
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval].filter(Boolean).join(" ")],
       [`PSI, observed${row.published ? "" : " (chance increases it)"}`, board.valueText(row, "psi_as_published")],
       [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
-      [board.title("queries"), queriesText(row)],
+      [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
       row.published && board.known(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
     ].filter((fact) => fact?.[1] && fact[1] !== board.DASH);
-    const sort = el("button", { type: "button", class: "quiet", onclick: () => board.change({ sort: "psi", page: "1" }) }, "Sort by PSI");
     const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
     const every = Object.values(lengths);
     const parted = [
@@ -163,7 +164,8 @@
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
-    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : null, listed(facts, "facts"), byLength, sort);
+    const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
+    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : null, byLength, statistics);
   }
 
   function linkTo(id) {
@@ -189,8 +191,8 @@
   }
 
   function curveCell(row) {
-    const unread = row.not_read >= 0.0005 ? el("span", { class: "unread" }, `${board.percent(row.not_read)} % not read`) : null;
-    return el("div", {}, board.strip(row), unread);
+    const unread = row.not_read >= 0.0005 ? el("span", { class: row.not_read < 0.5 ? "unread" : "unread within-strip" }, `${Math.round(100 * row.not_read)} % not read`) : null;
+    return el("div", { class: "picture" }, board.strip(row), unread);
   }
 
   function lengthCell(row, name) {
@@ -205,11 +207,6 @@
   function psiCell(row) {
     if (!board.known(row.best_psi)) return board.DASH;
     return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), board.known(row.psi) || shown.observed ? null : el("span", { class: "ends" }, "observed"));
-  }
-
-  function queriesText(row) {
-    if (!board.known(row.queries)) return row.published ? "not published" : board.DASH;
-    return (row.approximate ? "≈ " : "") + board.count(row.queries);
   }
 
   const LENGTH_FIELDS = ["score", "score_low", "score_high", "rank", "queries", "start_to_end", "start_to_end_low", "start_to_end_high", "start_to_end_unweighted"];
@@ -240,8 +237,7 @@
     return rows;
   };
 
-  /** Return the difference to a better row; where neither has an interval, that of what is printed. */
-  board.behind = (row, best) => (board.known(row.score_low) ? row.score - best.score : (board.percent(row.score) - board.percent(best.score)) / 100);
+  board.behind = (row, best) => row.score - best.score;
 
   /** Return the row with the highest nDCG@10; null if none has one. */
   board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
@@ -292,7 +288,20 @@
     if (table) table.order(orderOf(state.sort)).draw();
     else createTable(rows, state);
     if (page && page < table.page.info().pages) table.page(page).draw("page");
+    return openFirst();
   };
+
+  /** The most models of which the first that does not read to the end is opened. */
+  const FEW = 5;
+
+  /** Open the first row that does not read to the end, where there is room for its answer. */
+  async function openFirst() {
+    const first = board.tableRows().find((row) => row.not_read >= 0.0005);
+    if (!first || shown.rows.length > FEW || shown.opened === first) return;
+    shown.opened = first;
+    const node = table.row((_, row) => row === first).node();
+    if (!table.row(node).child.isShown()) await toggle(node.querySelector(".expand"));
+  }
 
   /** Return the rows that pass the filters, of all pages, in the table's order. */
   board.tableRows = () => (table ? table.rows({ search: "applied", order: "applied" }).data().toArray() : []);
@@ -362,6 +371,13 @@
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
+  /** Tooltips of the heads that are no scores. */
+  const HEADS = {
+    rank: "A range of ranks; without intervals the place by nDCG@10.",
+    behind: "Points of nDCG@10 behind the best, of unrounded values.",
+    curve: "A document from its start to its end: nDCG@10 at each place, on an axis from 0 to 100. Hatched: evidence that is not read.",
+  };
+
   // DataTables interprets titles as markup.
   function labelHeader(header, key) {
     header.querySelector(".dt-column-title").textContent = board.title(key);
@@ -371,10 +387,11 @@
   /** Head the scores by their declarations. */
   function labelScores() {
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
-    table.column(place("curve")).header().append(el("span", { class: "tokens" }, el("span", {}, "start"), el("span", {}, "end")));
+    for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
+    table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "0 to 100", "end"].map((text) => el("span", {}, text))));
     const header = table.column(place("start_to_end")).header();
     labelHeader(header, "start_to_end");
-    header.title += ` ${board.title("state")}: ${board.describe("state")}`;
+    header.title = `Positive: the start is found better. ${header.title} ${board.title("state")}: ${board.describe("state")}`;
   }
 
   /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
@@ -386,7 +403,8 @@
     table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
     qualify("psi", shown.observed ? "observed, 0: even" : "0: even");
-    qualify("start_to_end", shown.decided ? "bias in what it reads" : "");
+    table.column(place("psi")).header().title = board.describe(shown.observed ? "psi_as_published" : "psi");
+    qualify("start_to_end", `+: start found better${shown.decided ? "\nbias in what it reads" : ""}`);
   }
 
   function qualify(name, text) {
@@ -430,6 +448,8 @@
     const offered = board.state().unranked === "hidden" ? shown.rows.filter(board.isComparable).length : recordsTotal;
     board.sayCount(recordsDisplay, offered);
     offerUnranked();
+    const none = byId("table").querySelector("td.dt-empty");
+    if (none && recordsTotal) none.replaceChildren(el("button", { type: "button", class: "quiet", onclick: board.resetFilters }, "Reset filters"));
     const selected = board.models(board.state());
     for (const node of table.table().body().rows) {
       const row = rowOf.get(node);
