@@ -33,7 +33,9 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 #: A text, or several.
 Texts: TypeAlias = str | Iterable[str] | None
 
-BRIEF = "Start to end: first minus last third of documents."
+BRIEF = "Start to end: first minus last third of documents. Differs: which of the two is nearer to 0 cannot be said."
+#: Of a state that BRIEF explains, the words that are not in a cell.
+OPEN_SIDE = "; which is better: cannot be said: "
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
@@ -321,16 +323,22 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
-    names = [row.model if is_models else f"{row.length}\n{format_count(row.queries)} queries" for row in first]
+    names = [row.model if is_models else row.length_title for row in first]
+    counts = [] if is_models else [[format_count(row.queries) for row in first]]
     # The interval stands below its state.
     changes = ([sentences.format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
-    cells = (["\n".join(change.rsplit(": ", 1)) for change in of_metric] for of_metric in changes)
-    lines = list(zip(names, *cells, strict=True))
+    cells = (["\n".join(change.replace(OPEN_SIDE, ": ").rsplit(": ", 1)) for change in of_metric] for of_metric in changes)
+    lines = list(zip(names, *counts, *cells, strict=True))
     if is_models:
         scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
         lines.insert(0, (first[0].baseline, *scores))
-    headings = [metric.heading for metric in by_metric]
-    return Table(build_columns([heading, *headings], headings), tuple(lines), title, is_narrow=is_models)
+    headings = [*(["Queries"] if counts else []), *(metric.heading for metric in by_metric)]
+    return Table(
+        build_columns([heading if is_models else "Length in tokens", *headings], headings),
+        tuple(lines),
+        title,
+        is_narrow=is_models,
+    )
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:

@@ -281,6 +281,8 @@ class ComparisonRow:
     """The change of all metrics over these queries. Intervals of the metrics hold at the same time, and of all lengths."""
     reads: tuple[ReadPart, ReadPart]
     """The part of a text that the baseline and the model read."""
+    length_title: str = ""
+    """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
 
     @property
     def metric_change(self) -> MetricChange:
@@ -443,6 +445,7 @@ def compare_pair(
     baseline_reads, model_reads = pair.a.find_read(pair.task), pair.b.find_read(pair.task)
     buckets = common.a.profile.lengths
     names = (ALL, *buckets) if len(buckets) > 1 else (ALL,)
+    titles = dict(zip(buckets, common.a.profile.axes.length_titles, strict=True))
     groups = [(pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)]
     chosen = {name.casefold() for name in lengths}
     compared = sum(bool(a.queries) for _, name, a, *_ in groups if name != ALL and (not chosen or name.casefold() in chosen))
@@ -475,6 +478,7 @@ def compare_pair(
                 b=of_model,
                 change=change,
                 reads=(baseline_reads, model_reads),
+                length_title=titles.get(name, name).replace(":", "").removesuffix(" tokens"),
             )
             for metric, (of_baseline, of_model) in by_metric.items()
             # PSI is of queries with one place.

@@ -189,7 +189,7 @@ def label_change(change: MetricChange) -> str:
     """Return the state of a change in a few words: `better`, `equivalent within 2 points`, `cannot be said`."""
     if change.state is ChangeState.EQUIVALENT:
         return f"equivalent within {format_margin(change.margin)}"
-    open_side = "differs; nearer to 0: " if change.reason is Reason.OTHER_SIDE else ""
+    open_side = "differs; which is better: " if change.reason is Reason.OTHER_SIDE else ""
     return f"{open_side}{change.state.value.replace('_', ' ')}"
 
 

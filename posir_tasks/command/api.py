@@ -211,8 +211,8 @@ def check_data() -> Iterator[CheckResult]:
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
-COLUMNS = build_columns(("Task", "Queries in", "Documents in", "Subsets", "Data"), ["Subsets"])
-LEGEND = "`mteb run -t TASK -m MODEL` evaluates a model. Benchmarks: -b PosIR, 'PosIR(cross-lingual)', 'PosIR(nano)', PosQ."
+COLUMNS = build_columns(("Task", "Queries in", "Corpus in", "Subsets", "Benchmark"), ["Subsets"])
+LEGEND = "`mteb run -t TASK -m MODEL` evaluates a model, `-b BENCHMARK` on all of its tasks. --format csv: data, too."
 
 
 @public()
@@ -220,7 +220,8 @@ def tasks() -> TableResult:
     """List the position-aware tasks that `mteb run -t` accepts.
 
     Returns:
-        A row for each task: its name, languages of queries and documents, number of subsets and data.
+        A row for each task, PosIR-Mini first: its name, languages of queries and documents, number of subsets, benchmark
+        and data.
 
     Raises:
         PosirError: Never.
@@ -231,23 +232,27 @@ def tasks() -> TableResult:
         True
     """
     with track("Loading mteb"):
-        from posir_tasks.tasks.catalog import builtin_task_classes, language_tasks, plugin_tasks
+        from posir_tasks.tasks.catalog import build_benchmarks, builtin_task_classes, language_tasks, plugin_tasks
 
         classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
+        benchmarks = {task.metadata.name: benchmark.name for benchmark in build_benchmarks() for task in benchmark.tasks}
     rows = []
     for metadata in (task.metadata for task in classes):
-        languages = next(iter(metadata.hf_subsets_to_langscripts.values()))
+        languages, *others = dict.fromkeys(map(tuple, metadata.hf_subsets_to_langscripts.values()))
+        languages = (f"{1 + len(others)} languages", "the same") if others else languages
         rows.append(
             {
                 "task": metadata.name,
                 "query_language": languages[0],
                 "document_language": languages[-1],
                 "subsets": len(metadata.hf_subsets),
+                "benchmark": benchmarks.get(metadata.name, ""),
                 "data": f"{metadata.dataset['path']}@{metadata.dataset['revision'][:12]}",
             }
         )
-    cells = tuple(tuple(map(str, row.values())) for row in rows)
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, cells, split_by="{Data}")], notes=[LEGEND])
+    rows.sort(key=lambda row: (row["task"] != "PosIR-Mini", not row["benchmark"]))
+    cells = tuple(tuple(map(str, row.values()))[: len(COLUMNS)] for row in rows)
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, cells)], notes=[LEGEND])
 
 
 @public()

@@ -179,27 +179,19 @@ def _share(name: str, annotation: Any, default: Any, panel: str = "Output") -> i
 #: Options that every command of a public function has.
 SHARED = (
     _share("format", TableFormat, OutputFormat.TEXT),
-    _share(
-        "html",
-        Annotated[Path | None, typer.Option(metavar="FILE", help="File for all of it as one page.")],
-        None,
-    ),
+    _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
 )
 Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
 Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart, by default 3.3.")]
 FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text, by default 8.")]
 #: The folder of charts, and the fields of their style in order.
 FIGURES = (
-    _share("figures", Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the charts, a file each.")], None),
+    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None),
     _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
     _share("bare", Bare, False),
     _share("figure_width", Width, None),
     _share("font_size", FontSize, None),
     _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
 )
-CARD = _share(
-    "card",
-    Annotated[Path | None, typer.Option(metavar="FILE", help="PNG of the answer, 1,200 x 630.")],
-    None,
-)
+CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
 LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))

@@ -303,11 +303,11 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 
 def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table with dimmed headings and colored verdicts."""
+    """Return the lines of a table, colored where a verdict or a share not read is, dimmed in headings and open states."""
     lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
     text = Text.assemble(("\n".join(lines[:height]), "dim"), "".join(f"\n{line}" for line in lines[height:]))
-    for pattern, color in VERDICTS.items():
-        text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", color)
+    for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  )": "red"}.items():
+        text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     return text
 
 

@@ -26,7 +26,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 VERDICTS = {
     "(biased to the (start|end)|worse|fails)": "red",
     "(no bias larger than|equivalent|better|passes)": "green",
-    "(differs; nearer to 0: )?cannot be said": "yellow",
+    "(differs|cannot be said)": "yellow",
 }
 
 

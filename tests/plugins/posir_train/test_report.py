@@ -84,7 +84,7 @@ def test_the_same_model_is_equivalent_and_chance_is_not_said_to_be():
 def test_a_bias_that_changes_its_side_is_no_cure():
     mirrored = measurement([0.2, 0.5, 0.9], seed=3)
     change = next(change for change in compare_measurements(BIASED, mirrored) if change.score == START_TO_END)
-    assert (change.label, change.metric.reason) == ("differs; nearer to 0: cannot be said", Reason.OTHER_SIDE)
+    assert (change.label, change.metric.reason) == ("differs; which is better: cannot be said", Reason.OTHER_SIDE)
     assert change.before.value > 0.3
     assert change.after.value < -0.3
 
