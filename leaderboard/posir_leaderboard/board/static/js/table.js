@@ -143,7 +143,7 @@
       row.published
         ? null
         : [board.title("psi"), [board.valueText(row, "psi"), interval].filter(Boolean).join(" ")],
-      [`PSI, observed${row.published ? "" : " (chance increases it)"}`, board.valueText(row, "psi_as_published")],
+      row.published ? null : ["PSI, observed (chance increases it)", board.valueText(row, "psi_as_published")],
       [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
       [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
@@ -157,10 +157,10 @@
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
       [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => withEnds(board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end"))],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
-    ].filter(([, value]) => every.some((one) => board.known(value(one))));
+    ].filter(([, value]) => every.filter((one) => board.known(value(one))).length >= Math.min(2, every.length));
     const head = parted.map(([text, , , title]) => el("th", { scope: "col", title }, text));
     const body = Object.entries(lengths).map(([name, one]) =>
-      el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name)))),
+      el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name).replace(/^–$/, "")))),
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
