@@ -31,6 +31,7 @@ from posir_tasks.display.wording import drop_organizations
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.models.references import suggest_names
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
@@ -94,8 +95,9 @@ def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
     named = [run for run in runs if wanted in (model := run.results[0].model.casefold(), model.partition("/")[2])]
     models = {run.results[0].model for run in named}
     if not named:
-        known = ", ".join(sorted({run.results[0].model for run in runs}))
-        raise PosirError(f"There are no results of a model '{name}'. Use one of these names: {known}.")
+        known = sorted({run.results[0].model for run in runs})
+        choice = suggest_names(name, known) or f"Use one of these names: {', '.join(known)}."
+        raise PosirError(f"There are no results of a model '{name}'. {choice}")
     if len(models) > 1:
         raise PosirError(f"'{name}' matches {' and '.join(sorted(models))}. Give the full name.")
     return named

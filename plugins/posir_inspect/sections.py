@@ -297,6 +297,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     # Intervals over fewer documents than a state needs are no picture of anything.
     known = any(row.change and row.change.ndcg_at_10.reason is not Reason.FEW_DOCUMENTS for row in chunks.rows)
     draw = partial(_draw_chunks, inspection) if known else None
+    if not known and inspection.work and inspection.chunk_texts < inspection.texts:
+        notes = (*notes, f"To measure on more, raise --budget, such as to {2 * inspection.work.tokens:,}.")
     yield DisplaySection(title, (*sentences, *notes, *sampled), tables=(_chunk_table(chunks),), draw=draw)
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelLoader, ModelReference, portable_name
 
@@ -84,9 +84,7 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     """Return a method with arguments: numbers in order, words anywhere, or `name=value`."""
     methods = list_methods()
     if name not in methods:
-        similar = get_close_matches(name, methods)
-        suggestion = f" Did you mean {' or '.join(similar)}?" if similar else ""
-        raise PosirError(f"'+{name}': no such method.{suggestion} The methods are {', '.join(methods)}.")
+        raise PosirError(f"'+{name}': no such method.{suggest_name(name, methods)} The methods are {', '.join(methods)}.")
     method = methods[name]
     words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
     names, values = [field.name for field in fields(method)], dict[str, str]()

@@ -7,7 +7,6 @@ import logging
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
 from posir_tasks.display.progress import Advance, track
+from posir_tasks.display.wording import suggest_name
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.files import write_text
@@ -83,9 +83,7 @@ def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
         begun = {known: probe for known, probe in probes.items() if known.startswith(f"{name}_") and not probe.is_variant}
         matching = {name: probes[name]} if name in probes else begun
         if not matching:
-            close = get_close_matches(name, probes)
-            suggestion = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise PosirError(f"there is no probe '{name}'.{suggestion} The probes are: {', '.join(probes)}.")
+            raise PosirError(f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: {', '.join(probes)}.")
         chosen |= matching
     return list(chosen.values())
 

@@ -126,11 +126,16 @@ class FunctionCommand(HelpLayout, TyperCommand):
         """Parse the arguments."""
         arguments = [parameter.name for parameter in self.params if parameter.param_type_name == "argument"]
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        data = None
         if arguments[1:] == ["data"]:
             args = [part for arg in args for part in (arg.split("=", 1) if arg.startswith("--data=") else [arg])]
             place = args.index("--data") if "--data" in args[:-1] else len(args)
-            args = [*args[:place], *args[place + 2 :], *args[place + 1 : place + 2]]
-        return super().parse_args(ctx, args if arguments else expand_values(args, repeated))
+            data = next(iter(args[place + 1 : place + 2]), None)
+            args = [*args[:place], *args[place + 2 :], *([data] if data else [])]
+        rest: list[str] = super().parse_args(ctx, args if arguments else expand_values(args, repeated))
+        if data and ctx.params[arguments[0]] == data:
+            ctx.fail(f"Missing argument '{arguments[0]}': --data {data} has no model.")
+        return rest
 
 
 def expand_values(args: Sequence[str], options: Collection[str]) -> list[str]:

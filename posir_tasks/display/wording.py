@@ -5,7 +5,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -33,6 +34,13 @@ VERDICTS = {
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a verb, is given."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known name that is most similar to a name, whatever the case; empty if none is."""
+    lowered = {other.lower(): other for other in known}
+    close = get_close_matches(name.lower(), lowered, 1)
+    return f" Did you mean {lowered[close[0]]}?" if close else ""
 
 
 #: Characters of a model's name in a chart.

@@ -49,7 +49,7 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:  # of the operating system, such as a full disk; the libraries' own errors have none
             raise
-        raise PosirError(" ".join(filter(None, (f"{failure} ({problem}).", suggestion, ALTERNATIVES)))) from error
+        raise PosirError("\n".join(filter(None, (f"{failure} ({problem}).", suggestion, ALTERNATIVES)))) from error
     finally:
         constants.HF_HUB_OFFLINE = online
 

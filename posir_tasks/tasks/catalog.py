@@ -6,10 +6,10 @@ Importing this module does not import mteb.
 from __future__ import annotations
 
 import logging
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.plugin_api import Plugins, loaded_plugins
 
@@ -73,12 +73,9 @@ def require_task(name: str) -> type[PositionTask]:
     known = builtin_tasks() | language_tasks() | plugin_tasks()
     task = known.get(name) or find_task(name)
     if task is None:
-        lowered = {task.lower(): task for task in known}
-        close = [lowered[match] for match in get_close_matches(name.lower(), lowered)]
         raise PosirError(
-            f"'{name}' is neither a file or folder nor a task with evidence positions. "
-            + (f"Did you mean {', '.join(close)}? " if close else "")
-            + f"`posir tasks` lists the tasks. Data is {KINDS}."
+            f"'{name}' is neither a file or folder nor a task with evidence positions.{suggest_name(name, known)} "
+            f"`posir tasks` lists the tasks. Data is {KINDS}."
         )
     return task
 

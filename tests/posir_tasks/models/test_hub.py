@@ -54,17 +54,17 @@ def test_a_server_that_answers_is_none_whatever_it_answers(online):
 
 
 def test_a_model_that_is_not_downloaded_ends_in_one_sentence(online, tmp_path):
-    missing = rf"^{REGISTERED} is not complete in the cache \({tmp_path}/empty\).* \({CLOSED} cannot be .*{ALTERNATIVES}"
+    missing = rf"(?s)^{REGISTERED} is not complete in the cache \({tmp_path}/empty\).* \({CLOSED} cannot be .*{ALTERNATIVES}"
     for name in (REGISTERED, "all-mpnet-base-v2"):
         with pytest.raises(PosirError, match=missing):
             mteb.get_model(name)
-    unknown = rf"^no model 'all-mpnet-base-v3' .* \({CLOSED} .* Did you mean .*{REGISTERED}.*\? .*{ALTERNATIVES}"
+    unknown = rf"(?s)^no model 'all-mpnet-base-v3' .* \({CLOSED} .* Did you mean .*{REGISTERED}.*\? .*{ALTERNATIVES}"
     for find in (find_model, load_model):
         with pytest.raises(PosirError, match=unknown):
             find(ModelReference("all-mpnet-base-v3"))
     assert not constants.HF_HUB_OFFLINE
     online.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(PosirError, match=rf"\(HF_HUB_OFFLINE is set\)\. .*{ALTERNATIVES}"):
+    with pytest.raises(PosirError, match=rf"(?s)\(HF_HUB_OFFLINE is set\)\..*{ALTERNATIVES}"):
         mteb.get_model(REGISTERED)
     assert constants.HF_HUB_OFFLINE
 

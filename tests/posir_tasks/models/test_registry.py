@@ -35,7 +35,7 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_u
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (ModelReference("mteb/baseline-bm25"), rf"no model 'mteb/baseline-bm25' is registered .* Did you mean {BM25}"),
+        (ModelReference("mteb/baseline-bm25"), rf"no model 'mteb/baseline-bm25' is registered .*\nDid you mean {BM25}"),
         (ModelReference("all-MiniLM-L6-v3"), "Did you mean sentence-transformers/all-MiniLM-L6-v2"),
         (ModelReference("no model at all has this name"), r"the Hub has none that mteb can load\."),
         (ModelReference(BM25, "older"), r"^Model revision older not found .* Expected 0_3_0\.$"),
