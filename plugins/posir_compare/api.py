@@ -39,10 +39,10 @@ OPEN_SIDE = "; which is better: cannot be said: "
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
-NOTE = (
-    "Difference: model minus baseline, x 100 but for PSI. Equivalent: the interval lies within the margin; better or worse: 0 "
-    "is outside; else it cannot be said. PSI: posterior median; 1 - worst / best position, so that 0 is even and lower better. "
-    "Intervals of scores are those of a report."
+NOTES = (
+    "Change: model minus baseline, x 100 but for PSI. Its interval decides: equivalent if it lies within the margin, better or "
+    "worse if 0 is outside; else it cannot be said. Of start to end, which is nearer to 0 may be open in both cases.",
+    "PSI: 1 - worst / best position, posterior median: 0 is even, lower is better.",
 )
 
 
@@ -105,15 +105,17 @@ class Comparison(Presentable, comparison.ModelComparison):
         return (*drawn, *change_sections(shown), *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return the tables, and of a few models what cannot be said: the title and the pictures have the findings."""
-        shown = self._name_models(drop_organizations)
+        """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
+        shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
         folded = [section for section in self.sections() if section.folded]
+        changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
-            return [*change_sections(shown), *folded]
-        is_open = [
-            row.describe() for row in shown if row.length == ALL and row.metric_change.state is ChangeState.CANNOT_BE_SAID
-        ]
-        return [*(section for section in change_sections(shown) if section.tables), *to_paragraphs(is_open), *folded]
+            return [*changes, *folded]
+        lead = [describe_reads(shown[0])] if count_pairs(shown) == 1 else []
+        overall = [row for row in shown if row.length == ALL]
+        is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+        tables = [section for section in changes if section.tables]
+        return [*to_paragraphs(filter(None, lead)), *tables, *to_paragraphs(is_open), *folded]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
@@ -155,7 +157,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
-        return (NOTE, describe_levels(self.rows), *self.notes)
+        return (*NOTES, describe_levels(self.rows), *self.notes)
 
     def warnings(self) -> tuple[str, ...]:
         """Return the notes."""
@@ -281,7 +283,7 @@ def _compare(
     return Comparison(compared.rows, compared.notes, compared.gaps, compared.common, hint=hint)
 
 
-def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
+def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> Iterator[DisplaySection]:
     """Yield sentences on the models of each task against the baseline, their table and, of one model, its lengths.
 
     With many pairs there are counts of states in place of sentences and lengths.
@@ -296,16 +298,17 @@ def change_sections(rows: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
             yield from to_paragraphs([] if many else describe_differences(overall))
-            about = f"change from {group[0].baseline}, {method}, {queries} queries"
-            title = f"{task} · {about}; intervals adjusted for 3 metrics"
-            yield DisplaySection(tables=(comparison_table(overall) if judged else _change_table(overall, "Model", title),))
+            about = f"{task}, {queries} queries, {method}; intervals adjusted for 3 metrics"
+            title = f"Change from {group[0].baseline} · {about}"
+            changes = comparison_table(overall) if judged else _change_table(overall, "Model", title, scored=scored)
+            yield DisplaySection(tables=(changes,))
         if many:
             continue
         lengths = [row for row in group if row.length != ALL]
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"{model} · change by length of the document; intervals adjusted for {compared} comparisons"
+            title = f"Change by length of the document · {model}; intervals adjusted for {compared} comparisons"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
 
 
@@ -318,27 +321,32 @@ def _identify(row: ComparisonRow) -> tuple[str, str]:
     return row.task, row.method
 
 
-def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length"], title: str) -> Table:
-    """Return a table of changes with a line for each model, below the baseline's scores, or for each length."""
+def _change_table(
+    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length"], title: str, *, scored: bool = False
+) -> Table:
+    """Return a table of changes with a line for each model, below the baseline's scores, or for each length.
+
+    With `scored`, models have their own scores, too.
+    """
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
     names = [row.model if is_models else row.length_title for row in first]
-    counts = [] if is_models else [[format_count(row.queries) for row in first]]
-    # The interval stands below its state.
-    changes = ([sentences.format_change(row.metric_change, row.change) for row in listed] for listed in by_metric.values())
-    cells = (["\n".join(change.replace(OPEN_SIDE, ": ").rsplit(": ", 1)) for change in of_metric] for of_metric in changes)
-    lines = list(zip(names, *counts, *cells, strict=True))
-    if is_models:
-        scores = [FORMATS[metric][0](listed[0].a.value if listed[0].a else None) for metric, listed in by_metric.items()]
-        lines.insert(0, (first[0].baseline, *scores))
-    headings = [*(["Queries"] if counts else []), *(metric.heading for metric in by_metric)]
-    return Table(
-        build_columns([heading if is_models else "Length in tokens", *headings], headings),
-        tuple(lines),
-        title,
-        is_narrow=is_models,
-    )
+    counts = [] if is_models else [["", *(format_count(row.queries) for row in first)]]
+    headings, columns = ["Queries" for _ in counts], counts
+    for metric, listed in by_metric.items():
+        # The interval stands below its state.
+        changes = [sentences.format_change(row.metric_change, row.change).replace(OPEN_SIDE, ": ") for row in listed]
+        changes = ["\n".join(change.rsplit(": ", 1)) for change in changes]
+        baseline, *own = (
+            FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
+        )
+        headings += [metric.heading, "Change"] if scored else [metric.heading]
+        columns += [[baseline, *own], ["", *changes]] if scored else [[baseline, *changes]]
+    lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
+    drawn = "" if is_models else Metric.NDCG.heading
+    shown = build_columns([heading if is_models else "Length in tokens", *headings], headings, drawn=drawn)
+    return Table(shown, tuple(lines), title, is_narrow=is_models)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -387,12 +395,17 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
         return
     for (task, model, baseline, is_judged), pair in pairs.items():
-        first, second = pair[0].reads
-        parts = f" {baseline} reads {first.phrase}, {model} {second.phrase}." if first != second else ""
         is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         is_known = pair[0].metric_change.state is not ChangeState.CANNOT_BE_SAID
         known = [f"{sentences.describe_ndcg_change(pair[0].change, baseline, model)}."] if is_known else []
-        yield f"{task}{', judged queries' if is_judged else ''}: {' '.join([*known, *is_open])}{parts}"
+        said = " ".join(filter(None, [*known, *is_open, describe_reads(pair[0])]))
+        yield f"{task}{', judged queries' if is_judged else ''}: {said}"
+
+
+def describe_reads(row: ComparisonRow) -> str:
+    """Return what baseline and model read; empty if that is the same."""
+    first, second = row.reads
+    return f"{row.baseline} reads {first.phrase}, {row.model} {second.phrase}." if first != second else ""
 
 
 def _count_states(rows: Iterable[ComparisonRow]) -> str:

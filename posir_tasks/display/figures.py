@@ -50,8 +50,9 @@ TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
 #: Width and height of a picture in SVG.
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
-#: A command in a sentence.
+#: A command in a sentence, and a name with hyphens, outside of tags.
 COMMAND = re.compile("`([^`]+)`")
+NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,11 @@ def mark(text: object) -> Markup:
     return Markup(COMMAND.sub(r"<code>\1</code>", escape(bind(str(text)))))
 
 
+def keep_whole(text: object) -> Markup:
+    """Return text as HTML in which a name with hyphens begins a new line rather than being broken."""
+    return Markup(NAME.sub(r'<span class="whole">\1</span>', str(Markup.escape(text))))
+
+
 def render_page(package: str, template: str, **values: Any) -> str:
     """Return HTML by a template in `templates` of a package, which may extend the shell, `page.html`; values are escaped."""
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
@@ -248,5 +254,5 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
     environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph, "describe_marks": describe_marks}
     environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT, "NO_PLACE": NO_PLACE}
-    environment.filters |= {"mark": mark, "color": find_color}
+    environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
     return environment.get_template(template).render(values, version=version("posir"))
