@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-
-import altair as alt
 
 from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
@@ -17,6 +15,7 @@ from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.sentences import (
     advise,
     build_strip,
+    describe_finding,
     format_contrast,
     format_difference,
     format_level,
@@ -24,8 +23,6 @@ from posir_significance.sentences import (
     label_change,
     label_state,
 )
-from posir_tasks.display import charts
-from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
@@ -39,11 +36,11 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import drop_organizations, pluralize
-from posir_tasks.scores import ALL, Estimate, Unit, flatten
+from posir_tasks.display.wording import pluralize
+from posir_tasks.scores import ALL, Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
-READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence, by its position", "What to do"
+READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
 LEGEND = (
@@ -163,26 +160,47 @@ class Inspection(Presentable):
     """Whether PSI, its values by chance and p-values are shown, too."""
 
     @property
+    def name(self) -> str:
+        """The model without its organization."""
+        return self.model.rpartition("/")[2]
+
+    @property
     def title(self) -> str:
         """The model and the texts."""
-        (name,) = drop_organizations([self.model])
-        return f"{name} on {pluralize(self.texts, 'text')} of {self.source}"
+        return f"{self.name} on {pluralize(self.texts, 'text')} of {self.source}"
 
     def sections(self) -> list[DisplaySection]:
-        """Return the texts, then the answer in its parts, with tables and charts."""
+        """Return the texts, then the answer in its parts, with tables."""
         return list(_build_sections(self))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return what was asked at the top, and what the card does not say; tables have marks in place of charts."""
+        """Return what was asked at the top, and what the card does not say."""
         first, *others = self.sections()
-        counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
-        asked = [f"Asked with {count} of the texts themselves, not with a task's queries." for count in counts]
-        rest = [replace(section, draw=None) for section in others if section.sentences or section.tables]
-        return [replace(first, title="", sentences=(*asked, *first.sentences)), *rest]
+        counts = [f"{pluralize(fading.groups[ALL][0], 'sentence')} of these" for fading in (self.fading or ())[-1:]]
+        asked = [f"Searched for {count} by their rarest words; such a sentence is the evidence." for count in counts]
+        texts = f"{pluralize(self.texts, 'text')} of {self.source}."
+        rest = (section for section in others if section.sentences or section.tables)
+        shown = (replace(section, folded=section.title == READING) for section in rest)
+        lead = replace(first, title="", sentences=(texts, *first.sentences, *asked))
+        return [lead, *sorted(shown, key=lambda section: section.folded)]
+
+    @property
+    def page_title(self) -> str:
+        """The first finding."""
+        first, rest = self._split_finding()
+        return f"{self.name}: {first[0].lower()}{first[1:]}" if rest else self.title
 
     def strips(self) -> list[Strip]:
-        """Return the picture of the verdict; other wordings are in the table."""
-        return [replace(strip, name=self.model.rpartition("/")[2]) for strip in super().strips()[-1:]]
+        """Return the picture of the verdict, with what the title of the page does not say; other wordings are in the table."""
+        rest, last = self._split_finding()[1], super().strips()[-1:]
+        said = f"{rest[0].upper()}{rest[1:]}" if rest else ""
+        return [replace(strip, name=self.name, finding=said or strip.finding) for strip in last]
+
+    def _split_finding(self) -> tuple[str, str]:
+        """Return the first clause of the finding, and the others."""
+        finding = describe_finding(self.fading[-1].decision) if self.fading else ""
+        first, *rest = re.split(r"; |, and |\. ", finding, maxsplit=1)
+        return first, "".join(rest)
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -258,12 +276,14 @@ class Inspection(Presentable):
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
-    name, cut, unread = inspection.model.rpartition("/")[2], inspection.unread.texts_cut, inspection.unread.share
+    name, cut, unread = inspection.name, inspection.unread.texts_cut, inspection.unread.share
     skipped = describe_skipped(inspection.skipped, examples=1)
     yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
     never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
-    yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
+    fewer = "Of the sentences searched for it may be less, as no text has more than ten of them."
+    read = f"{never} {fewer}" if cut else "All of these texts are read as a whole."
+    yield DisplaySection(READING, (inspection.window.sentence, read))
     if inspection.fading is None:
         return
     if not inspection.fading:
@@ -273,9 +293,9 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     *said, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
     sampled = _describe_sample(inspection.fading_texts, inspection.texts)
     names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
-    strips = [build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True)]
+    drawn = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
-    strips = [replace(strip, words=(searched, *strip.words)) for strip in strips]
+    strips = [replace(strip, words=(searched, *strip.words)) for strip in drawn]
     strips[-1] = _add_advice(strips[-1], inspection)
     tables = tuple(_build_tables(inspection.fading, full=inspection.full))
     scores = _describe_scores_read(rarest)
@@ -294,12 +314,10 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         ),
     )
     sentences = chunks.doubts if chunks.is_advised else chunks.sentences
-    # Intervals over fewer documents than a state needs are no picture of anything.
     known = any(row.change and row.change.ndcg_at_10.reason is not Reason.FEW_DOCUMENTS for row in chunks.rows)
-    draw = partial(_draw_chunks, inspection) if known else None
     if not known and inspection.work and inspection.chunk_texts < inspection.texts:
         notes = (*notes, f"To measure on more, raise --budget, such as to {2 * inspection.work.tokens:,}.")
-    yield DisplaySection(title, (*sentences, *notes, *sampled), tables=(_chunk_table(chunks),), draw=draw)
+    yield DisplaySection(title, (*sentences, *notes, *sampled), tables=(_chunk_table(chunks),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
     yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
@@ -311,18 +329,14 @@ def _advise(inspection: Inspection) -> str:
     """Return what to do: the chunks that were found better, with what they gain and cost, or what follows from the state."""
     chunks, fading = inspection.chunks, inspection.fading
     assert fading
-    if not chunks or not chunks.is_advised:
+    if not (chunks and chunks.is_advised):
         return advise(fading[-1].decision)
-    unit = "excerpt" if inspection.excerpt_tokens else "text"
-    return (
-        f"Search in {chunks.row.name}: {chunks.gain} on {pluralize(inspection.chunk_texts, unit)}, for {chunks.cost:.1f} times "
-        "the vectors; queries are sentences in their rarest words, which favors small chunks."
-    )
+    return chunks.advise(pluralize(inspection.chunk_texts, "excerpt" if inspection.excerpt_tokens else "text"))
 
 
 def _write_command(inspection: Inspection) -> str:
     model = inspection.chunks.chunked_model if inspection.chunks else None
-    return f"mteb run -t TASK -m '{model}'" if model else ""
+    return f"# evaluate these chunks on a task\nmteb run -t TASK -m '{model}'" if model else ""
 
 
 def _add_advice(strip: Strip, inspection: Inspection) -> Strip:
@@ -360,7 +374,8 @@ def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = No
     if excerpt_tokens:
         sample = f"{pluralize(texts, 'excerpt')} of at most {excerpt_tokens:,} tokens, from {sample}"
     if excerpt_tokens or texts < inspected:
-        yield f"Measured on {sample}, drawn at random."
+        longer = "; what chunks gain in longer texts is not measured here" if excerpt_tokens else ""
+        yield f"Measured on {sample}, drawn at random{longer}."
 
 
 def _describe_texts(inspection: Inspection) -> str:
@@ -383,18 +398,18 @@ def _describe_scores_read(fading: Fading) -> Iterator[str]:
         )
         if baseline:
             shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
-            yield f"BM25 finds these with {shared} by what is read of their text, a random order with {chance}."
+            guessed = min(baseline.shared_words, fading.ndcg_at_10_not_read) > 1.5 * baseline.chance
+            why = ": they are guessed from the topic of what is read" if guessed else ""
+            yield f"BM25, given only the part that it reads, finds these with {shared}, a random order with {chance}{why}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
-    rarest = fading[-1]
-    groups = [(WORDINGS[wording.wording], wording.groups[ALL]) for wording in fading]
-    heading = "Wording; tokens" if len(rarest.groups) > 2 else "Wording"
+    rarest, heading = fading[-1], "Tokens of a text"
+    names = [f"all, {WORDINGS[wording.wording]}" if fading[1:] else "all" for wording in fading]
+    groups = [(name, wording.groups[ALL]) for name, wording in zip(names, fading, strict=True)]
     if len(rarest.groups) > 2:
         groups += [
-            (f"  {name.partition(': ')[2].removesuffix(' tokens')}", group)
-            for name, group in rarest.groups.items()
-            if name != ALL
+            (name.partition(": ")[2].removesuffix(" tokens"), group) for name, group in rarest.groups.items() if name != ALL
         ]
     headings = (heading, "Queries", "nDCG@10", "Bias within read", "State")
     rows = (
@@ -448,35 +463,3 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
 
 def _name_chunks(row: ChunkRow) -> str:
     return row.name if row.size is None else f"{row.size:,} tokens"
-
-
-WIDTH, HEIGHT = 640, 280
-
-
-def _draw_chunks(inspection: Inspection) -> list[Figure]:
-    """Return nDCG@10 of every chunk size, with its number of vectors."""
-    chunks = inspection.chunks
-    assert chunks
-    rows = [
-        {"chunk": f"{row.size or row.name} · {row.vectors:,}", **flatten("ndcg_at_10", row.ndcg_at_10)} for row in chunks.rows
-    ]
-    labels = alt.Axis(labelExpr="split(datum.label, ' · ')", labelAngle=0, grid=False)
-    base = charts.build_chart(rows).encode(
-        x=alt.X("chunk:O", title="Tokens of a chunk; vectors", sort=[str(row["chunk"]) for row in rows], axis=labels)
-    )
-    color = alt.ColorValue(charts.COLORS[0])
-    score = charts.ndcg_axis("ndcg_at_10")
-    points = base.mark_point(size=50, opacity=1, filled=True).encode(
-        y=score, color=color, tooltip=[alt.Tooltip("chunk:N"), *charts.number_tooltips({"ndcg_at_10": "nDCG@10"})]
-    )
-    chart = alt.layer(charts.interval_rule(base, "ndcg_at_10", "y", color), points).properties(width=WIDTH, height=HEIGHT)
-    sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
-    marks = "Points: queries in their rarest words, texts by their best chunk. Vertical bars: 95 % intervals."
-    explanation = " ".join((marks, *sampled))
-    scores = (f"{_name_chunks(row)}: {format_percent(row.ndcg_at_10.value)}" for row in chunks.rows)
-    seen = f"nDCG@10 of {', '.join(scores)}."
-    title = chunks.sentences[0].partition(":")[0].rstrip(".")
-    texts = f"{pluralize(inspection.texts, 'text')} of {inspection.source}"
-    source = f"Source: {texts}. {_describe_texts(inspection)}. Revision of the model: {inspection.revision or 'unknown'}."
-    framed = charts.add_frame(chart, title, inspection.model, explanation, source, seen)
-    return [Figure("chunk-sizes", None, inspection.model, framed)]

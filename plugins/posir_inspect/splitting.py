@@ -210,12 +210,20 @@ class ChunkRow:
     """The change from whole texts; None for these."""
     whole: str = "whole texts"
     """Name of what is searched without chunks: `whole texts`, or `whole excerpts` of long ones."""
+    cost: float = 1.0
+    """Vectors in multiples of those of whole texts."""
 
     @property
     def ndcg_at_10(self) -> MeanEstimate:
         """Mean over the questions."""
         assert self.group.ndcg is not None
         return self.group.ndcg
+
+    @property
+    def gain(self) -> str:
+        """The change of nDCG@10 from whole texts and what it costs: `+28.2 points of nDCG@10 [+18.2, +38.2], ...`."""
+        points = format_difference(self.change.ndcg_at_10, self.change) if self.change else ""
+        return f"{points.replace(' [', ' points of nDCG@10 [')}, for {self.cost:.1f} times the vectors"
 
     @property
     def name(self) -> str:
@@ -234,22 +242,21 @@ def compare_divisions(
         change = compare_groups(groups[0], group, paired=True)
         if division := search.division:
             counts = division.count(questions)
-            rows.append(ChunkRow(division.size, division.chunker, search.vectors, counts, group, change, whole_name))
+            known = division.size, division.chunker, search.vectors, counts, group, change, whole_name
+            rows.append(ChunkRow(*known, search.vectors / rows[0].vectors))
     return tuple(rows)
 
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """Ways to split the texts, compared by questions in one wording, and the one with the fewest vectors among the best."""
+    """Ways to split the texts, compared by questions in one wording, and the one that is advised."""
 
     rows: tuple[ChunkRow, ...]
     row: ChunkRow
-    cost: float
-    """Vectors of the chosen one in multiples of those of whole texts."""
     answer: tuple[str, ...]
-    """Sentences on what the chosen one gains and costs, or that whole texts serve."""
+    """Sentences on what the chosen one gains and costs, also against the best, or that whole texts serve."""
     doubts: tuple[str, ...]
-    """Sentences on others that serve as well, or may."""
+    """Sentences on others that may serve with fewer vectors."""
     model: str
 
     @property
@@ -273,10 +280,16 @@ class ChunkComparison:
         return self.change is not None and self.decided
 
     @property
-    def gain(self) -> str:
-        """The change of nDCG@10 in words: `+28.2 points of nDCG@10 [+18.2, +38.2]`."""
-        change = self.row.change
-        return format_difference(change.ndcg_at_10, change).replace(" [", " points of nDCG@10 [") if change else ""
+    def best(self) -> ChunkRow:
+        """The row with the highest nDCG@10."""
+        return max(self.rows, key=lambda row: row.ndcg_at_10.value)
+
+    def advise(self, texts: str) -> str:
+        """Return what to do, where chunks are advised: their gain and cost on some texts, and those of the best."""
+        best = self.best
+        more = "" if best is self.row else f" {best.name[0].upper()}{best.name[1:]} gained more: {best.gain}."
+        favored = " Queries in a text's own words favor small chunks."
+        return f"Search in {self.row.name}: {self.row.gain}, on {texts}.{more}{favored}"
 
     @property
     def chunked_model(self) -> str | None:
@@ -286,12 +299,16 @@ class ChunkComparison:
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the fewest vectors among the best in nDCG@10 and those that are equivalent to it; whole texts come first."""
+    """Choose the fewest vectors that are better than whole texts in nDCG@10, or else of the best and what is equivalent to it.
+
+    Queries in a text's own words favor small chunks, so that the best are often the smallest that were tried.
+    """
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {row: compare_groups(best.group, row.group, paired=True) for row in rows if row is not best}
     states = {row: change.ndcg_at_10.state for row, change in changes.items()}
+    better = [row for row in rows if row.change and row.change.ndcg_at_10.state is ChangeState.BETTER]
     equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
-    chosen = min((best, *equivalent), key=lambda row: row.vectors)
+    chosen = min(better or (best, *equivalent), key=lambda row: row.vectors)
     fewer = [row for row, state in states.items() if state is ChangeState.CANNOT_BE_SAID and row.vectors < chosen.vectors]
 
     def describe(change: Change, a: ChunkRow, b: ChunkRow) -> str:
@@ -299,14 +316,12 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
         sentence = describe_metric_change("nDCG@10", change.ndcg_at_10, change, *names)
         return sentence[0].upper() + sentence[1:]
 
-    whole, cost = chosen.change, chosen.vectors / rows[0].vectors
+    whole = chosen.change
     answer = [] if chosen is best else [describe(changes[chosen], best, chosen)]
-    doubts = []
     if whole:
-        doubts, answer = answer, [describe(whole, rows[0], chosen), f"It takes {cost:.1f} times as many vectors."]
+        answer = [describe(whole, rows[0], chosen), f"It takes {chosen.cost:.1f} times as many vectors.", *answer]
     cheapest = min(fewer, key=lambda row: row.vectors, default=None)
     said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
-    if cheapest and not said:
-        doubts.append(describe(changes[cheapest], best, cheapest))
+    doubts = (describe(changes[cheapest], best, cheapest),) if cheapest and not said else ()
     none = f"No chunks find more than {rows[0].name}."
-    return ChunkComparison(tuple(rows), chosen, cost, tuple(answer or [none]), tuple(doubts), model)
+    return ChunkComparison(tuple(rows), chosen, tuple(answer or [none]), doubts, model)

@@ -58,6 +58,11 @@ class Presentable(ABC):
     def sections(self) -> Sequence[DisplaySection]:
         """Return what a terminal, Markdown and a page show, in order."""
 
+    @property
+    def page_title(self) -> str:
+        """Heading of the page: the subject, or a finding."""
+        return self.title
+
     full = True
     """Whether `--full` would show no more."""
 
@@ -218,7 +223,7 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         legend = [*self.legend(), *self.explanation()]
-        shown = {"title": self.title, "strips": self.strips(), "sections": self.page_sections(), "legend": legend}
+        shown = {"title": self.page_title, "strips": self.strips(), "sections": self.page_sections(), "legend": legend}
         return render_page(__package__, template, **shown)
 
 

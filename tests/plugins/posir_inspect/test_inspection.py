@@ -109,7 +109,7 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert len(printed.splitlines()) < 48
     assert max(map(len, printed.splitlines())) <= 80
     assert describe_state(decision) in " ".join(printed.split())
-    assert f"for {inspection.chunks.cost:.1f} times" in " ".join(printed.split())
+    assert f"for {inspection.chunks.row.cost:.1f} times" in " ".join(printed.split())
     assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
     parsed = json.loads(inspection.to_json())
     assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (decision.state, 0.95)
@@ -118,7 +118,8 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert page.count('class="range"') > 2
-    assert page.index("What to do") < page.index("<pre>mteb run") < page.index("<h2>How far the model reads")
+    shown = ("What to do", "mteb run -t", "<h2>How well it finds", "<h2>How far the model reads")
+    assert sorted(map(page.index, shown)) == list(map(page.index, shown))
 
 
 def list_searched(encoder: FirstWords, texts: list[str]) -> list[str]:
@@ -188,8 +189,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
-    assert [section.title for section in inspection.page_sections()][:2] == ["", "How far the model reads"]
-    assert inspection.figures() == [], "8 documents are too few for any state"
+    assert [section.title for section in inspection.page_sections()][::4] == ["", "How far the model reads"]
     assert sum(bool(row["chunk_size"]) for row in inspection.records()) == 2 * (len(inspection.chunks.rows) - 1)
 
 

@@ -62,22 +62,23 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
 def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComparison:
     groups = [GroupAnalysis(observations) for observations in draw_gains(*means, documents=documents, noise=noise)]
     sizes, vectors = [None, 512, 128], [200, 400, 1600]
+    changes = [compare_groups(groups[0], group, paired=True) if size else None for size, group in zip(sizes, groups)]  # noqa: B905
     rows = [
-        ChunkRow(size, None, number, ChunkCounts(0), group, compare_groups(groups[0], group, paired=True) if size else None)
-        for size, number, group in zip(sizes, vectors, groups, strict=False)
+        ChunkRow(size, None, number, ChunkCounts(0), group, change, cost=number / 200)
+        for size, number, group, change in zip(sizes, vectors, groups, changes, strict=False)
     ]
     return advise_chunks(rows, "m")
 
 
-def test_the_fewest_vectors_that_are_equivalent_to_the_best_are_advised():
+def test_the_fewest_vectors_that_are_better_than_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.decided) == ("m+chunks(128)", ChangeState.BETTER, True)
-    assert "8.0 times as many vectors" in clear.sentences[-1]
+    assert (clear.chunked_model, clear.change.state, clear.decided) == ("m+chunks(512)", ChangeState.BETTER, True)
+    assert (clear.best.size, clear.row.cost) == (128, 2)
     few = advise(0.4, 0.5, 0.7, documents=8)
     assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
-    assert doubtful.row.size == 128
+    assert (doubtful.row.size, doubtful.best.size) == (512, 128)
     assert "cannot be said" in doubtful.sentences[-1]
 
 
