@@ -58,7 +58,7 @@ def test_a_model_that_is_not_downloaded_ends_in_one_sentence(online, tmp_path):
     for name in (REGISTERED, "all-mpnet-base-v2"):
         with pytest.raises(PosirError, match=missing):
             mteb.get_model(name)
-    unknown = rf"(?s)^no model 'all-mpnet-base-v3' .* \({CLOSED} .* Did you mean .*{REGISTERED}.*\? .*{ALTERNATIVES}"
+    unknown = rf"(?s)^no model 'all-mpnet-base-v3' .* \({CLOSED} .*\sDid you mean .*{REGISTERED}.*\?\s.*{ALTERNATIVES}"
     for find in (find_model, load_model):
         with pytest.raises(PosirError, match=unknown):
             find(ModelReference("all-mpnet-base-v3"))
