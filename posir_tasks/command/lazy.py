@@ -64,17 +64,16 @@ class LazyCommand(TyperCommand):
                 f"`posir {self.declared.name}` cannot be imported from {self.declared.target}: {summarize_error(error)}. "
                 "Install the package that it is part of again."
             ) from error
+        if isinstance(target, typer.Typer):
+            return typer.main.get_command(target)
+        app = typer.Typer(add_completion=False)
         if hasattr(target, DECLARATION):
             from posir_tasks.command.options import FunctionCommand, build_command
 
-            app = typer.Typer(add_completion=False)
             app.command(self.declared.name, cls=FunctionCommand)(build_command(target))
-            target = app
-        elif not isinstance(target, typer.Typer):
-            app = typer.Typer(add_completion=False)
+        else:
             app.command(self.declared.name)(target)
-            target = app
-        return typer.main.get_command(target)
+        return typer.main.get_command(app)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse arguments with the imported command, which its context then runs."""
