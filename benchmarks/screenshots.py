@@ -50,19 +50,11 @@ def photograph(browser: Browser, address: str) -> None:
         print(IMAGES / f"{name}.png")
 
 
-class ShortStrip(Strip):
-    """A strip whose labels fit the axis of a narrow picture."""
-
-    @property
-    def axis(self) -> tuple[float, float, str, str]:
-        low, high, start, end = super().axis
-        return low, high, start, end.replace("end of what it reads", "reads to here")
-
-
 def draw_figures(results: Path) -> None:
     """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone, and a published one."""
     strips = posir.read_results(results).strips()
-    named = [replace(strip, name=strip.name + strip.words[0].removeprefix("It")) for strip in strips]
+    reads = [strip.words[0].removeprefix("It") if strip.not_read else " reads to the end" for strip in strips]
+    named = [replace(strip, name=strip.name + part) for strip, part in zip(strips, reads, strict=True)]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)
     assert curve
@@ -70,7 +62,7 @@ def draw_figures(results: Path) -> None:
     published = Strip(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
     pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
     # Without a name: it begins the sentence above the picture.
-    alone = {strip.name: ShortStrip(**vars(strip) | {"name": ""}) for strip in (*strips, published)}
+    alone = {strip.name: replace(strip, name="") for strip in (*strips, published)}
     pictures |= {f"first-{name}": ([strip], THIRD) for name, strip in alone.items()}
     for name, (shown, width) in pictures.items():
         svg = draw_strips(shown, width=width, explained=False)

@@ -36,7 +36,7 @@ SCALE = 2
 #: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is read.
 HATCH, APART = 7, 0.014
 #: Labels of an axis where there is no room for the others, and the label below what is not read, which has no axis.
-SHORT = {"end of what it reads": "end read", "start of what it reads": "start read"}
+SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
 NO_PLACE = "at any place"
 #: Characters of a line of text, without the mark where reading ends.
 CHARACTERS = 12
