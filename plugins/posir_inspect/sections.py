@@ -176,7 +176,7 @@ class Inspection(Presentable):
     def page_sections(self) -> list[DisplaySection]:
         """Return what was asked at the top, and what the card does not say."""
         first, *others = self.sections()
-        counts = [f"{pluralize(fading.groups[ALL][0], 'sentence')} of these" for fading in (self.fading or ())[-1:]]
+        counts = [f"{pluralize(fading.groups[ALL][0], 'sentence')} of them" for fading in (self.fading or ())[-1:]]
         asked = [f"Searched for {count} by their rarest words; such a sentence is the evidence." for count in counts]
         texts = f"{pluralize(self.texts, 'text')} of {self.source}."
         rest = (section for section in others if section.sentences or section.tables)
