@@ -289,11 +289,6 @@ def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f") for field, title in titles.items()]
 
 
-def number_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
-    """Return tooltips of fields with three decimals, by their titles."""
-    return [alt.Tooltip(f"{field}:Q", title=title, format=".3f") for field, title in titles.items()]
-
-
 def cell_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null band."""
     titles = {"null_low": "Null band, from", "null_high": "Null band, to"}

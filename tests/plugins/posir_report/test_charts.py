@@ -295,7 +295,9 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.loads += [value for name, value in attributes if name in ("src", "href", "srcset", "data", "action")]
+        loading = ("src", "href", "srcset", "data", "action")
+        is_cited = tag == "a" and dict(attributes).get("href", "").startswith("https://arxiv.org/")
+        self.loads += [value for name, value in attributes if name in loading and not is_cited]
         if tag == "script":
             self.scripts.append("")
 
