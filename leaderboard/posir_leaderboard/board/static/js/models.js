@@ -53,7 +53,7 @@
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The best, and those with the largest start to end. Select others in the table, or add them here.");
+    board.say(selected.length || !models.length ? "" : "The best, and the largest start to end; add others here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
