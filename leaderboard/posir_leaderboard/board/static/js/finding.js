@@ -36,7 +36,7 @@
   function largest(rows, state) {
     const known = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && row.effect).sort((one, other) => other.effect - one.effect);
     if (known.length < 3) return [];
-    const said = [known[0], known.at(-1)].flatMap((row) => [short(row), ` ${board.points(row.effect)}`]);
+    const said = [known[0], known.at(-1)].flatMap((row) => [short(row), `\u00a0${board.points(row.effect)}`]);
     return [" The largest: ", ...said.slice(0, 2), ", ", ...said.slice(2), "."];
   }
 
