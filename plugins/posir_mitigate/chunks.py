@@ -36,6 +36,7 @@ from posir_tasks.embeddings.context import TASK_ARGUMENTS, EncodingContext
 from posir_tasks.embeddings.encoding import ModelEncoder, Vectors, encode_distinct
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_document_prompt
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.search.chunked import Chunker, DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
@@ -55,6 +56,7 @@ class DocumentEncoder(WrappedEncoder):
 
     #: The plain embeddings are cached, under the plain model's name; the documents' vectors are computed from them.
     caches_itself = True
+    read_part: ReadPart | None = None
 
     def __init__(self, base: EncoderProtocol, embed_documents: DocumentEmbedder) -> None:
         super().__init__(base)
@@ -132,12 +134,13 @@ class Chunks(DividingMethod):
             raise self.refuse(encoder, f"no fast tokenizer to count tokens with. Divide by sentences: {self.NAME}(sentences).")
         chunker = Chunker.of_model(encoder, self.chunking)
         chunker.check_room(encoder)
-        if self.combination is Combination.MAX:
-            return MaximumSearch(encoder, chunker.vectorize)
-        return DocumentEncoder(
-            encoder,
-            lambda model, texts: chunker.vectorize(model, texts).pool(lambda vectors: vectors.mean(axis=0, dtype=np.float32)),
+        model = (
+            MaximumSearch(encoder, chunker.vectorize)
+            if self.combination is Combination.MAX
+            else DocumentEncoder(encoder, lambda inner, texts: chunker.vectorize(inner, texts).average())
         )
+        model.read_part = chunker.find_read_part(encoder)
+        return model
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,9 @@ class LateChunks(DividingMethod):
         vectorizer = LateVectorizer(parts, self.chunking, overlap)
         if overlap is not None and overlap >= vectorizer.window:
             raise self.refuse(base, f"the overlap is at most {vectorizer.window - 1}, less than the model's window.")
-        return MaximumSearch(parts.encoder, vectorizer)
+        search = MaximumSearch(parts.encoder, vectorizer)
+        search.read_part = None if overlap is None else ReadPart.all(KnownBy.CLASS)
+        return search
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.read_part import ReadPart
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.search.dispatch import split_queries
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.sentences import find_sentences
@@ -61,9 +61,9 @@ class DocumentVectors:
         """Return the vectors of each document, shape (its vectors, dimensions) each."""
         return [self.vectors[start:end] for start, end in pairwise(accumulate(self.counts, initial=0))]
 
-    def pool(self, combine: Callable[[Vectors], Vectors]) -> Vectors:
-        """Return the vector that a function makes of those of each document, shape (n, dimensions)."""
-        return np.stack(list(map(combine, self.split())))
+    def average(self) -> Vectors:
+        """Return the mean of the vectors of each document, shape (n, dimensions)."""
+        return np.stack([vectors.mean(axis=0, dtype=np.float32) for vectors in self.split()])
 
 
 #: Returns the vectors of documents.
@@ -197,6 +197,11 @@ class Chunker:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
         return [self.chunking.divide(text, spans) for text, spans in zip(texts, tokens, strict=True)]
+
+    def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
+        """Return that all of a document is read where chunks cannot exceed the model's window; None if that is not known."""
+        fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
+        return ReadPart.all(KnownBy.CLASS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt exceed the window."""

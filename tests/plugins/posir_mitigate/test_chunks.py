@@ -8,10 +8,13 @@ from mteb.types import PromptType
 
 import posir
 from posir_mitigate.chunks import BothOrders, Chunks, Combination, ContextChunks, LateChunks, LateVectorizer, LongLateChunks
+from posir_mitigate.references import describe_mitigated
 from posir_tasks.embeddings.cached_encoder import WrappedEncoder
 from posir_tasks.embeddings.context import EncodingContext, build_texts
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
+from posir_tasks.models.window import find_read_part
+from posir_tasks.read_part import ReadKind
 from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
@@ -125,6 +128,20 @@ def test_long_late_chunks_of_one_window_are_late_chunks_and_others_read_on(model
     assert small.divide(250) == [(0, 0, 96), (80, 96, 176), (160, 176, 250)]
     ids, chunks = small.tokenize(texts[0], "", "eng-Latn")
     assert (chunks[0][0], chunks[-1][1]) == (0, len(ids))
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        (Chunks(8), ReadKind.ALL),
+        (Chunks(8, combination=Combination.MEAN), ReadKind.ALL),
+        (Chunks(unit=ChunkUnit.SENTENCES), ReadKind.UNKNOWN),
+        (LongLateChunks(8), ReadKind.ALL),
+    ],
+)
+def test_chunks_within_the_window_read_to_the_end(model, method, kind):
+    base = model.mteb_model_meta.model_copy(update={"loader": lambda *_, **__: model})
+    assert find_read_part(describe_mitigated(base, method).load_model()).kind is kind
 
 
 def test_both_orders_average_the_text_and_its_sentences_reversed(model):
