@@ -40,7 +40,7 @@ from posir_tasks.scores import ALL, ScoreInfo
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-BRIEF = "Start to end: first minus last third of documents."
+BRIEF = "Start to end: first minus last third of documents. State: bias in what it reads."
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (
     "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95 % intervals "

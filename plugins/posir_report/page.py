@@ -57,7 +57,8 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         notes=[*counts[1:], *tables.place_notes(ordered)],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
-        strips=build_strips([*rows, *places]),
+        # What is not read, or biased, comes first.
+        strips=sorted(build_strips([*rows, *places]), key=lambda strip: not strip.not_read and "iased to" not in strip.finding),
         few=FEW,
         sources=ordered,
     )
@@ -114,7 +115,7 @@ def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
     decisions = [row.decision for row in rows if row.decision]
     states, shared = set(map(label_state, decisions)), {}
     if decisions and all(decision.not_read == 0 for decision in decisions):
-        shared["Bias within what is read"] = "= start to end"
+        shared["Bias in what it reads"] = "= start to end"
     is_one = len(states) == 1 and bool(rows[1:])
     return f" · bias at every length: {states.pop()}" * is_one, shared | ({"State": ""} if is_one else {})
 

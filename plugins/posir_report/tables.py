@@ -102,6 +102,8 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     return [known[key] for key in keys] if keys else default_columns(full=full)
 
 
+#: Most models that the title of a page names.
+NAMED = 3
 #: Scores of published results, by the key of the score that they stand beside.
 PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "start_to_end": "start_to_end_unweighted"}
 
@@ -182,7 +184,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
     overall = list_overall(rows)
     if len(overall) > MOST_SENTENCES:
-        yield f"{describe_cut(overall)}Bias within what is read, {pluralize(len(overall), 'result')}: {count_states(overall)}."
+        yield f"{describe_cut(overall)}Bias in what it reads, {pluralize(len(overall), 'result')}: {count_states(overall)}."
         # Without a known window, or with few documents, no state follows from an interval.
         decided = sum(row.decision is not None and row.decision.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
         by_chance = format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
@@ -220,7 +222,12 @@ def describe_reading(rows: Sequence[ReportRow]) -> str:
         return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
     if len(tasks) > 1 or not unread:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
-    return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
+    if models > NAMED:
+        return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
+    read = {label: row.decision.not_read for label, row in zip(short_labels(rows), rows, strict=True) if row.decision}
+    lacking, whole = [label for label, share in read.items() if share], [label for label, share in read.items() if share == 0]
+    does = f"; {' and '.join(whole)} {'does' if len(whole) == 1 else 'do'}" if whole else ""
+    return f"{' and '.join(lacking)} {'does' if unread == 1 else 'do'} not read to the end{does}"
 
 
 def describe_data(rows: Sequence[ReportRow]) -> str:
@@ -371,12 +378,14 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             format_estimate(row.start_to_end, format_points),
             MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
             *[row.sketch for _ in sketch],
-            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
+            label_state(row.decision).replace(" than ", " than\n").replace("cannot", "bias: cannot")
+            if row.decision
+            else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
     )
-    headings = (heading, *numbers, *sketch, "Bias in what\nit reads", *(column.title for column in added))
+    headings = (heading, *numbers, *sketch, "State", *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
     return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
 

@@ -174,9 +174,14 @@ def advise(decision: Decision) -> str:
             steps = [*steps, *chunks, "train on evidence at all positions (`posir train`)"]
         case State.CANNOT_BE_SAID:
             how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
-            number = f"{how} {decision.documents_needed:,}" if decision.documents_needed else "more"
-            steps.append(f"evaluate on {number} {decision.counted}s to tell whether it is biased")
-    text = ", or ".join(steps) if decision.state is not State.CANNOT_BE_SAID else "; ".join(steps)
+            number = f", of {how} {decision.documents_needed:,} {decision.counted}s" if decision.documents_needed else ""
+            # Each step is a sentence: the first is the urgent one.
+            steps = [
+                *(f"{step}. " for step in steps),
+                f"evaluate on a larger task{number} (`posir tasks`), to tell whether it is biased",
+            ]
+            return "".join(f"{step[0].upper()}{step[1:]}" for step in steps) + "."
+    text = ", or ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -305,17 +310,11 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
     else:
         yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
-    is_open = decision.state is State.CANNOT_BE_SAID
-    if share:
-        bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING)
-        yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
-        yield "Bias within what it reads", ", ".join(filter(None, (label_state(decision) * is_open, bias)))
-    elif is_open:
-        counts = decision.reason in (Reason.WIDE_INTERVAL, Reason.FEW_DOCUMENTS)
-        yield (
-            f"Bias beyond {format_margin(decision.margin)}",
-            label_state(decision) + f" from {pluralize(decision.documents, decision.counted)}" * counts,
-        )
+    yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
+    # Where all is read, that is start to end.
+    bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING) if share else ""
+    label = f"Bias in what it reads (beyond {format_margin(decision.margin)})"
+    yield label, "\n".join(filter(None, (bias, label_state(decision))))
     if shape := describe_shape(decision):
         yield "Shape", shape
     yield "What to do", advise(decision)
@@ -332,7 +331,7 @@ def describe_finding(decision: Decision) -> str:
         )
         if lost and interval and not interval[0] <= 0 <= interval[1]:
             points = f"{numbers.format_percent(abs(lost.value))} points {'less well' if lost.value > 0 else 'better'}"
-            reads += f", and finds that part {points} than what it reads"
+            reads += f", and finds it {points}, only by the rest of the document"
     else:
         kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
         reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
@@ -347,8 +346,8 @@ def _describe_ends(decision: Decision) -> str:
     if not ends or not interval or decision.reason is Reason.FEW_DOCUMENTS or decision.state is State.NO_BIAS:
         return _phrase_state(decision)
     if interval[0] <= 0 <= interval[1]:
-        low, high = map(numbers.format_points, interval)
-        return f"start and end differ by {low} to {high} points"
+        value, low, high = map(numbers.format_points, (ends.value, *interval))
+        return f"no difference between start and end is seen ({value}, between {low} and {high})"
     lower = (
         f"the {'end' if ends.value > 0 else 'start'} of documents scores {numbers.format_percent(abs(ends.value))} points lower"
     )

@@ -37,7 +37,7 @@ SCALE = 2
 HATCH, APART = 7, 0.014
 #: Labels of an axis where there is no room for the others, and the label below what is not read, which has no axis.
 SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
-NO_PLACE = "at any place"
+NO_PLACE = "share of the evidence"
 #: Characters of a line of text, without the mark where reading ends.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -47,10 +47,13 @@ KINDS = {
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
     "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
     "bars": ('fill="#d6e8f3" shape-rendering="crispEdges"', "fill:#1d4259"),
-    "hatch": ('fill="none" stroke="#777" stroke-width="1.2"', "stroke:#9a9a95"),
+    "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
-    "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
-    "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
+    "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges" vector-effect="non-scaling-stroke"', "stroke:#5b6066"),
+    "mean": (
+        'fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges" vector-effect="non-scaling-stroke"',
+        "stroke:#7cc6f2",
+    ),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
 STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"
@@ -294,7 +297,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
-    """Yield a drawing with the labels of its axes, and how much is not read: between 50 and 100 if it fits, else above."""
+    """Yield a drawing with the labels of its axes, and above it how much is not read."""
     bottom = top + LABEL + HEIGHT
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'
@@ -306,19 +309,17 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
         yield _write(
             AXIS + width * at, bottom + 14, name if fits else SHORT.get(name, name), "faint", f'{small} text-anchor="{anchor}"'
         )
-    for (estimate, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+    for (_, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         if not is_read:
             fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
             anchor, x = middle if fits or 0 < start < end < 1 - 1e-9 else ("end", end) if start else ("start", 0)
-            is_free = estimate is None or max(estimate.interval or (estimate.value,)) < 0.5
-            y = top + LABEL + (HEIGHT / 4 + 4 if fits and is_free else -5)
-            yield _write(AXIS + width * x, y, strip.share, "ink", f'{small} text-anchor="{anchor}"')
+            yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", f'{small} text-anchor="{anchor}"')
             if width * (end - start) > len(NO_PLACE) * LETTER:
                 yield _write(AXIS + width * (start + end) / 2, bottom + 14, NO_PLACE, "faint", f'{small} text-anchor="middle"')
 
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
-    """Yield axis, bars with their intervals, and what is not read, hatched to its mean."""
+    """Yield axis, bars with their intervals, and what is not read, hatched."""
     paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "mean")}
     bottom = top + height
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
@@ -330,14 +331,13 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
         paths["grid"] += [f"M{_number(x)} {_number(bottom - height * share)}{line}" for share in (0, 0.5, 1)]
         if not is_read:
             paths["grid"] += [f"M{_number(edge)} {_number(top)}v{_number(height)}" for edge in (x, x + across)]
+            paths["hatch"] += _hatch(x, bottom, across, height)
         if score is None:
             continue
         up = height * score.value
         if is_read:
             # Neighbors share an edge, or a line of the paper would show between them.
             paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
-        else:
-            paths["hatch"] += _hatch(x, bottom, across, up)
         if score.interval:
             low, high = (bottom - height * value for value in score.interval)
             paths["band"].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")

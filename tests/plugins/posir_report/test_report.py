@@ -266,7 +266,7 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
         "Start to end": "right",
         "Over position": "left",
         "Not read": "right",
-        "Bias in what\nit reads": "left",
+        "State": "left",
     }
     *_, lengths, note = answer_sections(build_rows(summary))
     assert [row[0] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
@@ -313,7 +313,7 @@ def test_the_command_prints_every_form(folder, summary):
 def test_many_results_are_counted():
     rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all") for number in range(7)]
     (counts,) = describe_findings(rows)
-    assert counts == "Bias within what is read, 7 results: 7 not published."
+    assert counts == "Bias in what it reads, 7 results: 7 not published."
 
 
 def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
