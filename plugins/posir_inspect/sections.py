@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,6 @@ from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.sentences import (
     advise,
     build_strip,
-    describe_finding,
     format_contrast,
     format_difference,
     format_level,
@@ -34,12 +32,18 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
-from posir_tasks.display.strip import Strip
+from posir_tasks.display.strip import NDCG, Strip, format_share
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
+from posir_tasks.host.private_names import TASKS_REGISTRY
+from posir_tasks.read_part import Part
 from posir_tasks.scores import ALL, Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
+#: What pictures show: the evidence is a sentence.
+SCALE = replace(
+    NDCG, whole="the sentences", caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)"
+)
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
@@ -176,31 +180,23 @@ class Inspection(Presentable):
     def page_sections(self) -> list[DisplaySection]:
         """Return what was asked at the top, and what the card does not say."""
         first, *others = self.sections()
-        counts = [f"{pluralize(fading.groups[ALL][0], 'sentence')} of them" for fading in (self.fading or ())[-1:]]
-        asked = [f"Searched for {count} by their rarest words; such a sentence is the evidence." for count in counts]
-        texts = f"{pluralize(self.texts, 'text')} of {self.source}."
+        counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
+        asked = [f"Searched: {count}, by their rarest words." for count in counts]
         rest = (section for section in others if section.sentences or section.tables)
         shown = (replace(section, folded=section.title == READING) for section in rest)
-        lead = replace(first, title="", sentences=(texts, *first.sentences, *asked))
+        lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, *asked))
         return [lead, *sorted(shown, key=lambda section: section.folded)]
 
     @property
     def page_title(self) -> str:
-        """The first finding."""
-        first, rest = self._split_finding()
-        return f"{self.name}: {first[0].lower()}{first[1:]}" if rest else self.title
+        """Heading of the page: the part that the model reads, and the share that it never does."""
+        these, read = f"these {pluralize(self.texts, 'text')}", self.window.read_part.phrase
+        never = f"{read} of {these} and never reads {format_share(self.unread.share.value)} of their words"
+        return f"{self.name} reads {never if self.unread.texts_cut else f'{these} to the end'}"
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict, with what the title of the page does not say; other wordings are in the table."""
-        rest, last = self._split_finding()[1], super().strips()[-1:]
-        said = f"{rest[0].upper()}{rest[1:]}" if rest else ""
-        return [replace(strip, name=self.name, finding=said or strip.finding) for strip in last]
-
-    def _split_finding(self) -> tuple[str, str]:
-        """Return the first clause of the finding, and the others."""
-        finding = describe_finding(self.fading[-1].decision) if self.fading else ""
-        first, *rest = re.split(r"; |, and |\. ", finding, maxsplit=1)
-        return first, "".join(rest)
+        return [replace(strip, name=self.name) for strip in super().strips()[-1:]]
 
     def records(self) -> list[Mapping[str, object]]:
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
@@ -279,9 +275,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     name, cut, unread = inspection.name, inspection.unread.texts_cut, inspection.unread.share
     skipped = describe_skipped(inspection.skipped, examples=1)
     yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
-    share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
-    never = f"{share} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
-    fewer = "Of the sentences searched for it may be less, as no text has more than ten of them."
+    never = f"{_describe_share(unread)} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
+    fewer = "Of the sentences searched for it may be less: at most ten are of one text, so long texts count less."
     read = f"{never} {fewer}" if cut else "All of these texts are read as a whole."
     yield DisplaySection(READING, (inspection.window.sentence, read))
     if inspection.fading is None:
@@ -295,11 +290,13 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
     drawn = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
-    strips = [replace(strip, words=(searched, *strip.words)) for strip in drawn]
-    strips[-1] = _add_advice(strips[-1], inspection)
+    strips = [replace(strip, words=(searched, *strip.words), scale=SCALE) for strip in drawn]
+    strips[-1] = _fill_card(strips[-1], inspection, rarest)
     tables = tuple(_build_tables(inspection.fading, full=inspection.full))
-    scores = _describe_scores_read(rarest)
-    yield DisplaySection(FADING, (*scores, *sampled), said=tuple(said), tables=tables, strips=tuple(strips))
+    if (score := rarest.ndcg_at_10_not_read) is not None:
+        read = format_percent(rarest.ndcg_at_10_read)
+        said.append(f"nDCG@10 is {read} for sentences that it reads, {format_percent(score)} for those that it does not.")
+    yield DisplaySection(FADING, (*_describe_unread(rarest), *sampled), said=tuple(said), tables=tables, strips=tuple(strips))
     if not (chunks := inspection.chunks):
         return
     sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
@@ -336,18 +333,32 @@ def _advise(inspection: Inspection) -> str:
 
 def _write_command(inspection: Inspection) -> str:
     model = inspection.chunks.chunked_model if inspection.chunks else None
-    return f"# evaluate these chunks on a task\nmteb run -t TASK -m '{model}'" if model else ""
+    is_task = inspection.source in TASKS_REGISTRY.resolve()
+    about, task = ("", inspection.source) if is_task else ("# evaluate these chunks on a task\n", "TASK")
+    return f"{about}mteb run -t {task} -m '{model}'" if model else ""
 
 
-def _add_advice(strip: Strip, inspection: Inspection) -> Strip:
-    """Return the picture of the verdict with what to do after all of the inspection."""
+def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
+    """Return the picture of the verdict with what the title of the page does not say."""
+    unread, decision, scores = inspection.unread, fading.decision, (fading.ndcg_at_10_not_read, fading.ndcg_at_10_read)
+    lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
+    finding = strip.finding
+    if lost and interval and interval[0] > 0:
+        which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
+        loss = f"{format_percent(lost.value)} points less well (nDCG@10 {' against '.join(map(format_percent, scores))})"
+        finding = f"Sentences {which} are found {loss}."
 
     def list_all() -> Iterator[tuple[str, str]]:
-        *facts, (name, _) = strip.facts()
-        yield from facts
-        yield name, _advise(inspection)
+        for name, value in strip.facts():
+            if name == "Not read" and unread.texts_cut:
+                cut = f"{unread.texts_cut:,} of {pluralize(inspection.texts, 'text')} are longer"
+                yield f"Words never read ({cut})", _describe_share(unread.share)
+                sentences = f"{format_percent(decision.not_read)} % of {fading.groups[ALL][0]:,}"
+                yield "Sentences never read (at most ten a text: long texts count less)", sentences
+            elif name not in ("Not read", "Read minus not read (points)"):
+                yield name, _advise(inspection) if name == ADVICE else value
 
-    return replace(strip, facts=list_all, code=_write_command(inspection))
+    return replace(strip, finding=finding, facts=list_all, code=_write_command(inspection))
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -388,19 +399,22 @@ def _describe_texts(inspection: Inspection) -> str:
     return f"The median text has {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
 
 
-def _describe_scores_read(fading: Fading) -> Iterator[str]:
-    if fading.ndcg_at_10_not_read is not None:
-        questions, decision = fading.groups[ALL]
-        unread, baseline = round((decision.not_read or 0) * questions), fading.not_read_without_model
-        yield (
-            f"nDCG@10 is {format_percent(fading.ndcg_at_10_read)} for sentences that it reads, "
-            f"{format_percent(fading.ndcg_at_10_not_read)} for the {unread:,} that it does not."
-        )
-        if baseline:
-            shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
-            guessed = min(baseline.shared_words, fading.ndcg_at_10_not_read) > 1.5 * baseline.chance
-            why = ": they are guessed from the topic of what is read" if guessed else ""
-            yield f"BM25, given only the part that it reads, finds these with {shared}, a random order with {chance}{why}."
+def _describe_share(share: Estimate) -> str:
+    return f"{format_percent(share.value)} % {format_interval(share, format_percent)}".rstrip()
+
+
+def _describe_unread(fading: Fading) -> Iterator[str]:
+    """Yield how well sentences that are not read are found without the model."""
+    score, baseline, (questions, decision) = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.groups[ALL]
+    if baseline and score is not None:
+        shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+        unread = f"For the {round((decision.not_read or 0) * questions):,} sentences that it does not read"
+        first = f"BM25 on {decision.read.phrase}"
+        if 1.5 * baseline.chance < score <= baseline.shared_words:
+            known = f"{unread}, it is no better than {first} ({shared}; chance {chance})"
+            yield f"{known}: what it finds of them is guessed from the topic."
+        else:
+            yield f"{unread}, {first} has nDCG@10 {shared}, a random order {chance}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
@@ -411,16 +425,10 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         groups += [
             (name.partition(": ")[2].removesuffix(" tokens"), group) for name, group in rarest.groups.items() if name != ALL
         ]
-    headings = (heading, "Queries", "nDCG@10", "Bias within read", "State")
+    headings = (heading, "nDCG@10", "Bias within read", "State")
     rows = (
-        (
-            name,
-            format_count(questions),
-            format_percent(decision.ndcg_at_10.value if decision.ndcg_at_10 else None),
-            _format_bias(decision),
-            label_state(decision),
-        )
-        for name, (questions, decision) in groups
+        (name, format_estimate(decision.ndcg_at_10, format_percent), _format_bias(decision), label_state(decision))
+        for name, (_, decision) in groups
     )
     yield Table(build_columns(headings, headings[1:-1], drawn="Bias within read"), tuple(rows))
     if full:
@@ -441,7 +449,7 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
 def _format_bias(decision: Decision) -> str:
     """Return the bias for a cell; an interval of all that there can be is no result."""
     interval = decision.interval(decision.bias_within_read)
-    return "too few" if interval and interval[1] - interval[0] >= 2 else format_contrast(decision, decision.bias_within_read)
+    return MISSING if interval and interval[1] - interval[0] >= 2 else format_contrast(decision, decision.bias_within_read)
 
 
 def _chunk_table(chunks: ChunkComparison) -> Table:

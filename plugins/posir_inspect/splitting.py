@@ -12,7 +12,8 @@ from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
 from posir_significance.decision import Change, ChangeState, MetricChange, compare_groups
 from posir_significance.intervals import MeanEstimate
-from posir_significance.sentences import describe_metric_change, format_difference
+from posir_significance.sentences import describe_metric_change
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.embeddings.encoding import EmbeddingMemory
 from posir_tasks.errors import PosirError
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
@@ -220,12 +221,6 @@ class ChunkRow:
         return self.group.ndcg
 
     @property
-    def gain(self) -> str:
-        """The change of nDCG@10 from whole texts and what it costs: `+28.2 points of nDCG@10 [+18.2, +38.2], ...`."""
-        points = format_difference(self.change.ndcg_at_10, self.change) if self.change else ""
-        return f"{points.replace(' [', ' points of nDCG@10 [')}, for {self.cost:.1f} times the vectors"
-
-    @property
     def name(self) -> str:
         """The searched units, in words."""
         return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
@@ -285,11 +280,16 @@ class ChunkComparison:
         return max(self.rows, key=lambda row: row.ndcg_at_10.value)
 
     def advise(self, texts: str) -> str:
-        """Return what to do, where chunks are advised: their gain and cost on some texts, and those of the best."""
-        best = self.best
-        more = "" if best is self.row else f" {best.name[0].upper()}{best.name[1:]} gained more: {best.gain}."
-        favored = " Queries in a text's own words favor small chunks."
-        return f"Search in {self.row.name}: {self.row.gain}, on {texts}.{more}{favored}"
+        """Return what to do, where chunks are advised: what they reach on some texts, and cost, and what the best do."""
+        best, favored = self.best, "queries in a text's own words favor small chunks"
+        whole, reached, most = (format_percent(row.ndcg_at_10.value) for row in (self.rows[0], self.row, best))
+        gain = f"nDCG@10 rises from {whole} to {reached}, for {self.row.cost:.1f} times the vectors"
+        step = f"Search in {self.row.name}: on {texts}, {gain}."
+        if best is self.row:
+            return f"{step} {favored.capitalize()}."
+        return (
+            f"{step} {best.name[0].upper()}{best.name[1:]} reached {most} for {best.cost:.1f} times the vectors, but {favored}."
+        )
 
     @property
     def chunked_model(self) -> str | None:
