@@ -36,7 +36,7 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 #: Decorator for implementations of hooks: `from posir_tasks.plugin_api import hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-#: The panels of `posir --help`, in the order shown: four questions, then the other commands by topic.
+#: The panels of `posir --help`, in the order shown: four questions, then the other commands by topic, in a line each.
 PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, LEADERBOARD, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
@@ -45,7 +45,7 @@ PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, LEADERBOARD, EXTEND = (
     "Look into a model",
     "Data",
     "Leaderboard",
-    "More",
+    "This installation",
 )
 
 

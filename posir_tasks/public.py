@@ -174,15 +174,25 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
         option = next((part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)), Option())
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
-        text = " ".join(texts.get(name, "").replace("`", "").split())
+        text = _name_options(" ".join(texts.get(name, "").split()), function)
         parameters.append(Parameter(name, kind, repeats, parameter.default, is_argument, text, option))
     return parameters
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Return the docstring of a function before its sections."""
-    text = SECTION.split(inspect.getdoc(function) or "")[0].replace("`", "").strip()
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    """Return the docstring of a function before its sections; an indented paragraph keeps its lines, as Click marks them."""
+    text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).strip()
+    parts = text.split("\n\n")
+    return "\n\n".join(f"\b\n{part}" if part.startswith(" ") else " ".join(part.split()) for part in parts)
+
+
+def _name_options(text: str, function: Callable[..., Any]) -> str:
+    """Return a part of a docstring as the command says it: `k` is `--k`, and what is for Python alone is left out."""
+    given = inspect.signature(function).parameters
+    options = [name for name, parameter in given.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    text = re.sub(r"(?:[;,] in|\. In) Python also .*?(?=[;.](?: |$))", "", text)
+    named = re.sub(rf"`({'|'.join(options)})`", lambda name: f"--{name[1].replace('_', '-')}", text) if options else text
+    return named.replace("`", "")
 
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:

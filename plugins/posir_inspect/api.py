@@ -296,8 +296,8 @@ def window(
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
         texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python also a list of texts.
-        require: Tokens that the model should read from the start without a gap, special ones included: `enough` of the result
-            says whether it does. Exit status 1 if it reads fewer, 2 if that cannot be said.
+        require: Tokens that the model should read from the start without a gap, special ones included. Exit status 1 if it
+            reads fewer, 2 if that cannot be said.
         max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
         tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
         revision: Revision of the model.
@@ -308,7 +308,8 @@ def window(
         require_fit: Exit status 1 if any chunk is longer than what is read.
 
     Returns:
-        The length in `tokens`, with a lower and an upper bound that are equal if it is known exactly.
+        The length in `tokens`, with a lower and an upper bound that are equal if it is known exactly; `enough` says whether it
+        reads what `require` asks for.
 
     Raises:
         PosirError: There is no such model or tokenizer, a number is not a positive whole one, or the model cannot encode short

@@ -153,11 +153,10 @@ def score(
 ) -> ScoredRuns | ScoredChunkers:
     """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
 
-    A run: `posir score bm25.trec --data PosIR-Mini`
-
-    A retriever: `posir score --retriever pipeline:search --data questions.json`
-
-    Text splitters: `posir score --model all-MiniLM-L6-v2 --chunker pipeline:split --data PosIR-Mini`
+        posir score bm25.trec --data PosIR-Mini
+        posir score --retriever pipeline:search --data questions.json
+        posir score --model all-MiniLM-L6-v2 --chunker pipeline:split \\
+            --data PosIR-Mini
 
     Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
     Results are saved; the same call goes on where a run of a retriever was interrupted. With `model` and `chunker`, chunks are

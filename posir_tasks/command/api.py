@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import re
 import site
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import progress, track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
@@ -211,8 +215,21 @@ def check_data() -> Iterator[CheckResult]:
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
-COLUMNS = build_columns(("Task", "Queries in", "Corpus in", "Subsets", "Benchmark"), ["Subsets"])
+COLUMNS = build_columns(("Task", "Language", "Size", "Benchmark"))
 LEGEND = "`mteb run -t TASK -m MODEL` evaluates a model, `-b BENCHMARK` on all of its tasks. --format csv: data, too."
+FIELDS = ("task", "query_language", "document_language", "subsets", "benchmark", "data")
+#: Titles of groups of tasks in their order, each with what the names have in common.
+GROUPS = (
+    ("Small, to start with", r"-(Mini|Nano|Tiny)$"),
+    ("PosIR in one language", r"^PosIR-[^-]+$"),
+    ("PosIR across languages", r"^PosIR-"),
+    ("PosQ", r"-PosQ"),
+    ("Other published data", ""),
+)
+
+
+def _find_group(task: Any) -> int:
+    return next(place for place, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
 
 
 @public()
@@ -220,8 +237,8 @@ def tasks() -> TableResult:
     """List the position-aware tasks that `mteb run -t` accepts.
 
     Returns:
-        A row for each task, PosIR-Mini first: its name, languages of queries and documents, number of subsets, benchmark
-        and data.
+        A row for each task, small ones first: its name, languages of queries and documents, number of subsets, benchmark and
+        data.
 
     Raises:
         PosirError: Never.
@@ -232,27 +249,27 @@ def tasks() -> TableResult:
         True
     """
     with track("Loading mteb"):
+        from posir_tasks.languages import DOMAINS, language_names
         from posir_tasks.tasks.catalog import build_benchmarks, builtin_task_classes, language_tasks, plugin_tasks
 
         classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
         benchmarks = {task.metadata.name: benchmark.name for benchmark in build_benchmarks() for task in benchmark.tasks}
-    rows = []
-    for metadata in (task.metadata for task in classes):
-        languages, *others = dict.fromkeys(map(tuple, metadata.hf_subsets_to_langscripts.values()))
-        languages = (f"{1 + len(others)} languages", "the same") if others else languages
-        rows.append(
-            {
-                "task": metadata.name,
-                "query_language": languages[0],
-                "document_language": languages[-1],
-                "subsets": len(metadata.hf_subsets),
-                "benchmark": benchmarks.get(metadata.name, ""),
-                "data": f"{metadata.dataset['path']}@{metadata.dataset['revision'][:12]}",
-            }
-        )
-    rows.sort(key=lambda row: (row["task"] != "PosIR-Mini", not row["benchmark"]))
-    cells = tuple(tuple(map(str, row.values()))[: len(COLUMNS)] for row in rows)
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, cells)], notes=[LEGEND])
+    rows, cells, names = [], [], language_names()
+    listed = sorted((task.metadata for task in classes), key=lambda task: (_find_group(task), task.name != "PosIR-Mini"))
+    for group, members in groupby(listed, key=_find_group):
+        cells.append((GROUPS[group][0], "", "", ""))
+        for task in members:
+            languages, *others = dict.fromkeys(map(tuple, task.hf_subsets_to_langscripts.values()))
+            languages = (f"{1 + len(others)} languages", "the same") if others else languages
+            benchmark, count = benchmarks.get(task.name, ""), len(task.hf_subsets)
+            data = f"{task.dataset['path']}@{task.dataset['revision'][:12]}"
+            rows.append(dict(zip(FIELDS, (task.name, languages[0], languages[-1], count, benchmark, data), strict=True)))
+            language = languages[0] if others else ", ".join(names[code[:3]] for code in dict.fromkeys(languages))
+            size = pluralize(count, "domain" if {*task.hf_subsets} <= {*DOMAINS} else "part") if count > 1 else MISSING
+            if stats := (task.descriptive_stats or {}).get("test"):
+                size = f"{stats['num_queries']:,} queries"  # type: ignore[typeddict-item]
+            cells.append((task.name, language, size, benchmark or MISSING))
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=[LEGEND])
 
 
 @public()

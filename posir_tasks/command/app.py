@@ -21,9 +21,10 @@ def build_app() -> typer.Typer:
 
     from posir_tasks.command.help import SETTINGS
     from posir_tasks.command.lazy import LazyGroup, posir
+    from posir_tasks.public import describe_function
 
     app = typer.Typer(cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, context_settings=SETTINGS)
-    app.callback()(posir)
+    app.callback(help=describe_function(posir))(posir)
     return app
 
 

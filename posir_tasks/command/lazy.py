@@ -140,7 +140,12 @@ Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=show
 def posir(*, _: Version = False) -> None:
     """Does an embedding model read to the end, and does it prefer the beginning?
 
-    Start with `posir window MODEL`: which part of a text it reads.
+        posir window all-MiniLM-L6-v2               # which part of a text it reads
+        posir inspect all-MiniLM-L6-v2 FOLDER       # what that means for your texts
+        mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # evaluate it: writes results/
+        posir report results                        # is it biased by position?
+
+    `posir COMMAND --help` has the arguments of a command.
     """
 
 

@@ -50,7 +50,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     """Return a function with Typer's annotations that calls a public function and prints what it returns."""
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = [*SHARED, *(FIGURES if declaration.charts else ()), *((CARD,) if declaration.card else ()), *LAST]
+    shared = [*(FIGURES if declaration.charts else ()), *((CARD,) if declaration.card else ()), *SHARED, *LAST]
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
@@ -159,7 +159,7 @@ def build_parameter(parameter: Parameter, panel: str | None = None) -> inspect.P
     settings: dict[str, Any] = {"help": text, "metavar": option.metavar, "rich_help_panel": panel}
     settings |= {"min": option.min, "max": option.max} if kind in (int, float) else {}
     if parameter.is_argument:
-        info: Any = typer.Argument(**settings)
+        info: Any = typer.Argument(**settings | {"metavar": option.metavar or parameter.name.upper()})
     else:
         name = parameter.name.replace("_", "-")
         # What is done by default can only be turned off.
@@ -191,12 +191,14 @@ Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --
 FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text, by default 8.")]
 #: The folder of charts, and the fields of their style in order.
 FIGURES = (
-    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None),
-    _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
-    _share("bare", Bare, False),
-    _share("figure_width", Width, None),
-    _share("font_size", FontSize, None),
-    _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
+    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None, "Figures"),
+    _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg", "Figures"),
+    _share("bare", Bare, False, "Figures"),
+    _share("figure_width", Width, None, "Figures"),
+    _share("font_size", FontSize, None, "Figures"),
+    _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None, "Figures"),
 )
-CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
+CARD = _share(
+    "card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None, "Figures"
+)
 LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))

@@ -292,6 +292,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
     widths = [min(first, max(MIN_WIDTH, limit - total_width([0, *others]))) if limit else first, *others]
     right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
+        if row[1:] and not any(row[1:]) and row is not table.headings:
+            yield ""
         cells = [cell.split("\n") for cell in row]
         if cell_len(row[0]) > widths[0]:
             cells[0] = [part for line in cells[0] for part in chop_cells(line, widths[0])]
@@ -303,11 +305,13 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 
 def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table, colored where a verdict or a share not read is, dimmed in headings and open states."""
+    """Return the lines of a table, colored where a verdict or a share not read is, bold in headings, dimmed in open states."""
     lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
-    text = Text.assemble(("\n".join(lines[:height]), "dim"), "".join(f"\n{line}" for line in lines[height:]))
+    text = Text.assemble(("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:]))
     for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  )": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
+    # The heading of rows stands below an empty line.
+    text.highlight_regex(r"(?<=\n\n).+", "bold")
     return text
 
 
