@@ -33,7 +33,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, COSINE, SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
+from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
@@ -98,7 +98,6 @@ class Perturbation(Probe):
 
     source = SOURCE.format(3)
     preference_sign = 1
-    scale = COSINE
     value_title = "Cosine with original"
     place_title = "Place of the change"
     place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
@@ -164,6 +163,7 @@ class NeedleInsertion(Perturbation):
     name = "needle_insertion"
     title = "Meaningless words inserted"
     notes = (
+        "Meaningless words are inserted into a text, and both are compared. Lower: what is there counts more.",
         "The needle divides words, as in the paper's code, so an order-blind model is not quite equal at all places. Tokens "
         "are those of the model, or estimated from bytes.",
     )
@@ -192,7 +192,7 @@ class TextRemoval(Perturbation):
 
     name = "text_removal"
     title = "Part of a text removed"
-    notes = ("Sentences are removed, as in the paper, unless the title says tokens.",)
+    notes = ("A part of a text is removed, and both are compared. Lower: what was there counts more.", "Sentences are removed.")
     needs_sentences = True
     sizes: tuple[float, ...] = (0.1, 0.25, 0.5)
     change, changed = "Removing a part", "removed"
@@ -312,6 +312,8 @@ class SentenceRegression(RegressionProbe):
     name = "sentence_regression"
     title = "Weight of sentences by position"
     notes = (
+        "A text's embedding is explained by those of its sentences, each with a weight. r below 0: the weights fall from start "
+        "to end.",
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
@@ -327,11 +329,10 @@ class SentenceRegression(RegressionProbe):
         for position in order
     }
     finding = SignedFinding(
-        "Later sentences weigh more: weights rise from start to end, r = {1}",
-        "Earlier sentences weigh more: weights fall from start to end, r = {1}",
+        "Later sentences weigh more: weights rise from start to end (r = {1})",
+        "Earlier sentences weigh more: weights fall from start to end (r = {1})",
     )
     preference_sign = -1
-    scale = "Pearson's r, from -1 to 1"
     value_title = "Pearson's r of position and weight"
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
@@ -369,7 +370,6 @@ class SentenceRegressionFit(RegressionProbe):
         "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
     }
     finding = Statement("The sentences of a text explain its embedding with R² = {}")
-    scale = "R2, from 0 to 1"
     needs_shuffled = False
     value_title = "Mean over texts"
     place_title = "Sentences of the text"
@@ -393,7 +393,7 @@ class SentenceRegressionScatter(RegressionProbe):
 
     name = "sentence_regression_scatter"
     title = "Starts and weights of single sentences"
-    notes = ("Shares of all points of texts and shuffled texts; CSV and JSON have every cell.",)
+    notes = ("Each sentence of texts, and of the same texts with their sentences shuffled.",)
     cells = CELLS
     cell_size = (1 / COLUMNS, 2 / ROWS)
     positions = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in CELLS)
@@ -404,7 +404,6 @@ class SentenceRegressionScatter(RegressionProbe):
         )
     }
     finding = Statement("{} % of the sentences have a negative weight")
-    scale = SHARES
     value_title = "Weight of the sentence"
     place_title = "Start of the sentence"
     form = Form.CELLS

@@ -40,7 +40,10 @@ class EvidenceMoving(base.Probe):
     name = "evidence_moving"
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
-    notes = ("Past a model's window all places are equal: the similarity to the rest of the document, not 0.",)
+    notes = (
+        "The evidence of each question is moved to ten places of its document. Past a model's window all are equal: the "
+        "similarity to the rest of the document, not 0.",
+    )
     finding = base.SignedFinding(
         "Moving the evidence from start to end takes {} off the similarity of question and document",
         "Moving the evidence from start to end adds {} to the similarity of question and document",
@@ -48,7 +51,6 @@ class EvidenceMoving(base.Probe):
     preference_sign = 1
     compares_ends = True
     meaning = "How much closer a question is to its document with the evidence at the start than at the end"
-    scale = base.COSINE
     needs_questions = True
     value_title = "Cosine of question and document"
     place_title = "Place of the evidence in its document"
@@ -91,7 +93,6 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     is_variant = True
     predicts_retrieval = True
     meaning = "How much better a document is found with the evidence at the start than at the end"
-    scale = base.POINTS
     needs_all = True
     value_title = base.SCORE
     unit = Unit.PERCENT

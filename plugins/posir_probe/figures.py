@@ -16,6 +16,7 @@ from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
 from posir_tasks.display.charts import FAINT, INK, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
+from posir_tasks.display.numbers import FORMATS, format_interval
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 
@@ -40,7 +41,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
     labels = ["these data"] if probe.is_of_data else short_labels(shown)
-    finding = probe.find(first.sums) or probe.label(first.sums)
+    finding = probe.find(first.sums) or probe.title
     title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
     source = f"Source: {first.data}, {pluralize(first.sums.documents, 'document')}."
@@ -109,7 +110,8 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     for curve in read_published_curves(results[0].probe):
         deviations = curve.deviations or (0.0,) * len(curve.values)
         for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
-            row = _build_row(curve.model, name, order, {"value": value}, sd, probe) | {"kind": PUBLISHED_ROW, "key": PUBLISHED}
+            row = _build_row(curve.model, name, order, {"value": value, "interval": "not published"}, sd, probe)
+            row |= {"kind": PUBLISHED_ROW, "key": PUBLISHED}
             rows += [row] if row["panel"] in panels else []
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
     color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
@@ -140,7 +142,8 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
     for order, ((name, estimate), sd) in enumerate(zip(named, deviations, strict=True)):
         if estimate is not None:
             row = _build_row(label, name, order, flatten("value", estimate), sd if math.isfinite(sd) else 0.0, probe)
-            yield row | {"kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW}
+            interval = format_interval(estimate, FORMATS[probe.unit]) or "too few texts"
+            yield row | {"kind": CONTROL_ROW if row["line"] == CONTROL else MODEL_ROW, "interval": interval}
 
 
 def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe) -> Row:
@@ -177,9 +180,9 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     if probe.form is Form.STEPS:
         axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
         x = alt.X("position:O", title=probe.place_title, scale=alt.Scale(domain=names), axis=axis)
-    base = alt.Chart().encode(x=x, color=color, detail="model:N")
+    base = alt.Chart().encode(x=x, color=color, detail=["model:N", "line:N"])
     y, low, deviation = _encode_values(alt.Y, probe)
-    lines = base.encode(y=y, tooltip=_tooltips(probe.unit))
+    lines = base.encode(y=y, tooltip=_tooltips(rows, probe.unit))
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
     has_intervals = any(row.get("value_low") is not None for row in rows)
     if probe.form is Form.BARS:
@@ -218,7 +221,7 @@ def _draw_categories(
     x, low, _ = _encode_values(alt.X, probe)
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
-    dots = base.encode(x=x, tooltip=_tooltips(probe.unit))
+    dots = base.encode(x=x, tooltip=_tooltips(rows, probe.unit))
     intervals = base.transform_filter("isValid(datum.value_low)").encode(x=low, x2="value_high:Q")
     kinds, has_intervals = {row["kind"] for row in rows}, any(row.get("value_low") is not None for row in rows)
     points = _only(dots, MODEL_ROW, CONTROL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape)
@@ -230,8 +233,9 @@ def _draw_categories(
     ]
 
 
-def _tooltips(unit: Unit) -> list[alt.Tooltip]:
-    form = ".1%" if unit is Unit.PERCENT else ".4f"
-    fields = {"value": "Value", "value_low": "95 % interval, from", "value_high": "95 % interval, to"}
-    numbers = [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in fields.items()]
-    return [alt.Tooltip("key:N", title="Of"), alt.Tooltip("position:N", title="Position"), *numbers]
+def _tooltips(rows: Sequence[Row], unit: Unit) -> list[alt.Tooltip]:
+    """Return the fields of a tooltip, of those that some row has."""
+    named = {"model": "Model", "line": "Texts", "position": "Position", "interval": "95 % interval"}
+    fields = [alt.Tooltip(f"{name}:N", title=title) for name, title in named.items() if any(row[name] for row in rows)]
+    value = alt.Tooltip("value:Q", title="Value", format=".1%" if unit is Unit.PERCENT else ".4f")
+    return [*fields[:-1], value, fields[-1]]

@@ -19,7 +19,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import POINTS, SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.evidence import Floats
@@ -71,9 +71,11 @@ class MirrorReversal(Probe):
     title = "Retrieval, documents reversed"
     source = "arXiv 2605.26578, appendix E"
     notes = (
+        "Every document is cut into five parts, their order is reversed, and all are searched, sampled or not. Questions on "
+        "the back gain from it where a model finds evidence best at the start.",
         "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
         "back questions are. The difference of the changes is 0 for it. Both are of truncation, "
-        "too, where documents are longer than the window. All documents are searched, sampled or not.",
+        "too, where documents are longer than the window.",
     )
     positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {
@@ -98,7 +100,6 @@ class MirrorReversal(Probe):
     compares_ends = True
     meaning = "How much more search gains on the back than on the front when documents are reversed"
     predicts_retrieval = True
-    scale = POINTS
     needs_questions = True
     needs_all = True
     value_title = SCORE

@@ -149,9 +149,10 @@ class ControlledPairs(base.Probe):
     title = "Pairs of documents that differ in one property"
     source = "arXiv 2503.05037, section 3"
     notes = (
-        "The first document is the one that a biased model prefers: evidence first, evidence alone, more mentions of what is "
-        "asked about, the question's own form of a name. Only position is 0 for an order-blind embedder; of the other kinds, "
-        "its value on the same pairs is the part that words alone explain. Differences below 1e-6 count as ties.",
+        "Two documents that differ in one property are compared with the same question. Above 0: the model prefers evidence "
+        "first, evidence alone, more mentions of what is asked about, the question's own form of a name.",
+        "Only position is 0 for an order-blind embedder; of the other kinds, its value on the same pairs is the part that "
+        "words alone explain. Differences below 1e-6 count as ties.",
     )
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
@@ -160,7 +161,6 @@ class ControlledPairs(base.Probe):
         "The document with the evidence last scores {} of cosine higher than the same with the evidence first",
     )
     preference_sign = 1
-    scale = base.COSINE
     needs_questions = True
     value_title = "Favored minus other (cosine)"
     place_title = "Favored document"
@@ -203,12 +203,12 @@ class ControlledPairsEffect(ControlledPairs):
 
     name = "controlled_pairs_effect"
     title = "Pairs of documents, in standard deviations"
+    notes = ("The differences of these pairs, divided by their standard deviation. Above 0: as in the pairs.",)
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
     finding = base.SignedFinding(
         "Evidence first against evidence last makes {} standard deviations of the score",
         "Evidence last against evidence first makes {} standard deviations of the score",
     )
-    scale = "Standard deviations of the score"
     value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER
     statistic = "effect_size"

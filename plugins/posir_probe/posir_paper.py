@@ -26,7 +26,7 @@ import torch
 from mteb.types import PromptType
 
 from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import SHARES, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
+from posir_probe.probe import Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
 from posir_probe.results import ProbeSums, at
 from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.display.progress import progress
@@ -127,8 +127,9 @@ class GradientSaliency(Probe):
     title = "Gradient of tokens"
     source = "arXiv 2601.08363, section 4.3"
     notes = (
-        "Over the tokens that the model reads: the end of the curve is the end of its window where a document is longer. Pairs "
-        "with the middle of the evidence in the middle fifth of the document.",
+        "How much each token that is read changes the similarity of question and document. The end of the curve is the end of "
+        "the window where a document is longer.",
+        "Pairs with the middle of the evidence in the middle fifth of the document.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
@@ -149,7 +150,6 @@ class GradientSaliency(Probe):
     needs_questions = True
     needs_all = True
     in_window = True
-    scale = "Gradient norm, from 0 to about 1"
     shows_spread = True
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
@@ -248,7 +248,6 @@ class EvidenceLocation(Probe):
     unit = Unit.PERCENT
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
     is_of_data = True
-    scale = SHARES
 
     def locate(self, data: ProbeData) -> tuple[list[tuple[ProbeQuestion, float]], Counter[str]]:
         """Return the character of each question's evidence, and the number of questions without, by reason."""
@@ -302,7 +301,6 @@ class QueryTypes(Probe):
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     is_of_data = True
-    scale = SHARES
 
     def find(self, sums: ProbeSums) -> str | None:
         """Return the most frequent type with its share."""

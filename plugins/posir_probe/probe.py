@@ -11,8 +11,6 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeSums
-from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.display.progress import Advance
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
@@ -29,8 +27,6 @@ SEPARATOR = " · "
 CONTROL = "order-blind control"
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
-#: Scales that several probes share.
-POINTS, COSINE, SHARES = "nDCG@10, in points", "Cosine, from -1 to 1", "Percent"
 
 
 class Form(StrEnum):
@@ -136,8 +132,6 @@ class Probe:
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
     finding: SignedFinding | Statement | None = None
     """None states the first summary."""
-    scale: str = "Other scales"
-    """Unit of the summary that the finding states, then its range; the summaries of a table stand together by it."""
     preference_sign: int = 0
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
     compares_ends: bool = False
@@ -191,12 +185,6 @@ class Probe:
         raise NotImplementedError
 
     @property
-    def heading(self) -> str:
-        """Heading that a page has above the probe and others of its kind."""
-        kind = "Questions and search" if self.needs_questions else "Texts and their parts"
-        return "About the data" if self.is_of_data else kind
-
-    @property
     def first_summary(self) -> Summary:
         """The summary that stands for the probe."""
         return next(iter(self.summaries.values()))
@@ -213,11 +201,6 @@ class Probe:
             return self.finding.state(self, sums)
         name = self.stated
         return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
-
-    def label(self, sums: ProbeSums) -> str:
-        """Return the title, and that there are too few documents for a statement if there are."""
-        few = describe_few(FEWEST_DOCUMENTS, sums.documents, "document") if sums.documents < FEWEST_DOCUMENTS else ""
-        return ": ".join(filter(None, (self.title, few)))
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""

@@ -296,6 +296,11 @@ class ProbeResult:
         return reduce(add, (subset.sums for subset in self.subsets.values()))
 
     @property
+    def drawn(self) -> int:
+        """Documents that were drawn, measured or not."""
+        return sum(subset.done for subset in self.subsets.values())
+
+    @property
     def median_tokens(self) -> int | None:
         """The median length of the sample's documents in tokens of the model, of several subsets that of theirs."""
         lengths = [subset.tokens for subset in self.subsets.values() if subset.tokens]

@@ -26,7 +26,6 @@ import numpy as np
 
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import (
-    COSINE,
     Form,
     Probe,
     ProbePlan,
@@ -55,12 +54,12 @@ class SegmentSimilarity(Probe):
     """Cosine of a text and each of its contiguous segments, equal in characters up to one."""
 
     notes = (
-        "A segment is embedded alone: past a model's window the similarity is that of any two texts, not 0. Models with "
-        "last-token pooling peak in the last segment; the range without it is shown beside the range.",
+        "A text and each of its parts are embedded alone, and their cosine is taken. Higher: the text is more about this part. "
+        "Past a model's window it is that of any two parts, not 0.",
+        "Models with last-token pooling peak in the last part.",
     )
     preference_sign = 1
     compares_ends = True
-    scale = COSINE
     shows_window = True
     value_title = "Cosine of text and part"
     form = Form.PLACES
@@ -126,12 +125,12 @@ class Permutation(Probe):
     title = "Joined texts in all orders"
     source = "arXiv 2601.16934, permuted segments"
     notes = (
-        "Texts are cut so that the segments fit the model's window together. Documents are the sets of texts that are joined. "
-        "An order-blind embedder has equal values; differences below 1e-6 are rounding errors and count as 0.",
+        "Texts are joined in all orders, and compared with each of them. Equal values: the place in the text does not matter.",
+        "Texts are cut so that they fit the model's window together. Documents are the sets of texts that are joined. "
+        "Differences below 1e-6 are rounding errors and count as 0.",
     )
     preference_sign = 1
     compares_ends = True
-    scale = COSINE
     in_window = True
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_probe.probe import POINTS, Probe, includes_zero
+from posir_probe.probe import Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from posir_tasks.display.figures import Figure
 
-#: Said of a probe that is not known to go along with retrieval.
-NOT_RETRIEVAL = "In search", "not measured here: `posir inspect`."
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
     "start": "Yes: the start of a text weighs more than its end",
@@ -47,9 +45,9 @@ DIFFERENCE = "Start minus end"
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
-INTERVAL, WEIGHS_MORE = "95 % interval", "Weighs more"
-#: Share of documents that could not be measured up to which they are not shown.
-MOST_LEFT_OUT = 0.1
+INTERVAL, WEIGHS_MORE, PUBLISHED = "95 % interval", "Weighs more", "Published models"
+#: Headings of a page, in order.
+GROUPS = ("", "Texts and their parts", "Questions and search", "Data and method")
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -63,6 +61,7 @@ COSINES = Scale(
     partial(format_number, spec=".2g"),
     "a median document",
     "a text to its end: cosine of the embeddings of each part and of the whole text",
+    "as similar as any two parts",
 )
 
 
@@ -110,7 +109,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
                 slope=known.get("slope"),
                 p_value=known.get("p_value"),
                 documents=sums.documents,
-                left_out=max(0, sum(subset.done for subset in result.subsets.values()) - sums.documents),
+                left_out=max(0, result.drawn - sums.documents),
                 complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
                 source=probe.source,
             )
@@ -127,33 +126,36 @@ def build_differences(
     First come those of texts that are read as a whole. Beside each is the range of published ones.
     """
     groups: dict[str, list[tuple[str, ...]]] = {"Within what it reads": [], "Whole texts, read or not": []}
-    for row, probe in _find_stated(rows, probes):
-        if probe.compares_ends and probe.scale != POINTS and row.value and row.value.interval:
-            value = format_estimate(row.value, SIGNED[probe.first_summary.unit])
-            cells = (name(probe), value, _describe_published(probe), _find_favored(row.value, probe))
+    others, beyond = [], 0
+    for row in (row for row in rows if row.kind == "summary" and row.name == probes[row.probe].stated):
+        probe = probes[row.probe]
+        favored, form = _find_favored(row.value, probe), SIGNED[probe.first_summary.unit]
+        if probe.compares_ends and not probe.predicts_retrieval and row.value and row.value.interval:
+            published = _list_published(probe)
+            known = " to ".join(map(form, (published[0], published[-1]))) if published else ""
+            cells = (name(probe), format_estimate(row.value, form), known, favored)
             groups["Within what it reads" if probe.in_window else "Whole texts, read or not"].append(cells)
+            beyond += bool(published) and row.value.interval[0] > published[-1]
+        elif favored:
+            others.append(favored)
     measured = [cells for group in groups.values() for cells in group]
     lines = [line for title, group in groups.items() for line in ((title, "", "", ""), *group)] if all(groups.values()) else []
-    table = _build_table(("What is compared", DIFFERENCE, "Published", WEIGHS_MORE), lines or measured, (DIFFERENCE,))
+    table = _build_table(("What is compared", DIFFERENCE, PUBLISHED, WEIGHS_MORE), lines or measured, (DIFFERENCE,))
+    more = f"; in {beyond} of {len(measured)} comparisons the start weighs more here than in any of them" * bool(beyond)
+    note = f"{PUBLISHED}: the range of other models, on other data{more}."
+    table = replace(table, notes=(note,) * (PUBLISHED in table.headings))
     same = [end for end in ANSWERS if measured and all(cells[-1] == end for cells in measured)]
     if not same:
         return table
-    title = f"The {same[0]} weighs more{f' in all {len(measured)} comparisons' if measured[1:] else ''}"
+    also = f", and in {others.count(same[0])} of {pluralize(len(others), 'other')}" if others else ""
+    title = f"The {same[0]} weighs more{f' in all {len(measured)} main comparisons{also}' if measured[1:] else ''}"
     return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows), title=title)
 
 
-def _describe_published(probe: Probe) -> str:
-    """Return the range of the first summary over published models, on other data; empty if there are none."""
+def _list_published(probe: Probe) -> list[float]:
+    """Return the first summary of published models, on other data, in ascending order."""
     curves = [np.array(curve.values) for curve in read_published_curves(probe.name) if curve.positions == probe.positions]
-    values = sorted(float(probe.first_summary(curve)) for curve in curves)
-    return " to ".join(map(SIGNED[probe.first_summary.unit], (values[0], values[-1]))) if values else ""
-
-
-def _find_stated(rows: Iterable[IndexRow], probes: Mapping[str, Probe]) -> Iterator[tuple[IndexRow, Probe]]:
-    """Yield the row of the summary that each probe's finding states."""
-    for row in rows:
-        if row.kind == "summary" and row.name == probes[row.probe].stated:
-            yield row, probes[row.probe]
+    return sorted(float(probe.first_summary(curve)) for curve in curves)
 
 
 def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
@@ -167,26 +169,29 @@ def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
 
 def _describe_result(result: ProbeResult, probe: Probe) -> str:
     """Return the finding of a probe, then its title, or the title, then why there is none."""
-    finding, label = probe.find(result.sums), probe.label(result.sums)
-    if finding or label != probe.title or not probe.preference_sign:
-        return f"{finding} · {probe.title}" if finding else label.replace(": ", " · ", 1)
-    return f"{probe.title} · which end weighs more cannot be said"
+    finding, known = probe.find(result.sums), result.sums.documents
+    if known < FEWEST_DOCUMENTS:
+        enough = math.ceil(FEWEST_DOCUMENTS * result.drawn / known) if known else 0
+        few = describe_few(FEWEST_DOCUMENTS, known, "document")
+        return f"{probe.title}: {few}{f'; `--documents {enough}` may do' if enough else ''}"
+    if finding or not probe.preference_sign:
+        return f"{finding} · {probe.title}" if finding else probe.title
+    return f"{probe.title}: which end weighs more cannot be said"
 
 
 def _list_notes(result: ProbeResult, probe: Probe) -> tuple[str, ...]:
-    """Return what must be known to read the values of a probe: its notes, and what it does not have."""
-    skipped, drawn = result.sums.describe_skipped(), sum(subset.done for subset in result.subsets.values())
-    omitted = drawn - result.sums.documents
-    left_out = f"Documents left out: {omitted:,} of {drawn:,}." if omitted > MOST_LEFT_OUT * drawn else ""
-    return tuple(filter(None, (*probe.notes, skipped and f"Skipped: {skipped}.", left_out)))
+    """Return the method of a probe's values in detail: how to measure them alone, and what they do not have."""
+    skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
+    left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
+    alone = f"Only this: `posir probe {result.model} {result.data} --probe {probe.name}`"
+    return tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out, alone)))
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
     """Return the tables of one probe: its summaries below its name, and its values by position if they are few."""
     summaries = [(row, probe.summaries[row.name]) for row in rows if row.kind == "summary"]
     cells = [(summary.title, *_format_estimate(row.value, summary.unit)) for row, summary in summaries]
-    summed = replace(_build_table(("Summary", "Value", INTERVAL), cells, ("Value",)), notes=(f"`--probe {probe.name}`",))
-    tables = [summed] if cells else []
+    tables = [_build_table(("Summary", "Value", INTERVAL), cells, ("Value",))] if cells else []
     positions = [row for row in rows if row.kind == "position" and row.value is not None]
     if 0 < len(positions) <= MAX_ROWS:
         named = [probe.split(row.name) for row in positions]
@@ -245,7 +250,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
         answer += f", also {within}" if favored in ANSWERS else ""
     elif inside:
         answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
-    return f"{answer}."
+    return f"{answer} (on {pluralize(result.sums.documents, 'document')})."
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -262,7 +267,11 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.append(("It reads", f"{result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."))
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
     if not all(known.predicts_retrieval for _, known in leads):
-        facts.append(NOT_RETRIEVAL)
+        searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
+        found = (
+            f"{searched[0][0].lower()}{searched[0][1:]}".split(" · ")[0] if searched else "not measured: `posir inspect` does"
+        )
+        facts.append(("In search", f"{found}."))
     return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
 
 
@@ -289,6 +298,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         finding=describe_model(results, probes),
         facts=partial(list_facts, results, probes),
         scale=COSINES,
+        code=f"posir inspect {result.model} {result.data}" if result.share_read else "",
     )
 
 
@@ -326,24 +336,31 @@ class ProbeMeasurements(Presentable):
         sections = [
             DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
             DisplaySection(sentences=facts, draw=partial(self._draw, shown)),
-            *[DisplaySection(tables=(differences,))] * bool(differences.rows),
+            *[DisplaySection(differences.title, tables=(replace(differences, title=""),))] * bool(differences.rows),
         ]
-        for result in sorted(
-            self.results, key=lambda result: (probes[result.probe].is_of_data, probes[result.probe].needs_questions)
-        ):
+        for result in self.results:
             probe = probes[result.probe]
-            tables = tuple(build_probe_tables(build_index_rows([result], probes), probe))
-            draw = None if (result, probe) in shown else partial(self._draw, [(result, probe)])
-            title, notes = _describe_result(result, probe) if is_known else probe.title, _list_notes(result, probe)
-            sections.append(DisplaySection(title, notes, tables, draw=draw, folded=True, group=probe.heading))
-        return tuple(sections)
+            favored = _find_favored(result.sums.estimate(probe.summaries[probe.stated]), probe)
+            tables = build_probe_tables(build_index_rows([result], probes), probe)
+            tables[-1:] = [replace(table, notes=_list_notes(result, probe)) for table in tables[-1:]]
+            is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
+            sections.append(
+                DisplaySection(
+                    *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
+                    draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
+                    folded=True,
+                    group=GROUPS[1 + probe.needs_questions if favored else -1],
+                    chip=favored.replace("cannot be said", "no sign"),
+                )
+            )
+        return tuple(sorted(sections, key=lambda section: GROUPS.index(section.group)))
 
     def page_sections(self) -> tuple[DisplaySection, ...]:
         """Return what follows the question and the card with its answer, or without a card the answer, too.
 
         There is room to say what is compared.
         """
-        verdict, facts, *others = self._build_sections(lambda probe: probe.meaning or probe.title)
+        verdict, facts, *others = self._build_sections(lambda probe: " · ".join(filter(None, (probe.title, probe.meaning))))
         answer = () if verdict.strips else (replace(verdict, title=""), facts)
         return (*answer, *others)
 
@@ -375,7 +392,7 @@ class ProbeMeasurements(Presentable):
         return [
             "The interval of a range does not correct its bias. There is none of fewer than ten documents, or of a group of "
             "so few that some samples of the bootstrap have none of it.",
-            "Start minus end: of cosines, and of the norms of gradients. Published: the range of other models on other data.",
+            "Start minus end: of cosines, and of the norms of gradients.",
         ]
 
     def warnings(self) -> list[str]:

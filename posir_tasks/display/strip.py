@@ -91,6 +91,8 @@ class Scale:
     """The whole of which a share is not read."""
     caption: str
     """A clause on the heights."""
+    unread: str = ""
+    """What the height of a part not read means, if it is no score."""
 
 
 NDCG = Scale(

@@ -404,6 +404,8 @@ class DisplaySection:
     """Whether a page shows the title alone until it is opened or printed."""
     group: str = ""
     """Heading that a page has above this section and its neighbors of the same group."""
+    chip: str = ""
+    """Word that a page has before a folded title of a group; a group without any is folded, too."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
     said: tuple[str, ...] = ()
