@@ -148,7 +148,7 @@ class ControlledPairs(base.Probe):
     name = "controlled_pairs"
     title = "Pairs of documents that differ in one property"
     source = "arXiv 2503.05037, section 3"
-    notes = (
+    notes: tuple[str, ...] = (
         "Two documents that differ in one property are compared with the same question. Above 0: the model prefers evidence "
         "first, evidence alone, more mentions of what is asked about, the question's own form of a name.",
         "Only position is 0 for an order-blind embedder; of the other kinds, its value on the same pairs is the part that "
