@@ -172,8 +172,8 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     finding, known = probe.find(result.sums), result.sums.documents
     if known < FEWEST_DOCUMENTS:
         enough = math.ceil(FEWEST_DOCUMENTS * result.drawn / known) if known else 0
-        few = describe_few(FEWEST_DOCUMENTS, known, "document")
-        return f"{probe.title}: {few}{f'; `--documents {enough}` may do' if enough else ''}"
+        few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
+        return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     if finding or not probe.preference_sign:
         return f"{finding} · {probe.title}" if finding else probe.title
     return f"{probe.title}: which end weighs more cannot be said"
@@ -268,10 +268,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
     if not all(known.predicts_retrieval for _, known in leads):
         searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
-        found = (
+        sentence = (
             f"{searched[0][0].lower()}{searched[0][1:]}".split(" · ")[0] if searched else "not measured: `posir inspect` does"
         )
-        facts.append(("In search", f"{found}."))
+        facts.append(("In search", f"{sentence}."))
     return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
 
 

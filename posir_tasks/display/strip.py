@@ -92,7 +92,7 @@ class Scale:
     caption: str
     """A clause on the heights."""
     unread: str = ""
-    """What the height of a part not read means, if it is no score."""
+    """The meaning of the height of a part not read, if it is no score."""
 
 
 NDCG = Scale(
