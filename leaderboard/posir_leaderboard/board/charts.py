@@ -55,9 +55,11 @@ def build_specifications() -> dict[str, dict[str, Any]]:
     return compiled
 
 
-def build_legend(*, columns: int, **symbols: Any) -> alt.Legend:
-    """Return a legend in one row, or in columns if the page is narrow."""
-    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), symbolSize=80, **symbols)
+def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
+    """Return a legend of the given entries in one row, or in columns if the page is narrow; of a single one it is not seen."""
+    values, seen = alt.ExprRef(entries), alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
+    symbols |= {"symbolSize": 80, "values": values, "symbolOpacity": seen, "labelOpacity": seen}
+    return alt.Legend(orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), **symbols)
 
 
 def _draw_scatter() -> charts.LayeredChart:
@@ -70,19 +72,19 @@ def _draw_scatter() -> charts.LayeredChart:
         x=alt.X("score:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT),
         y=alt.Y(
             "effect:Q",
-            title="Start to end (points)",
+            title=["Start to end (points)", "← end found better · start found better →"],
             scale=alt.Scale(domainMin=alt.ExprRef("bottom"), domainMax=alt.ExprRef("top"), nice=False),
             axis=points_axis,
         ),
     )
     marked = base.transform_filter("datum.marked")
     kinds = alt.Scale(domain=[*KINDS.values(), BM25, UNKNOWN])
-    color = alt.Color("kind:N", title=None, scale=kinds, legend=build_legend(columns=2, values=alt.ExprRef("kinds")))
+    color = alt.Color("kind:N", title=None, scale=kinds, legend=build_legend("kinds", columns=2))
     shape = alt.Shape(
         "source:N",
         title=None,
-        scale=alt.Scale(domain=["submitted", "published"], range=["circle", "diamond"]),
-        legend=build_legend(columns=1, symbolFillColor=alt.ExprRef("ink"), values=alt.ExprRef("sources")),
+        scale=alt.Scale(domain=["evaluated with posir", "published"], range=["circle", "diamond"]),
+        legend=build_legend("sources", columns=1, symbolFillColor=alt.ExprRef("ink")),
     )
     points = base.mark_point(filled=True, opacity=0.9, strokeWidth=0.8, stroke=alt.ExprRef("halo"), cursor="pointer").encode(
         color=color, shape=shape, size=alt.Size("area:Q", scale=None), tooltip=ROW

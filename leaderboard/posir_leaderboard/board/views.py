@@ -155,8 +155,7 @@ class View:
         revisions = Counter(str(result.detail["data_revision"]) for result in results)
         dated = [result for result in results if result.detail.get("date")]
         # The papers give some numbers of queries only approximately.
-        counted = find_query_count(self.name)
-        approximate = counted is not None and not counted.exact
+        approximate = (counted := find_query_count(self.name)) is not None and not counted.exact
         newest = max(dated, key=lambda result: (result.detail["date"], result.task, result.model.id), default=None)
         return {
             "models": [indices[record.model.id] for record in self.rows],
@@ -233,10 +232,12 @@ class View:
         """Return which documents a length has, in words."""
         if len(self.lengths) == 1:
             return f"on {self.data}"
-        what = "documents" if self.average or self.label in ("", self.name) else f"{self.label} documents"
+        questions, _, language = self.label.rpartition(" → ")
+        what = "documents" if self.average or language in ("", self.name) else f"{language} documents"
         ends = {ALL: f"{what} of all lengths", self.lengths[1]: f"short {what}", self.lengths[-1]: f"long {what}"}
         titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
-        return f"in {ends.get(length) or f'{what} of ' + titles.get(length, length).split(': ')[-1]}"
+        asked = f"for {questions} questions " if questions else ""
+        return f"{asked}in {ends.get(length) or f'{what} of ' + titles.get(length, length).split(': ')[-1]}"
 
     def write_headline(self, length: str, differences: PairedDifferences) -> dict[str, list[str]]:
         """Return which models find evidence best, and below it what is known of the first: parts, each second one a name."""
@@ -246,32 +247,34 @@ class View:
             return {"headline": ["No result here is ranked: all are partial, or on other data."], "lead": []}
         first, *others = sorted(scores, key=lambda place: -scores[place].value)
         ahead, paired = differences.states()[first] == ChangeState.BETTER, differences.paired[first]
-        ties = [at for at in others if (not ahead[at] if paired[at] else _overlap(scores[first], scores[at]))]
+        low = scores[first].low
+        ties = [at for at in others if (not ahead[at] if paired[at] else low is not None and low <= (scores[at].high or 0))]
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
         headline = ["", names[first], f" finds evidence best {where} {best}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
-        lead = [""]
+        unread = ""
         shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
         if cut := [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]:
             more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
-            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}. "]
+            unread = f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}. "
+        # A model that is named twice has one sentence.
+        apart = cut and cut[0] not in others[:1]
+        lead = ["", *((names[cut[0]], unread) if apart else ())]
         if others:
             gap = differences.values[first, others[0]] if paired[others[0]] else scores[first].value - scores[others[0]].value
-            lead[-1] += f"{'The first is ' if ties or cut else ''}{format_percent(gap)} points ahead of "
-            lead += [names[others[0]], f" {self._format_lead(differences, first, others[0])}. "]
-        if (row := rows[first]) and (effect := row.effect):
-            state = f"; within what it reads {row.state_label}" if UNDECIDED.isdisjoint(row.states) else ""
-            lead[-1] += f"Its start to end: {format_points(effect.value)}{state}. "
+            lead[-1] += f"{'The first' if ties or apart else 'It'} is {format_percent(gap)} points ahead of "
+            end = f", which{unread}" if cut and not apart else ". "
+            lead += [names[others[0]], f" {self._format_lead(differences, first, others[0])}{end}"]
         if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
-            lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}."
+            lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}
 
     def _format_lead(self, differences: PairedDifferences, best: int, second: int) -> str:
         if not differences.paired[best, second]:
-            published = self.rows[best].model.published or self.rows[second].model.published
-            return "(interval not published)" if published else "(no interval: other queries, or too few documents)"
+            paper = self.rows[best].model.published or self.rows[second].model.published
+            return "(interval of the difference not published)" if paper else "(no interval: other queries or few documents)"
         value, half = differences.values[best, second], differences.half_widths()[best, second]
         said = f" ({CHANGES[ChangeState.EQUIVALENT]})" if differences.states()[best, second] == ChangeState.EQUIVALENT else ""
         ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
@@ -317,11 +320,6 @@ class View:
             else domain_matrix(self.name, records, indices) or length_matrix(self.rows, self.lengths, indices)
         )
         return own or task_matrix(group.dimension, group.labels, records, indices)
-
-
-def _overlap(best: Estimate, other: Estimate) -> bool:
-    """Return whether the intervals of two scores overlap; not where one is unknown."""
-    return bool(best.interval and other.interval and best.interval[0] <= other.interval[1])
 
 
 def describe_result(record: BoardRecord) -> str:

@@ -142,7 +142,7 @@
       effect_high: row.start_to_end_high,
       name: "",
       model: row.label,
-      source: row.published ? "published" : "submitted",
+      source: row.published ? "published" : "evaluated with posir",
       marked: passing.length <= MAX_MARKED || selected.includes(row.id),
       area: row.parameters ? 55 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 65,
     }));
@@ -152,7 +152,7 @@
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 60 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
-    panel.querySelector("figcaption").firstChild.data = board.startToEnd(points) || TITLE;
+    panel.querySelector("figcaption").firstChild.data = board.startToEnd(points).join("") || TITLE;
     panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
@@ -194,12 +194,14 @@
 
   const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-  /** Return in a sentence which model finds the start and which the end best, of those whose interval leaves out 0 or is unknown. */
+  /** Return which model finds the start and which the end best, of those whose interval leaves out 0 or is unknown: names, each with what is said. */
   board.startToEnd = (points) => {
     const clear = points.filter((one) => known(one.effect) && (!known(one.effect_low) || one.effect_low > 0 || one.effect_high < 0));
     const [start, end] = [1, -1].map((sign) => clear.reduce((most, one) => (sign * one.effect > sign * (most?.effect ?? 0) ? one : most), null));
-    const said = (one, better, worse) => one && `${one.label.split("/").at(-1)} finds the ${better} ${board.percent(Math.abs(one.effect))} points better than the ${worse}`;
-    return [said(start, "start", "end"), said(end, "end", "start")].filter(Boolean).join(", ");
+    const name = (one) => (one.label ?? one.model).split("/").at(-1);
+    const by = (one) => board.percent(Math.abs(one.effect));
+    const first = start ? [name(start), ` finds the start ${by(start)} points better than the end${end ? ", " : ""}`] : [];
+    return end ? [...first, name(end), start ? ` the end ${by(end)} better` : ` finds the end ${by(end)} points better than the start`] : first;
   };
 
   const TITLE = "Start to end against nDCG@10";

@@ -27,7 +27,7 @@
     ]);
     byId("sort").replaceChildren(...SORTS.map(([value, text]) => el("option", { value }, text)));
     options("source", "All results", [
-      ["submitted", "Submitted"],
+      ["submitted", "Evaluated with posir"],
       ["published", "Published in the papers"],
     ]);
     options("bias", "Any state", Object.entries(index.states));
@@ -186,11 +186,12 @@
   };
 
   /** Say which revisions of the data the results are of, and which result is the newest. */
-  board.showProvenance = (index, { revisions, newest }) => {
+  board.showProvenance = (index, { models, revisions, newest }) => {
     const counts = Object.entries(revisions).map(([name, number]) => `${name} (${number} ${number === 1 ? "result" : "results"})`);
     const data = counts.length ? `Data revisions: ${counts.join(", ")}. ` : "";
     const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} as its file states.`;
-    byId("provenance").textContent = data + (latest ?? "");
+    const published = models.some((model) => index.models.published[model]) ? "Published results: tables of the papers named below, curves from their authors’ figures." : "";
+    byId("provenance").textContent = [data.trim(), latest, published].filter(Boolean).join(" ");
   };
 
   board.sayCount = (passing, all) => {

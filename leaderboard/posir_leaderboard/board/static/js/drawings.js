@@ -60,7 +60,7 @@
     const title = panels[0].lengths[panelOf(panels[0])];
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const shown = panels[0].rows.length[panelOf(panels[0])];
-    const found = board.startToEnd(drawn.map((model) => board.effectOf(model, choice, shown)));
+    const found = board.startToEnd(drawn.map((model) => board.effectOf(model, choice, shown))).join("");
     const caption = [title.split(":")[0], found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");

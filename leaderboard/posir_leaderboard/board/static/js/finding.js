@@ -4,6 +4,8 @@
 {
   const { el, byId, known } = board;
   const short = (row) => board.name(row.label.split("/").at(-1) || row.label);
+  /** A difference that does not matter. */
+  const ALIKE = 0.05;
   const points = (value) => Math.abs(value * 100).toFixed(1);
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
@@ -34,17 +36,25 @@
 
   /** Return the largest start to end in either direction of the rows that pass filters, as text and elements. */
   function largest(rows, state) {
-    const known = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && row.effect).sort((one, other) => other.effect - one.effect);
-    if (known.length < 3) return [];
-    const said = [known[0], known.at(-1)].flatMap((row) => [short(row), `\u00a0${board.points(row.effect)}`]);
-    return [" The largest: ", ...said.slice(0, 2), ", ", ...said.slice(2), "."];
+    const known = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && row.effect);
+    return known.length < 3 ? [] : [" ", ...board.startToEnd(known).map((part, at) => (at % 2 ? part : board.name(part))), "."];
+  }
+
+  /** Return in a sentence how the best row finds start and end: of published ones by the difference, else by the state. */
+  function endsOf(rows) {
+    const { best } = board.standing(rows.filter(board.isComparable));
+    if (!best || !best.effect) return "";
+    if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? "" : `Within what it reads: ${best.state_label}.`;
+    if (Math.abs(best.effect) < ALIKE) return `It finds start and end alike (${board.points(best.effect)}).`;
+    const [better, worse] = best.effect > 0 ? ["start", "end"] : ["end", "start"];
+    return `It finds the ${better} ${points(best.effect)} points better than the ${worse}.`;
   }
 
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
+    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead), endsOf(rows)]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...ahead, ...(published ? largest(rows, state) : []));
@@ -53,7 +63,8 @@
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const source = published ? "; results published in the papers" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
-    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${source}${single}.${shown.group.name === "PosIR-Mini" ? " A small sample for a first run; published models are under PosIR." : ""}`);
+    const sample = shown.group.name === "PosIR-Mini" ? [" A small sample for a first run; published models are under ", el("a", { href: board.hash({ ...board.defaults(), benchmark: "PosIR" }) }, "PosIR"), "."] : [];
+    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${source}${single}.`, ...sample);
   };
 
   /** Leave out of the legend what no row has. */

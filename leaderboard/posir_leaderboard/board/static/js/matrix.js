@@ -31,13 +31,13 @@
   /** Points of start to end that have the full color. */
   const FULL = 0.5;
 
-  /** The scores whose cells have no color and the full color: most models are between them. */
-  const [PALE, DEEP] = [0.3, 0.85];
+  /** The score whose cell has the full color. */
+  const DEEP = 0.85;
 
   /** Color a cell by a score, or by a difference, on a scale that is the same on every board. */
   board.shade = (cell, value, signed = false) => {
     if (!known(value)) return;
-    const share = Math.min(Math.max(signed ? Math.abs(value) / FULL : (value - PALE) / (DEEP - PALE), 0), 1);
+    const share = Math.min(Math.max(signed ? Math.abs(value) / FULL : value / DEEP, 0), 1);
     cell.style.setProperty("--heat-share", `${Math.round(50 * share)}%`);
     if (signed) cell.classList.add(value < 0 ? "toward-end" : "toward-start");
   };
@@ -118,7 +118,7 @@
         { class: "row choices" },
         choice("Score", "matrix-score", filled.map((name) => [name, titleOf(name, length)]), filled.includes(state.score) ? state.score : "score"),
         what === "length" || matrix.columns.length === 1 ? null : choice(readable(what), "matrix-domain", [["", `All ${what}s`], ...domains], matrix.columns.includes(state.domain) ? state.domain : ""),
-        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points" : "Color: from 30", el("span", { class: "scale" }), state.score === "start_to_end" ? "." : "to 85.", hatched ? " Hatched: no result." : "", matrix.columns.length === 1 ? ` Only one ${what} has results.` : ""),
+        el("p", { class: "faint" }, what === "domain" ? "All lengths together. " : "", state.score === "start_to_end" ? "Color: up to 50 points" : "Color: from 0", el("span", { class: "scale" }), state.score === "start_to_end" ? "." : "to 85.", hatched ? " Hatched: no result." : "", matrix.columns.length === 1 ? ` Only one ${what} has results.` : ""),
       ),
       el("div", { class: "matrix" }),
     );

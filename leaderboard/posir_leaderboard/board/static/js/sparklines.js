@@ -5,16 +5,16 @@
   const { known } = board;
   /** Return the picture of the answer, a document from its start to its end; a dash if the positions are unknown. */
   board.strip = (row) => {
-    if (!row.strip) return board.el("span", { class: "faint" }, board.DASH);
+    if (!row.strip) return board.el("span", { class: "ends" }, row.published ? "curve not published" : board.DASH);
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
   /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer, as text. */
-  board.chip = ({ states, state_label: label, answer }) => {
+  board.chip = ({ states, state_label: label, answer, not_read: unread }) => {
     if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
     const said = label.replaceAll("biased ", "").replaceAll("no bias", "none");
-    return board.el("span", { class: `state ${kind}`, title: answer }, "bias", board.el("span", { class: "within" }, " in what it reads"), `: ${said}`);
+    return board.el("span", { class: `state ${kind}`, title: answer }, `${unread ? "in what it reads" : "bias"}: ${said}`);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");

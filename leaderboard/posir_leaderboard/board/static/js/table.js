@@ -110,7 +110,7 @@
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
       row.standing ? el("span", { class: "mark" }, row.standing) : null,
-      el("span", { class: "meta" }, row.about),
+      el("span", { class: "meta" }, ...row.about.split(/(?<= ·) /).flatMap((part, at) => [at ? " " : "", el("span", {}, part)])),
     ];
     const expand = el(
       "button",
@@ -341,9 +341,9 @@
     });
     table.search.fixed("filters", (_, row) => passes(row, board.state()));
     table.on("draw", drawn);
-    table.draw();
     labelScores();
     labelLengths();
+    table.draw();
     byId("table").replaceChildren(detached, pageButtons, el("p", { id: "unranked" }));
     offerUnranked();
   }
@@ -404,7 +404,7 @@
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
     qualify("psi", shown.observed ? "observed, 0: even" : "0: even");
     table.column(place("psi")).header().title = board.describe(shown.observed ? "psi_as_published" : "psi");
-    qualify("start_to_end", `+: start found better${shown.decided ? "\nbias in what it reads" : ""}`);
+    qualify("start_to_end", "+: start found better");
   }
 
   function qualify(name, text) {
