@@ -40,8 +40,10 @@ JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
 NOTES = (
-    "Change: model minus baseline, x 100 but for PSI. Its interval decides: equivalent if it lies within the margin, better or "
-    "worse if 0 is outside; else it cannot be said. Of start to end, which is nearer to 0 may be open in both cases.",
+    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
+    "Paired by query: both models answered the same questions, and are compared question by question.",
+    "Change: model minus baseline, x 100 but for PSI. Its interval decides: equivalent if it lies within the margin (by "
+    "default 2 points of nDCG@10, 5 of start to end), better or worse if 0 is outside; else it cannot be said.",
     "PSI: 1 - worst / best position, posterior median: 0 is even, lower is better.",
 )
 
@@ -111,11 +113,17 @@ class Comparison(Presentable, comparison.ModelComparison):
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
-        lead = [describe_reads(shown[0])] if count_pairs(shown) == 1 else []
+        row, lead = shown[0], []
+        if count_pairs(shown) == 1:
+            data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}"
+            ends = (
+                sentences.format_difference(row.metric_change, row.change).partition(" [")[2].rstrip("]").replace(",", " and")
+            )
+            lead = [f"{data}{f': a difference between {ends} points' if ends else ''}.", describe_reads(row)]
         overall = [row for row in shown if row.length == ALL]
         is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         tables = [section for section in changes if section.tables]
-        return [*to_paragraphs(filter(None, lead)), *tables, *to_paragraphs(is_open), *folded]
+        return [*to_paragraphs(filter(None, [" ".join(lead).rstrip()])), *tables, *to_paragraphs(is_open), *folded]
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""
@@ -298,7 +306,9 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
             yield from to_paragraphs([] if many else describe_differences(overall))
-            about = f"{task}, {queries} queries, {method}; intervals adjusted for 3 metrics"
+            # A page of one pair begins with its data.
+            data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
+            about = f"{data}{method}; intervals adjusted for 3 metrics"
             title = f"Change from {group[0].baseline} · {about}"
             changes = comparison_table(overall) if judged else _change_table(overall, "Model", title, scored=scored)
             yield DisplaySection(tables=(changes,))
@@ -309,7 +319,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
             title = f"Change by length of the document · {model}; intervals adjusted for {compared} comparisons"
-            yield DisplaySection(tables=(_change_table(of_model, "Length", title),))
+            yield DisplaySection(tables=(_change_table(of_model, "Length", title, scored=scored),))
 
 
 def count_pairs(rows: Iterable[ComparisonRow]) -> int:
@@ -326,7 +336,7 @@ def _change_table(
 ) -> Table:
     """Return a table of changes with a line for each model, below the baseline's scores, or for each length.
 
-    With `scored`, models have their own scores, too.
+    With `scored`, models have their own scores, too, and what is a change is called one.
     """
     by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
     first = next(iter(by_metric.values()))
@@ -341,10 +351,12 @@ def _change_table(
         baseline, *own = (
             FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
         )
-        headings += [metric.heading, "Change"] if scored else [metric.heading]
-        columns += [[baseline, *own], ["", *changes]] if scored else [[baseline, *changes]]
+        name = metric.value if is_models else metric.heading
+        change = f"Change in {name[0].lower()}{name[1:]}" if scored else metric.heading
+        headings += [metric.heading, change] if scored and is_models else [change]
+        columns += [[baseline, *own], ["baseline", *changes]] if scored and is_models else [[baseline, *changes]]
     lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
-    drawn = "" if is_models else Metric.NDCG.heading
+    drawn = () if is_models else headings[1:]
     shown = build_columns([heading if is_models else "Length in tokens", *headings], headings, drawn=drawn)
     return Table(shown, tuple(lines), title, is_narrow=is_models)
 

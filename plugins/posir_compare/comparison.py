@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from posir_significance.decision import (
     level_of_lengths,
 )
 from posir_significance.intervals import LEVEL, estimate_judged
-from posir_significance.sentences import build_strip, describe_metric_change
+from posir_significance.sentences import advise, build_strip, describe_metric_change, name_command
 from posir_tasks.display.numbers import format_percent, format_points, format_psi, format_psi_difference
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Strip
@@ -342,9 +343,11 @@ class ModelComparison:
                 name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
                 if name not in drawn:
                     drawn.add(name)
-                    # What to do is for a report of one model.
-                    strip = build_strip(decide(analyze(ranks, run.find_read(pair.task)).overall), name)
-                    yield replace(strip, facts=tuple)
+                    decision = decide(analyze(ranks, run.find_read(pair.task)).overall)
+                    strip, code = build_strip(decision, name), name_command(decision, run.label, pair.task)
+                    # What to do with the baseline is for a report of it.
+                    advice = partial(zip, ["What to do"], [advise(decision)]) if run is pair.b else tuple
+                    yield replace(strip, facts=advice, code=code)
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:

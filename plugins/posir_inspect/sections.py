@@ -430,7 +430,7 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         (name, format_estimate(decision.ndcg_at_10, format_percent), _format_bias(decision), label_state(decision))
         for name, (_, decision) in groups
     )
-    yield Table(build_columns(headings, headings[1:-1], drawn="Bias within read"), tuple(rows))
+    yield Table(build_columns(headings, headings[1:-1], drawn=["Bias within read"]), tuple(rows))
     if full:
         columns = (heading, "Start to end", "PSI", "as published", "by chance", "any effect")
         shares = (
@@ -466,7 +466,7 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
         )
         for row in chunks.rows
     )
-    return Table(build_columns(headings, headings[1:-1], drawn=headings[-2]), rows)
+    return Table(build_columns(headings, headings[1:-1], drawn=headings[-2:-1]), rows)
 
 
 def _name_chunks(row: ChunkRow) -> str:

@@ -212,7 +212,7 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
     filled = [at for at, name in enumerate(headings) if name == "Value" or any(row[at] not in ("", MISSING) for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
-    return Table(build_columns([headings[at] for at in filled], right, drawn=DIFFERENCE), cells)
+    return Table(build_columns([headings[at] for at in filled], right, drawn=[DIFFERENCE]), cells)
 
 
 def _format_estimate(estimate: Estimate | None, unit: Unit, forms: Mapping[Unit, Any] = FORMATS) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
@@ -25,7 +24,7 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import advise, build_strip, label_state
+from posir_significance.sentences import build_strip, label_state, name_command
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -70,13 +69,7 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     several = len({row.task for row in overall}) > 1
     names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
     strips = [(row, build_strip(row.decision, name)) for row, name in zip(overall, names, strict=True) if row.decision]
-    return [replace(strip, code=_name_command(row)) for row, strip in strips]
-
-
-def _name_command(row: ReportRow) -> str:
-    """Return the command that compares mitigations of a model, if that is what to do."""
-    is_advised = row.decision is not None and "posir mitigate" in advise(row.decision)
-    return f"posir mitigate {shlex.quote(row.model)} {shlex.quote(row.task)}" if is_advised else ""
+    return [replace(strip, code=name_command(row.decision, row.model, row.task)) for row, strip in strips if row.decision]
 
 
 def describe_saved(file: Path) -> Iterator[str]:

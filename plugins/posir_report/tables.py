@@ -102,8 +102,6 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     return [known[key] for key in keys] if keys else default_columns(full=full)
 
 
-#: Most models that the title of a page names.
-NAMED = 3
 #: Scores of published results, by the key of the score that they stand beside.
 PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "start_to_end": "start_to_end_unweighted"}
 
@@ -214,7 +212,7 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
 
 
 def describe_reading(rows: Sequence[ReportRow]) -> str:
-    """Return how many models do not read to the end, of one model its finding, of several tasks how many there are."""
+    """Return which of up to three models do not read to the end, or how many, of one model its finding, of several tasks how many there are."""
     models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
     unread = sum(bool(row.decision and row.decision.not_read) for row in rows)
     if len(rows) == 1 and rows[0].decision:
@@ -222,7 +220,7 @@ def describe_reading(rows: Sequence[ReportRow]) -> str:
         return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
     if len(tasks) > 1 or not unread:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
-    if models > NAMED:
+    if models > 3:
         return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
     read = {label: row.decision.not_read for label, row in zip(short_labels(rows), rows, strict=True) if row.decision}
     lacking, whole = [label for label, share in read.items() if share], [label for label, share in read.items() if share == 0]
@@ -246,8 +244,10 @@ def describe_ranking(rows: Sequence[ReportRow]) -> str:
     labels = short_labels(rows)
     best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
     if rows[2:]:
-        return f"{labels[0]} finds it best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
-    return f"{labels[0]} finds it better (nDCG@10 {best}) than {labels[-1]} ({worst})."
+        return (
+            f"{labels[0]} finds it best (nDCG@10 {best}; 100: the right document always first), {labels[-1]} worst ({worst})."
+        )
+    return f"{labels[0]} finds it better (nDCG@10 {best}; 100: the right document always first) than {labels[-1]} ({worst})."
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:

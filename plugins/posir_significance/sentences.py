@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from functools import partial
 
@@ -175,14 +176,15 @@ def advise(decision: Decision) -> str:
         case State.CANNOT_BE_SAID:
             how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
             number = f", of {how} {decision.documents_needed:,} {decision.counted}s" if decision.documents_needed else ""
-            # Each step is a sentence: the first is the urgent one.
-            steps = [
-                *(f"{step}. " for step in steps),
-                f"evaluate on a larger task{number} (`posir tasks`), to tell whether it is biased",
-            ]
-            return "".join(f"{step[0].upper()}{step[1:]}" for step in steps) + "."
+            steps.append(f"evaluate on a larger task{number} (`posir tasks`), to tell whether it is biased")
+            return " ".join(f"{step[0].upper()}{step[1:]}." for step in steps)
     text = ", or ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
+
+
+def name_command(decision: Decision, model: str, task: str) -> str:
+    """Return the command that compares mitigations of a model, if that is what to do."""
+    return f"posir mitigate {shlex.quote(model)} {shlex.quote(task)}" if "posir mitigate" in advise(decision) else ""
 
 
 def _finds_nothing(decision: Decision) -> bool:

@@ -49,11 +49,8 @@ KINDS = {
     "bars": ('fill="#d6e8f3" shape-rendering="crispEdges"', "fill:#1d4259"),
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
-    "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges" vector-effect="non-scaling-stroke"', "stroke:#5b6066"),
-    "mean": (
-        'fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges" vector-effect="non-scaling-stroke"',
-        "stroke:#7cc6f2",
-    ),
+    "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
+    "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
 STYLE = f"<style>@media screen and (prefers-color-scheme:dark){{{DARK}}}</style>"

@@ -171,12 +171,12 @@ def total_width(widths: Sequence[int]) -> int:
 
 
 def build_columns(
-    headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = (), drawn: str = ""
+    headings: Iterable[str], right: Iterable[str] = (), pictures: Collection[str] = (), drawn: Collection[str] = ()
 ) -> tuple[Column, ...]:
     """Return a column for each heading; those in `right` are aligned to the right, those in `pictures` are sketches."""
     numbers = set(right)
     return tuple(
-        Column(name, "right" if name in numbers else "left", picture=name in pictures, drawn=name == drawn) for name in headings
+        Column(name, "right" if name in numbers else "left", picture=name in pictures, drawn=name in drawn) for name in headings
     )
 
 
