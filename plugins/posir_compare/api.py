@@ -34,8 +34,6 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = "Start to end: first minus last third of documents. Differs: which of the two is nearer to 0 cannot be said."
-#: Of a state that BRIEF explains, the words that are not in a cell.
-OPEN_SIDE = "; which is better: cannot be said: "
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
@@ -53,8 +51,6 @@ HEADINGS = (
 )  # fmt: skip
 #: Most comparisons of two models on a task with a sentence each.
 MOST_SENTENCES = 6
-#: Columns of the name of a model in titles and sentences, without its organization if it is longer.
-NAME_WIDTH = 32
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +97,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
-        shown = self._name_models(partial(shorten_names, width=NAME_WIDTH))
+        shown = self._name_models(partial(shorten_names, width=32))
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
         return (*drawn, *change_sections(shown), *([every] if self.full else []))
@@ -346,7 +342,10 @@ def _change_table(
     headings, columns = ["Queries" for _ in counts], counts
     for metric, listed in by_metric.items():
         # The interval stands below its state.
-        changes = [sentences.format_change(row.metric_change, row.change).replace(OPEN_SIDE, ": ") for row in listed]
+        changes = [
+            sentences.format_change(row.metric_change, row.change).replace("; which is better: cannot be said: ", ": ")
+            for row in listed
+        ]
         changes = ["\n".join(change.rsplit(": ", 1)) for change in changes]
         baseline, *own = (
             FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))

@@ -212,7 +212,7 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
 
 
 def describe_reading(rows: Sequence[ReportRow]) -> str:
-    """Return which of up to three models do not read to the end, or how many, of one model its finding, of several tasks how many there are."""
+    """Return which models do not read to the end, of one its finding, of many or of several tasks how many there are."""
     models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
     unread = sum(bool(row.decision and row.decision.not_read) for row in rows)
     if len(rows) == 1 and rows[0].decision:
@@ -244,10 +244,8 @@ def describe_ranking(rows: Sequence[ReportRow]) -> str:
     labels = short_labels(rows)
     best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
     if rows[2:]:
-        return (
-            f"{labels[0]} finds it best (nDCG@10 {best}; 100: the right document always first), {labels[-1]} worst ({worst})."
-        )
-    return f"{labels[0]} finds it better (nDCG@10 {best}; 100: the right document always first) than {labels[-1]} ({worst})."
+        return f"{labels[0]} finds it best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
+    return f"{labels[0]} finds it better (nDCG@10 {best}) than {labels[-1]} ({worst})."
 
 
 def count_states(rows: Iterable[ReportRow]) -> str:
