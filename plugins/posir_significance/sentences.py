@@ -306,7 +306,7 @@ def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
 def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
     """Yield what the finding rests on, a name with its definition in parentheses and a value each, then what to do."""
     read, share = decision.read, decision.not_read
-    yield "nDCG@10 (100: right document always first)", numbers.format_estimate(decision.ndcg_at_10, numbers.format_percent)
+    yield "nDCG@10 (100: always ranked first)", numbers.format_estimate(decision.ndcg_at_10, numbers.format_percent)
     yield "Start to end (first minus last third, points)", format_contrast(decision, decision.start_to_end)
     if read.kind is not ReadKind.PART:
         yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
