@@ -33,7 +33,10 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 #: A text, or several.
 Texts: TypeAlias = str | Iterable[str] | None
 
-BRIEF = "Start to end: first minus last third of documents. Differs: which of the two is nearer to 0 cannot be said."
+BRIEF = (
+    "Start to end: nDCG@10 of the first third of documents minus the last; better nearer to 0, and 'differs' if which of the "
+    "two is nearer cannot be said. Intervals of changes are adjusted for nDCG@10, start to end and PSI."
+)
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
@@ -100,7 +103,9 @@ class Comparison(Presentable, comparison.ModelComparison):
         shown = self._name_models(partial(shorten_names, width=32))
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
-        return (*drawn, *change_sections(shown), *([every] if self.full else []))
+        changes = list(change_sections(shown))
+        place = next((at for at, section in enumerate(changes) if section.tables), 0)
+        return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
@@ -304,8 +309,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             yield from to_paragraphs([] if many else describe_differences(overall))
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
-            about = f"{data}{method}; intervals adjusted for 3 metrics"
-            title = f"Change from {group[0].baseline} · {about}"
+            title = f"Change from {group[0].baseline} · {data}{method}"
             changes = comparison_table(overall) if judged else _change_table(overall, "Model", title, scored=scored)
             yield DisplaySection(tables=(changes,))
         if many:
@@ -314,7 +318,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length of the document · {model}; intervals adjusted for {compared} comparisons"
+            title = f"Change by length · {model}; intervals adjusted for {compared} comparisons"
             yield DisplaySection(tables=(_change_table(of_model, "Length", title, scored=scored),))
 
 

@@ -249,8 +249,7 @@ class Metric(StrEnum):
     @property
     def heading(self) -> str:
         """Heading of its column, with what is best if that is not the highest."""
-        best = {Metric.START_TO_END: "Start to end\n(better nearer to 0)", Metric.PSI: "PSI\n(0: even)"}
-        return best.get(self, self.value)
+        return {Metric.START_TO_END: "Start to end", Metric.PSI: "PSI\n(0: even)"}.get(self, self.value)
 
     @property
     def scale(self) -> int:

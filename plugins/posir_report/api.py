@@ -27,7 +27,7 @@ from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
-from posir_tasks.display.strip import Picture, Strip, draw_strips
+from posir_tasks.display.strip import Picture, Strip, draw_strips, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
@@ -40,7 +40,10 @@ from posir_tasks.scores import ALL, ScoreInfo
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-BRIEF = "Start to end: first minus last third of documents. State: bias in what it reads."
+BRIEF = (
+    "Start to end: nDCG@10 of the first third of documents minus the last; +: the start is found better. State: bias in what "
+    "it reads."
+)
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (
     "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95 % intervals "
@@ -139,7 +142,9 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
-        positions = [NOTE if self.keys or self.full else BRIEF] if self.subset_results else []
+        positions = (
+            [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())} {BRIEF}"] if self.subset_results else []
+        )
         return [*positions, *([JUDGED_NOTE] if self.judged else [])]
 
     def explanation(self) -> Iterator[str]:

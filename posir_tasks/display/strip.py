@@ -202,6 +202,12 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
     return [f"{name:{longest}}{end}" for name, end in zip(names, findings if fits else shares, strict=True)]
 
 
+def explain_sketches(strips: Sequence[Strip]) -> str:
+    """Return what the lines of text are."""
+    unread = f"; {UNREAD} not read" * any(strip.not_read for strip in strips)
+    return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
+
+
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
     """Return the drawing alone, for the row of a table."""
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" preserveAspectRatio="none"'

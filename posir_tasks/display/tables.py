@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import Strip, sketch_strips
+from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
 from posir_tasks.display.wording import NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
@@ -418,12 +418,16 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
-        for line in sketch_strips(self.strips, _picture_width(console)):
-            console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
         if sentences := (*self.said, *self.sentences):
             print_paragraph(console, " ".join(sentences))
+        if self.strips:
+            for line in sketch_strips(self.strips, _picture_width(console)):
+                console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
+            print_paragraph(console, explain_sketches(self.strips), "dim")
         if self.code:
             console.print(escape_controls(self.code.rstrip()), markup=False, highlight=False, soft_wrap=True)
+        if self.tables and (sentences or self.strips):
+            console.print()
         print_tables(console, self.tables)
         if not self.tables:
             console.print()

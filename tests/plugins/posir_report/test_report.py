@@ -304,7 +304,7 @@ def test_the_command_prints_every_form(folder, summary):
     assert parts == sorted(parts)
     assert "PSI (as published)" not in (table := printed())
     assert "PosIR-English · 580 queries" in table
-    assert table.rstrip().splitlines()[-2] == BRIEF
+    assert BRIEF in " ".join(table.split())
     explained = " ".join(printed("--explain").split())
     assert "Start to end: nDCG@10 of the first third" in explained
     assert "PosIR-English: It is unknown what org/model reads" in explained
