@@ -25,7 +25,7 @@ from posir_report.summary import (
     task_and_scheme,
 )
 from posir_significance.sentences import build_strip, label_state, name_command
-from posir_tasks.display.numbers import format_percent
+from posir_tasks.display.numbers import MISSING, format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
 from posir_tasks.results import read_results
@@ -108,7 +108,7 @@ def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
     decisions = [row.decision for row in rows if row.decision]
     states, shared = set(map(label_state, decisions)), {}
     if decisions and all(decision.not_read == 0 for decision in decisions):
-        shared["Bias in what it reads"] = "= start to end"
+        shared["Bias in what it reads"] = MISSING
     is_one = len(states) == 1 and bool(rows[1:])
     return f" · bias at every length: {states.pop()}" * is_one, shared | ({"State": ""} if is_one else {})
 
