@@ -425,12 +425,12 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         groups += [
             (name.partition(": ")[2].removesuffix(" tokens"), group) for name, group in rarest.groups.items() if name != ALL
         ]
-    headings = (heading, "nDCG@10", "Bias within read", "State")
+    headings = (heading, "nDCG@10", "State", bias := "Bias in what it reads")
     rows = (
-        (name, format_estimate(decision.ndcg_at_10, format_percent), _format_bias(decision), label_state(decision))
+        (name, format_estimate(decision.ndcg_at_10, format_percent), label_state(decision), _format_bias(decision))
         for name, (_, decision) in groups
     )
-    yield Table(build_columns(headings, headings[1:-1], drawn=["Bias within read"]), tuple(rows))
+    yield Table(build_columns(headings, ("nDCG@10", bias), drawn=[bias]), tuple(rows))
     if full:
         columns = (heading, "Start to end", "PSI", "as published", "by chance", "any effect")
         shares = (
@@ -454,19 +454,19 @@ def _format_bias(decision: Decision) -> str:
 
 def _chunk_table(chunks: ChunkComparison) -> Table:
     tokens = any(row.chunker for row in chunks.rows)
-    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "Change from whole", "")
+    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
     rows = tuple(
         (
             _name_chunks(row),
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
-            (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
             label_change(row.change.ndcg_at_10) if row.change else "",
+            (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
         )
         for row in chunks.rows
     )
-    return Table(build_columns(headings, headings[1:-1], drawn=headings[-2:-1]), rows)
+    return Table(build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:]), rows)
 
 
 def _name_chunks(row: ChunkRow) -> str:
