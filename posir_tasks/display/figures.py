@@ -19,7 +19,6 @@ from markupsafe import Markup
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import (
-    NO_PLACE,
     SCALE,
     SHORT,
     STYLE,
@@ -253,6 +252,6 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
     environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph, "describe_marks": describe_marks}
-    environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT, "NO_PLACE": NO_PLACE}
+    environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
     environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
     return environment.get_template(template).render(values, version=version("posir"))

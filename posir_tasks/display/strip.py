@@ -35,9 +35,8 @@ DRAWN, GAP, LETTER = 0.58, 20, 7.1
 SCALE = 2
 #: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is read.
 HATCH, APART = 7, 0.014
-#: Labels of an axis where there is no room for the others, and the label below what is not read, which has no axis.
+#: Labels of an axis where there is no room for the others.
 SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
-NO_PLACE = "share of the evidence"
 #: Characters of a line of text, without the mark where reading ends.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -319,8 +318,8 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
             fits, middle = width * (end - start) > len(strip.share) * LETTER, ("middle", (start + end) / 2)
             anchor, x = middle if fits or 0 < start < end < 1 - 1e-9 else ("end", end) if start else ("start", 0)
             yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", f'{small} text-anchor="{anchor}"')
-            if width * (end - start) > len(NO_PLACE) * LETTER:
-                yield _write(AXIS + width * (start + end) / 2, bottom + 14, NO_PLACE, "faint", f'{small} text-anchor="middle"')
+            if width * (end - start) > len(under := f"share of {strip.scale.whole}") * LETTER:
+                yield _write(AXIS + width * (start + end) / 2, bottom + 14, under, "faint", f'{small} text-anchor="middle"')
 
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
