@@ -268,10 +268,8 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
     if not all(known.predicts_retrieval for _, known in leads):
         searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
-        sentence = (
-            f"{searched[0][0].lower()}{searched[0][1:]}".split(" · ")[0] if searched else "not measured: `posir inspect` does"
-        )
-        facts.append(("In search", f"{sentence}."))
+        sentence = searched[0].split(" · ")[0] if searched else "not measured: `posir inspect` does"
+        facts.append(("In search", f"{sentence[0].lower()}{sentence[1:]}."))
     return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
 
 

@@ -41,7 +41,7 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     assert "First minus last third of a text" in text
     assert "segment_similarity_3" in text
     assert "start_to_end" not in text
-    assert "Over the tokens that the model reads" in text
+    assert "How much each token that is read changes" in text
     assert "The interval of a range" not in text
     assert "The interval of a range" in invoke(*arguments, "--explain")
     rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))
