@@ -35,7 +35,7 @@ Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "Start to end: nDCG@10 of the first third of documents minus the last; better nearer to 0, and 'differs' if which of the "
-    "two is nearer cannot be said. Intervals of changes are adjusted for nDCG@10, start to end and PSI."
+    "two is nearer cannot be said. Intervals of changes are adjusted for 3 metrics (--full has all)."
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."

@@ -164,6 +164,10 @@ class WindowReading(Presentable):
             DisplaySection(self.title, (self.sentence, *self._describe_unread(), *([self.fit.sentence] if self.fit else []))),
         )
 
+    def closing(self) -> tuple[str, ...]:
+        """Return the next command."""
+        return () if self.is_reranker else (f"For your own texts: `posir inspect {self.model} FOLDER`",)
+
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""
         reading, tokens = self.reading, self.tokens
@@ -199,15 +203,16 @@ class WindowReading(Presentable):
 
     def _describe_unread(self) -> Iterator[str]:
         reading, english = self.reading, f"{self.characters_of_english:,} characters of English text"
+        unread = f"does not change its {'score' if self.is_reranker else 'embedding'}."
         places = {
-            Part.FIRST: f"What follows about the first {english}",
-            Part.LAST: f"What precedes about the last {english}",
-            Part.ENDS: "What is between these",
+            Part.FIRST: f"That is about the first {english}.",
+            Part.LAST: f"That is about the last {english}.",
+            Part.ENDS: f"What is between these {unread}",
         }
         if reading.refusal:
             yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
         elif reading.part is not None:
-            yield f"{places.get(reading.part, 'The rest')} does not change its {'score' if self.is_reranker else 'embedding'}."
+            yield places.get(reading.part, f"The rest {unread}")
         if self.required is None:
             return
         read, needed = self.tokens_from_start, f"{self.required:,} tokens are required"

@@ -34,7 +34,7 @@ def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
     assert "the first 256 tokens of a text, 2 of them special, as it claims" in reading.sentence
-    assert "not enough: 512 tokens" in str(reading)
+    assert "not enough: 512 tokens" in str(reading).replace("\n", " ")
     shown = reading.document()
     names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
     assert [shown[name] for name in names] == [256, 2, 0, 254, 1016]
@@ -123,7 +123,7 @@ def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_includ
     # [CLS] which enzyme [SEP] text [SEP]
     assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
     assert "64 tokens of a text, 3 of them special, 2 of the question, as it claims" in reading.sentence
-    assert "does not change its score" in " ".join(str(reading).split())
+    assert "characters of English text" in " ".join(str(reading).split())
 
 
 def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(tmp_path, monkeypatch):
