@@ -110,7 +110,7 @@ class Comparison(Presentable, comparison.ModelComparison):
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
         shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        folded = [section for section in self.sections() if section.folded]
+        folded = [*(section for section in self.sections() if section.folded), self._build_sources()]
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
@@ -125,6 +125,19 @@ class Comparison(Presentable, comparison.ModelComparison):
         is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         tables = [section for section in changes if section.tables]
         return [*to_paragraphs(filter(None, [" ".join(lead).rstrip()])), *tables, *to_paragraphs(is_open), *folded]
+
+    def _build_sources(self) -> DisplaySection:
+        """Return the revisions of models and data."""
+        results = {
+            (run.label, pair.task): next(iter(run.by_subset(pair.task).values()))
+            for pair, _ in self.common
+            for run in (pair.a, pair.b)
+        }
+        rows = tuple(
+            (label, one.revision, task, str(one.run.get("data_revision", ""))) for (label, task), one in results.items()
+        )
+        table = Table(build_columns(("Model", "Task", "Revision", "Data revision"), ()), rows)
+        return DisplaySection("Models, data and revisions", tables=(table,), folded=True)
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
         """Return the rows that are shown, with shorter names of models."""

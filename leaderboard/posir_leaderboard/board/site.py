@@ -229,7 +229,7 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
         if row and row.score:
             words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
             words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
-            words += [] if row.state_label == NOT_PUBLISHED else [f"Bias within what it reads: {row.state_label}"]
+            words += [] if row.state_label == NOT_PUBLISHED else [f"Bias in what it reads: {row.state_label}"]
             scored.append((row.score.value, read_strip(record, length, *words)))
     strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:MODELS]
     return render_png(
