@@ -134,7 +134,8 @@ class Comparison(Presentable, comparison.ModelComparison):
             for run in (pair.a, pair.b)
         }
         rows = tuple(
-            (label, one.revision, task, str(one.run.get("data_revision", ""))) for (label, task), one in results.items()
+            (label, result.revision, task, str(result.run.get("data_revision", "")))
+            for (label, task), result in results.items()
         )
         table = Table(build_columns(("Model", "Task", "Revision", "Data revision"), ()), rows)
         return DisplaySection("Models, data and revisions", tables=(table,), folded=True)
