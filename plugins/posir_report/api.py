@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 BRIEF = (
-    "Start to end: nDCG@10 of the first third of documents minus the last; +: the start is found better. State: bias in what "
-    "it reads."
+    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95 % intervals. Start to end: first third of documents minus "
+    "the last; +: the start is found better. State: bias in what it reads."
 )
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (

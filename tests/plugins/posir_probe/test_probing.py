@@ -218,8 +218,10 @@ def test_tables_have_sources_intervals_and_warnings(run):
     )
     assert "mirror_reversal" not in str((summaries.rows, positions))
     assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
-    said = [sentence for section in ProbeMeasurements(tuple(results), run.output).sections() for sentence in section.sentences]
-    assert all({*probes[result.probe].notes} <= {*said} for result in results)
+    sections = ProbeMeasurements(tuple(results), run.output).sections()
+    notes = [note for section in sections for table in section.tables for note in table.notes]
+    said = [sentence for section in sections for sentence in section.sentences]
+    assert all({*probes[result.probe].notes} <= {*notes, *said} for result in results)
     assert not any(result.probe in sentence for result in results for sentence in said)
 
 
@@ -238,5 +240,5 @@ def test_documents_left_out_are_told_if_they_are_more_than_a_tenth(run):
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_index_rows(results, all_probes())
     assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
-    said = [section.sentences for section in ProbeMeasurements(tuple(results), run.output).sections()[-2:]]
-    assert ["3 of 20" in str(sentences) for sentences in said] == [False, True]
+    sections = ProbeMeasurements(tuple(results), run.output).sections()[-2:]
+    assert ["3 of 20" in str(section.tables) for section in sections] == [False, True]
