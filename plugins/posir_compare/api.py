@@ -117,10 +117,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         row, lead = shown[0], []
         if count_pairs(shown) == 1:
             data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}"
-            ends = (
-                sentences.format_difference(row.metric_change, row.change).partition(" [")[2].rstrip("]").replace(",", " and")
-            )
-            lead = [f"{data}{f': a difference between {ends} points' if ends else ''}.", describe_reads(row)]
+            ends = sentences.format_difference(row.metric_change, row.change).partition(" [")[2]
+            lead = [f"{data}{f'; interval of the difference [{ends}' if ends else ''}.", describe_reads(row)]
         overall = [row for row in shown if row.length == ALL]
         is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         tables = [section for section in changes if section.tables]

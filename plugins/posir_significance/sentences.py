@@ -15,7 +15,7 @@ from posir_tasks.display import numbers
 from posir_tasks.display.strip import Strip, format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
-from posir_tasks.read_part import KnownBy, Part, ReadKind
+from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Interval
 
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
@@ -42,6 +42,10 @@ def describe_decision(decision: Decision) -> str:
     return " ".join(part for part in (describe_not_read(decision), describe_state(decision), describe_shape(decision)) if part)
 
 
+def _place_unread(read: ReadPart) -> str:
+    return "beyond" if read.part in (Part.FIRST, Part.CHUNKS) else "outside"
+
+
 def describe_not_read(decision: Decision) -> str:
     """Return how much evidence is not read and how much lower it scores; empty where all is read or the window is unknown."""
     read, share = decision.read, decision.not_read
@@ -49,7 +53,7 @@ def describe_not_read(decision: Decision) -> str:
         return ""
     if not share:
         return f"It reads {read.phrase}{', and all of the evidence lies in them' if share == 0 else ''}."
-    place = "beyond" if read.part in (Part.FIRST, Part.CHUNKS) else "outside"
+    place = _place_unread(read)
     unread = f"It reads {read.phrase}; {numbers.format_percent(share)} % of the evidence lies {place}"
     difference, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
     if difference is None or interval is None:
@@ -312,9 +316,10 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
     else:
         yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
-    yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
+        yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
     # Where all is read, that is start to end.
-    bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING) if share else ""
+    contrast = decision.bias_within_read if share else decision.start_to_end
+    bias = format_contrast(decision, contrast).removeprefix(numbers.MISSING)
     label = f"Bias in what it reads (beyond {format_margin(decision.margin)})"
     yield label, "\n".join(filter(None, (bias, label_state(decision))))
     if shape := describe_shape(decision):
@@ -328,12 +333,12 @@ def describe_finding(decision: Decision) -> str:
     is_open = decision.state is State.CANNOT_BE_SAID
     if decision.not_read:
         reads, ends = (
-            f"does not read {format_share(decision.not_read)} of the evidence",
+            f"{format_share(decision.not_read)} of the evidence lies {_place_unread(decision.read)} what it reads",
             "" if is_open else _phrase_state(decision),
         )
         if lost and interval and not interval[0] <= 0 <= interval[1]:
             points = f"{numbers.format_percent(abs(lost.value))} points {'less well' if lost.value > 0 else 'better'}"
-            reads += f", and finds it {points}, only by the rest of the document"
+            reads += f", and is found {points}"
     else:
         kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
         reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
