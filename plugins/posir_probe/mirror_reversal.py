@@ -73,9 +73,8 @@ class MirrorReversal(Probe):
     notes = (
         "Every document is cut into five parts, their order is reversed, and all are searched, sampled or not. Questions on "
         "the back gain from it where a model finds evidence best at the start.",
-        "After reversal, back minus front is not 0 for a model that is blind to order: it contains how difficult front and "
-        "back questions are. The difference of the changes is 0 for it. Both are of truncation, "
-        "too, where documents are longer than the window.",
+        "After reversal, back minus front is not 0 for a model blind to order: it contains how difficult front and back "
+        "questions are. The difference of the changes is 0 for it. Past the window, both are of truncation, too.",
     )
     positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {
@@ -93,8 +92,10 @@ class MirrorReversal(Probe):
         "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
     }
     finding = SignedFinding(
-        "Reversed documents help questions on the back {} points of nDCG@10 more than those on the front",
-        "Reversed documents help questions on the front {} points of nDCG@10 more than those on the back",
+        "Evidence at the end is found less well: with documents reversed, questions about the back gain {} points more "
+        "than those about the front",
+        "Evidence at the start is found less well: with documents reversed, questions about the front gain {} points more "
+        "than those about the back",
     )
     preference_sign = 1
     compares_ends = True

@@ -57,11 +57,11 @@ SIGNED: dict[Unit, Any] = {
 
 #: The height of a part in the picture of a text.
 COSINES = Scale(
-    "cosine with the whole",
+    "similarity to the whole text (cosine)",
     partial(format_number, spec=".2g"),
     "a median document",
-    "a text to its end: cosine of the embeddings of each part and of the whole text",
-    "as similar as any two parts",
+    "a text to its end, part by part",
+    "{} is what any two parts share",
 )
 
 
@@ -180,11 +180,10 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
 
 
 def _list_notes(result: ProbeResult, probe: Probe) -> tuple[str, ...]:
-    """Return the method of a probe's values in detail: how to measure them alone, and what they do not have."""
+    """Return the method of a probe's values in detail, and what they do not have."""
     skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
     left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
-    alone = f"Only this: `posir probe {result.model} {result.data} --probe {probe.name}`"
-    return tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out, alone)))
+    return tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out)))
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -250,7 +249,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
         answer += f", also {within}" if favored in ANSWERS else ""
     elif inside:
         answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
-    return f"{answer} (on {pluralize(result.sums.documents, 'document')})."
+    return f"{answer}."
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -261,15 +260,15 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         return []
     length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
-    facts = [("Measured on", f"{pluralize(result.sums.documents, 'document')} of {result.data}, {drawn}{length}.")]
+    size = "a small sample " * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
+    facts = [("Documents", f"{result.sums.documents:,} of {result.data}, {size}{drawn}{length}.")]
     advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
     if result.share_read:
         facts.append(("It reads", f"{result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."))
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
     if not all(known.predicts_retrieval for _, known in leads):
         searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
-        sentence = searched[0].split(" · ")[0] if searched else "not measured: `posir inspect` does"
-        facts.append(("In search", f"{sentence[0].lower()}{sentence[1:]}."))
+        facts.append(("In search", f"{searched[0].split(' · ')[0] if searched else 'Not measured: `posir inspect` does'}."))
     return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
 
 
@@ -310,6 +309,8 @@ class ProbeMeasurements(Presentable):
     """Folder of results, in which other models' results on the same data are drawn beside these."""
     skipped: tuple[SkippedText, ...] = ()
     """Texts and questions that cannot be used."""
+    options: str = ""
+    """Options that the sample was drawn and the model run with, as a command has them."""
 
     @property
     def title(self) -> str:
@@ -327,8 +328,7 @@ class ProbeMeasurements(Presentable):
     def _build_sections(self, name: Callable[[Probe], str]) -> tuple[DisplaySection, ...]:
         probes, rows = all_probes(), self.records()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
-        is_known = leads[0][0].sums.documents >= FEWEST_DOCUMENTS
-        shown = leads[:1] if is_known and not strip else []
+        shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
         facts = tuple(f"{name}: {fact}" for name, fact in list_facts(self.results, probes))
         verdict, differences = describe_model(self.results, probes), build_differences(rows, probes, name)
         sections = [
@@ -346,6 +346,8 @@ class ProbeMeasurements(Presentable):
                 DisplaySection(
                     *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
                     draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
+                    code=f"posir probe {result.model} {result.data} --probe {probe.name} {self.options}"
+                    * bool(self.results[1:]),
                     folded=True,
                     group=GROUPS[1 + probe.needs_questions if favored else -1],
                     chip=favored.replace("cannot be said", "no sign"),

@@ -88,7 +88,7 @@ class Scale:
     caption: str
     """A clause on the heights."""
     unread: str = ""
-    """The meaning of the height of a part not read, if it is no score."""
+    """The meaning of the height `{}` of a part not read, if it is no score."""
 
 
 NDCG = Scale(

@@ -99,9 +99,9 @@ VERDICTS = {
     "start, also within": (FALLING, FALLING, "Yes: the start of a text weighs more than its end, also within the 256 tokens"),
     "end within": (FALLING, RISING, "Yes: the start of a text weighs more than its end; the end weighs more within the 256"),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
-    "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said (on 10"),
-    "only thirds": (FALLING, None, "Yes: the start of a text weighs more than its end (on 10 documents)."),
-    "only within": (None, RISING, "No: the end of a text weighs more than its start, within the 256 tokens that it reads (on"),
+    "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
+    "only thirds": (FALLING, None, "Yes: the start of a text weighs more than its end."),
+    "only within": (None, RISING, "No: the end of a text weighs more than its start, within the 256 tokens that it reads."),
 }
 
 
@@ -113,7 +113,7 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
 
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
-    assert facts["Measured on"].endswith("median 512 tokens.")
+    assert facts["Documents"].endswith("median 512 tokens.")
     assert facts["It reads"] == "256 tokens, 50 % of a median document."
     assert "posir inspect" in facts["What to do"], "half of a median document is not read"
     assert "--documents" not in facts["What to do"]
@@ -154,7 +154,7 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     page = shown.to_html()
     first, folded = page.split("<details", 1)
     assert ">The start weighs more<" in first
-    assert "needle_insertion</code>" in folded.split("Values and details</summary>", 2)[2], "identifiers are inside"
+    assert "--probe needle_insertion" in folded.split("Values and details</summary>", 2)[2], "identifiers are inside"
     assert re.findall(r"<h1>(.*?)</h1>", first) == [question]
     assert first.index(verdict) < first.index("<svg") < first.index("<table")
     assert (first.count("<figure>"), folded.count("<figure>")) == (0, 2)
