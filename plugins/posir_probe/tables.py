@@ -47,7 +47,7 @@ MAX_ROWS = 45
 MOST_SECTIONS = 3
 INTERVAL, WEIGHS_MORE, PUBLISHED = "95 % interval", "Weighs more", "Published models"
 #: Headings of a page, in order.
-GROUPS = ("", "Texts and their parts", "Questions and search", "Data and method")
+GROUPS = ("", "Texts and their parts", "Questions and search", "Other measurements")
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -392,7 +392,7 @@ class ProbeMeasurements(Presentable):
         return [
             "The interval of a range does not correct its bias. There is none of fewer than ten documents, or of a group of "
             "so few that some samples of the bootstrap have none of it.",
-            "Start minus end: of cosines, and of the norms of gradients.",
+            "Start minus end: plus favors the start. Cosine: 1 is the same, 0 unrelated. Blue: this model, gray: published.",
         ]
 
     def warnings(self) -> list[str]:
