@@ -110,7 +110,8 @@ class Comparison(Presentable, comparison.ModelComparison):
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
         shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        folded = [*(section for section in self.sections() if section.folded), self._build_sources()]
+        folded = [section for section in self.sections() if section.folded]
+        folded += [self._build_sources()] if self.common else []
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
@@ -132,10 +133,10 @@ class Comparison(Presentable, comparison.ModelComparison):
             for run in (pair.a, pair.b)
         }
         rows = tuple(
-            (label, result.revision, task, str(result.run.get("data_revision", "")))
+            (label, task, result.revision, str(result.run.get("data_revision", "")))
             for (label, task), result in results.items()
         )
-        table = Table(build_columns(("Model", "Task", "Revision", "Data revision"), ()), rows)
+        table = Table(build_columns(("Model", "Task", "Revision", "Data revision")), rows)
         return DisplaySection("Models, data and revisions", tables=(table,), folded=True)
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
