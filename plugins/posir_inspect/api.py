@@ -178,6 +178,9 @@ def inspect(
         raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
     with track("Reading texts"):
         # The readers take a second to import.
+        from posir_tasks.models.registry import refuse_unknown
+
+        refuse_unknown(str(model))
         from posir_data.texts import read_texts
 
         collection = read_texts(texts, column=column, limit=limit)
@@ -351,12 +354,14 @@ def _describe(model: str, revision: str | None, tokenizer: str | Path | None, lo
     if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
         return MeasuredModel.connect(endpoint, known, longest, retries=1)
+    from posir_tasks.models.registry import find_model, load_model, refuse_unknown
+
+    refuse_unknown(model)
     from transformers.utils.logging import disable_progress_bar
 
     from posir_inspect.model_window import describe_model, describe_reranker
     from posir_tasks.embeddings.encoding import load_encoder
     from posir_tasks.models.references import CROSS_ENCODER, ModelReference
-    from posir_tasks.models.registry import find_model, load_model
     from posir_tasks.text.tokenizer import find_tokenizer
 
     # The bar of transformers is shown even if the output is piped.

@@ -137,6 +137,9 @@ def mitigate(
         ['plain', 'chunks(32,16,max,tokens)']
     """
     with track("Loading libraries"):
+        from posir_tasks.models.registry import refuse_unknown
+
+        refuse_unknown(str(model))
         from datasets import disable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 

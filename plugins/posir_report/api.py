@@ -388,7 +388,8 @@ def _list_differences(shown: Results) -> list[str]:
 def _tabulate_scores() -> TableResult:
     """Return everything that `--columns` takes."""
     keys = ("key", "title", "shown_by_default", "description", "source")
-    scores = ((score.key, score.title, score.column, score.description, score.citation) for score in tables.known_columns())
+    shown = tables.default_columns()
+    scores = ((score.key, score.title, score in shown, score.description, score.citation) for score in tables.known_columns())
     rows = [dict(zip(keys, values, strict=True)) for values in scores]
     cells = tuple(tuple("yes" if cell is True else str(cell or "") for cell in row.values()) for row in rows)
     columns = build_columns(("Key", "Title", "Shown by default", "Description", "Source"))

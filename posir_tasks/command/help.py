@@ -17,7 +17,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 SHOWN_TYPE = re.compile(r"<([^>]*)>(\.\.\.)?$")
 #: What stands for the value of an option whose name does not say it.
 VALUES = {"html": "FILE", "card": "FILE", "junit": "FILE", "figures": "FOLDER", "output": "FOLDER", "font": "NAME"}
-#: Panels of commands that `posir --help` has in a line each.
+#: Panels of commands that are one in `posir --help`.
 FOLDED = PANELS[PANELS.index(PROBE) :]
 
 
@@ -34,9 +34,8 @@ class HelpLayout:
         self.format_help_text(ctx, formatter)
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, command in getattr(self, "commands", {}).items():
-            sections.setdefault(command.rich_help_panel or "Commands", []).append((name, command.get_short_help_str(200)))
-        if folded := [] if ctx.parent else [title for title in FOLDED if title in sections]:
-            sections["More"] = [(title, ", ".join(name for name, _ in sections.pop(title))) for title in folded]
+            panel = "Commands" if ctx.parent else "More" if command.rich_help_panel in FOLDED else command.rich_help_panel
+            sections.setdefault(panel, []).append((name, command.get_short_help_str(200)))
         for parameter in self.get_params(ctx):
             panel = "Output" if parameter.name == "help" and "Output" in sections else "Options"
             panel = "Arguments" if parameter.param_type_name == "argument" else panel

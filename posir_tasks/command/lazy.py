@@ -35,17 +35,6 @@ GROUPS = {
 }
 #: Of a group, the command that is meant if none is named: `posir build CONFIG.yaml`.
 DEFAULTS = {"build": "run"}
-#: Commands that have moved: what is typed instead.
-MOVED = {
-    "check-results": "posir submit RESULTS --dry-run",
-    "plan": "posir run --plan",
-    "score-chunks": "posir score --model MODEL --chunker MODULE:FUNCTION --data DATA --k 5",
-    "correlate": "posir study correlate",
-    "probe-groups": "posir study probe-groups",
-    "subset-validity": "posir study subset-validity",
-    "domain-similarity": "posir study domain-similarity",
-    "build rate-translations": "posir study rate-translations",
-}
 
 
 class LazyCommand(TyperCommand):
@@ -104,13 +93,6 @@ class LazyGroup(HelpLayout, TyperGroup):
             members = commands[group].commands if group else commands
             members[name] = LazyCommand(command)
         super().__init__(**attributes | {"commands": commands})
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that arguments name; raise PosirError if it has moved."""
-        moved = [old for old in (args[0], " ".join(args[:2])) if old in MOVED and old not in self.commands]
-        if moved:
-            raise PosirError(f"`posir {moved[0]}` is now `{MOVED[moved[0]]}`.")
-        return super().resolve_command(ctx, args)
 
 
 def declared_commands() -> list[Command]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from posir_tasks.command.help import HelpLayout
-from posir_tasks.command.undecided import undecided_on_error
+from posir_tasks.command.undecided import say, undecided_on_error
 from posir_tasks.display.presentation import Presentable, present, write_charts
 from posir_tasks.display.progress import report_progress
 from posir_tasks.display.strip import FigureFormat, FigureStyle
@@ -88,7 +88,7 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
         with report_progress(quiet=quiet), undecided_on_error() if is_check else nullcontext():
             result = function(**given)
             for warning in result.warnings():
-                typer.echo(warning, err=True)
+                say(warning)
             present(result, format_, explain=explain, printed=len(printed))
             write_charts(result, folder, style, html, card)
         raise typer.Exit(result.exit_status)

@@ -89,11 +89,20 @@ def describe_usage_error(error: Any) -> str:
 
 def exit_with(message: str, status: int) -> None:
     """Print an error and exit with a status."""
+    say(message, "error")
+    sys.exit(status)
+
+
+def say(message: str, kind: str = "") -> None:
+    """Print a message on the error stream, after its kind in red, in lines as wide as a terminal; a log has it as it is."""
     from rich.console import Console
     from rich.text import Text
 
+    from posir_tasks.display.tables import wrap
     from posir_tasks.display.wording import escape_controls
 
-    console = Console(stderr=True)
-    console.print(Text.assemble(("error", "bold red"), f": {escape_controls(message)}"), soft_wrap=not console.is_terminal)
-    sys.exit(status)
+    console, lines = Console(stderr=True), escape_controls(f"{kind}: {message}" if kind else message).split("\n")
+    lines = [part for line in lines for part in wrap(line, console.width)] if console.is_terminal else lines
+    printed = Text("\n".join(lines))
+    printed.stylize("bold red", 0, len(kind))
+    console.print(printed, soft_wrap=True)

@@ -30,7 +30,7 @@ from posir_tasks.display.strip import (
     format_share,
     render_png,
 )
-from posir_tasks.display.wording import bind, find_color
+from posir_tasks.display.wording import COMMAND, bind, find_color
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
@@ -50,7 +50,6 @@ TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
 #: A command in a sentence, and a name with hyphens, outside of tags.
-COMMAND = re.compile("`([^`]+)`")
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
 

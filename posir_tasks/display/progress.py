@@ -13,8 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from posir_tasks.files import is_compressed, open_decompressed
@@ -30,6 +31,8 @@ TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
 #: Characters of a bar.
 BAR = 12
+#: A stage on a terminal that ends before would flash.
+FLASH_SECONDS = 1.0
 
 
 #: Counts steps that are done, one if it gets no number; any thread may call it.
@@ -66,6 +69,15 @@ class LineReporter(Progress):
             if now >= task.fields["due"]:
                 self.update(task.id, due=now + LINE_SECONDS)
                 self.write(f"{task.description}: {_describe(task)}")
+
+
+class Bars(Progress):
+    """Bars of the stages that take over a second, one below the other."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the table of them, if there is one."""
+        if shown := [task for task in self.tasks if (task.elapsed or 0.0) >= FLASH_SECONDS]:
+            yield self.make_tasks_table(shown)
 
 
 class StateColumn(ProgressColumn):
@@ -142,8 +154,10 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
     global _bars
     with _lock:
         if _bars is None:
-            parts = TextColumn("{task.description}", markup=False), BarColumn(BAR), StateColumn()
-            _bars = Progress(*parts, console=Console(stderr=True), transient=True)
+            # In a narrow terminal the description is broken, and not the rest cut.
+            text = TextColumn("{task.description}", markup=False, table_column=Column())
+            parts = text, BarColumn(BAR), StateColumn(Column(no_wrap=True))
+            _bars = Bars(*parts, console=Console(stderr=True), transient=True)
             _bars.start()
         bars = _bars
         task = bars.add_task(description, total=total, advanced=0.0)

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
-from posir_tasks.display.wording import NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
+from posir_tasks.display.wording import COMMAND, NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
 if TYPE_CHECKING:
@@ -280,9 +280,11 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
 def wrap(text: str, width: int) -> list[str]:
     """Return the lines of a paragraph, broken between words only, so that a path or a name can be copied.
 
-    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`.
+    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`; and a
+    command between backticks is whole.
     """
-    lines = textwrap.wrap(bind(text), width, break_long_words=False, break_on_hyphens=False)
+    bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
+    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 

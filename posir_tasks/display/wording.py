@@ -22,6 +22,8 @@ INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
 )
+#: Code in a sentence.
+COMMAND = re.compile("`([^`\n]+)`")
 NO_BREAK = "\N{NO-BREAK SPACE}"
 #: Words of a verdict and their colors in a terminal and on a page; there is no other color.
 VERDICTS = {

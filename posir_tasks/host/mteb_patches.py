@@ -103,9 +103,10 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
-        failure = f"no model '{model}' is registered with mteb, and the Hub cannot be asked for it"
         known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        with explain_missing_hub(failure, suggest_names(model, known)):
+        suggestion, subject = suggest_names(model, known), f"no model '{model}'"
+        failure = f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with mteb"
+        with explain_missing_hub(f"{failure}, and the Hub cannot be asked for it", suggestion):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 

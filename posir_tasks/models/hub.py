@@ -37,7 +37,10 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
-    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with `failure`, a clause."""
+    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with `failure`, a clause.
+
+    A `suggestion` is the first line, in place of what to do without the Hub.
+    """
     problem = find_hub_problem()
     if problem is None:
         yield
@@ -49,7 +52,8 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:  # of the operating system, such as a full disk; the libraries' own errors have none
             raise
-        raise PosirError("\n".join(filter(None, (f"{failure} ({problem}).", suggestion, ALTERNATIVES)))) from error
+        lines = [suggestion, f"{failure} ({problem})."] if suggestion else [f"{failure} ({problem}).", ALTERNATIVES]
+        raise PosirError("\n".join(lines)) from error
     finally:
         constants.HF_HUB_OFFLINE = online
 

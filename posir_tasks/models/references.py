@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -88,22 +87,16 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
     """Return the error for a name that no model has, with the most similar registered names."""
-    sentences = (
-        f"no model '{name}' is registered with mteb, and {reason}.",
-        suggest_names(name, registered),
-        "A model can also be a folder (./my-model) or an endpoint (bge-m3@http://localhost:8000/v1).",
-    )
-    return PosirError(" ".join(filter(None, sentences)))
+    unknown = suggest_names(name, registered) or f"no model '{name}'."
+    kinds = "A model can also be a folder (./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
+    return PosirError(f"{unknown}\nIt is not registered with mteb, and {reason}. {kinds}")
 
 
 def suggest_names(name: str, registered: Collection[str]) -> str:
-    """Return a question with the registered names that are most similar to a name, or an empty text."""
-    full_names = defaultdict(list)
-    for full in registered:
-        for known in {full, bare_name(full)}:
-            full_names[known].append(full)
-    similar = dict.fromkeys(full for known in get_close_matches(name, full_names) for full in full_names[known])
-    return f"Did you mean {' or '.join(similar)}?" if similar else ""
+    """Return that there is no model of a name, and the registered names that are most similar; empty if there are none."""
+    *others, last = get_close_matches(name, {full if "/" in name else bare_name(full) for full in registered}) or [""]
+    similar = " or ".join(filter(None, (", ".join(others), last)))
+    return f"no model '{name}'. Did you mean {similar}?" if similar else ""
 
 
 def bare_name(full_name: str) -> str:

@@ -8,16 +8,21 @@ or in what a plugin returns from the hook `posir_model_resolvers`.
 from __future__ import annotations
 
 import logging
+import re
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from huggingface_hub import constants
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
-from posir_tasks.models.flag_rerankers import resolve_flag_reranker
+from posir_tasks.models.flag_rerankers import CLASSES, resolve_flag_reranker
 from posir_tasks.models.folder import require_weights, resolve_model_folder
 from posir_tasks.models.references import (
     CROSS_ENCODER,
@@ -27,6 +32,7 @@ from posir_tasks.models.references import (
     ModelLoader,
     ModelReference,
     Resolver,
+    bare_name,
     find_endpoint,
     model_origin,
     portable_name,
@@ -43,6 +49,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: A name of a model, with or without its organization, and its declaration in mteb.
+PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r'\bname="([\w.-]+/[\w.-]+)"')
 #: The form of a reference to a hybrid of several models, which all search, and whose rankings are fused by reciprocal rank.
 START, END = "hybrid(", ")"
 FORM = "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a shell it needs quotes."
@@ -71,6 +79,23 @@ class ModelRegistry(dict[str, Any]):
 def plugin_resolvers() -> tuple[Resolver, ...]:
     """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once per process."""
     return tuple(resolver for _, resolver in collect_items("posir_model_resolvers", "references to models"))
+
+
+def read_declared_names() -> set[str]:
+    """Return the names of mteb's models from the text of its modules: importing them takes seconds."""
+    folder = Path(str(getattr(find_spec("mteb"), "origin", ""))).parent / "models" / "model_implementations"
+    return {name for file in folder.glob("*.py") for name in DECLARED.findall(file.read_text(encoding="utf-8"))}
+
+
+def refuse_unknown(name: str) -> None:
+    """Raise PosirError for a misspelled name of a model if the Hub cannot be asked for it, before mteb is imported."""
+    if "mteb" in sys.modules or not PLAIN.fullmatch(name) or Path(name).exists() or not constants.HF_HUB_OFFLINE:
+        return
+    declared = read_declared_names()
+    known = {*declared, *map(bare_name, declared), *PAPER_NAMES, *CLASSES}
+    is_cached = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").exists()
+    if name not in known and not is_cached and not any(resolver(name, {}) for resolver in plugin_resolvers()):
+        raise unknown_model(name, declared, "the Hub cannot be asked for it (HF_HUB_OFFLINE is set)")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:

@@ -12,8 +12,6 @@ import typer
 from typer.testing import CliRunner
 
 import posir
-from posir_tasks.command.app import build_app
-from posir_tasks.command.lazy import MOVED, declared_commands
 from posir_tasks.command.options import CARD, FIGURES, LAST, SHARED, build_command
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
@@ -148,18 +146,6 @@ def test_help_is_the_docstring_without_its_sections():
     assert "In two paragraphs." in shown
     assert "Returns" not in shown
     assert "--show " not in shown
-
-
-@pytest.mark.parametrize("old", sorted(MOVED))
-def test_a_command_that_has_moved_says_where(monkeypatch, old):
-    from posir_tasks.command import lazy
-
-    first = old.partition(" ")[0]
-    kept = [command for command in declared_commands() if command.name != first]
-    monkeypatch.setattr(lazy, "declared_commands", lambda: kept)
-    done = CliRunner().invoke(build_app(), [*old.split(), "--help"])
-    assert isinstance(done.exception, PosirError)
-    assert MOVED[old] in str(done.exception)
 
 
 def test_the_reference_page_has_every_option_of_every_command():

@@ -1,5 +1,7 @@
 """References to models: full and bare names, what later kinds of references add, and errors that suggest a name."""
 
+import sys
+
 import mteb
 import numpy as np
 import pytest
@@ -10,7 +12,15 @@ from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference, portable_name
-from posir_tasks.models.registry import ModelRegistry, find_model, load_model, split_models
+from posir_tasks.models.registry import (
+    PLAIN,
+    ModelRegistry,
+    find_model,
+    load_model,
+    read_declared_names,
+    refuse_unknown,
+    split_models,
+)
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.tasks.base import PositionTask
 
@@ -32,11 +42,22 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_u
     assert find_model(ModelReference(BM25)) is find_model(ModelReference("baseline-bm25s", "0_3_0"))
 
 
+def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkeypatch):
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= read_declared_names()
+    monkeypatch.delitem(sys.modules, "mteb")
+    for known in (BM25, "all-MiniLM-L6-v2", "bge-m3-colbert", "BAAI/bge-reranker-v2-gemma", ".", "my-model@http://localhost"):
+        refuse_unknown(known)
+    with pytest.raises(PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "):
+        refuse_unknown("all-MiniLM-L6-v3")
+
+
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (ModelReference("mteb/baseline-bm25"), rf"no model 'mteb/baseline-bm25' is registered .*\nDid you mean {BM25}"),
-        (ModelReference("all-MiniLM-L6-v3"), "Did you mean sentence-transformers/all-MiniLM-L6-v2"),
+        (ModelReference("mteb/baseline-bm25"), rf"no model 'mteb/baseline-bm25'\. Did you mean {BM25}"),
+        (ModelReference("all-MiniLM-L6-v3"), r"Did you mean all-MiniLM-L6-v2, .* or [^\n]*\?\nIt is not registered with mteb"),
         (ModelReference("no model at all has this name"), r"the Hub has none that mteb can load\."),
         (ModelReference(BM25, "older"), r"^Model revision older not found .* Expected 0_3_0\.$"),
     ],
