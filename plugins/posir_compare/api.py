@@ -110,7 +110,9 @@ class Comparison(Presentable, comparison.ModelComparison):
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
         shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        folded = [section for section in self.sections() if section.folded]
+        # A metric is a table of its own.
+        scores = replace(comparison_table(self.rows), split_by="{Metric}\n{Task}, {Method}, {Model} against {Baseline}")
+        folded = [DisplaySection("Scores of both sides", tables=(scores,), folded=True)]
         folded += [self._build_sources()] if self.common else []
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
@@ -118,8 +120,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         row, lead = shown[0], []
         if count_pairs(shown) == 1:
             data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}"
-            ends = sentences.format_difference(row.metric_change, row.change).partition(" [")[2]
-            lead = [f"{data}{f'; interval of the difference [{ends}' if ends else ''}.", describe_reads(row)]
+            lead = [f"{data}.", describe_reads(row)]
         overall = [row for row in shown if row.length == ALL]
         is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         tables = [section for section in changes if section.tables]
@@ -372,7 +373,7 @@ def _change_table(
         headings += [metric.heading, change] if scored and is_models else [change]
         columns += [[baseline, *own], ["baseline", *changes]] if scored and is_models else [[baseline, *changes]]
     lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
-    drawn = () if is_models else headings[1:]
+    drawn = [name for name in headings if name.startswith("Change in ")]
     shown = build_columns([heading if is_models else "Length in tokens", *headings], headings, drawn=drawn)
     return Table(shown, tuple(lines), title, is_narrow=is_models)
 
