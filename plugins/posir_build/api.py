@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_build import translation_ratings as ratings
 from posir_build.balance import CELLS, find_needed_questions
@@ -62,7 +62,7 @@ def build(
     *,
     stage: str | None = None,
     plan: bool = False,
-    engine: Literal["local", "ray"] = "local",
+    engine: EngineName = "local",
     address: str | None = None,
     **settings: Any,
 ) -> BuildReport | TableResult:
@@ -99,9 +99,7 @@ def build(
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
     loaded = load_settings(BuildSettings, Path(config) if config is not None else None, settings)
-    start_engine = (
-        choose_engine(EngineName(engine), address, Settings({"batch_size": 32})) if engine == "ray" or address else None
-    )
+    start_engine = choose_engine(engine, address, Settings({"batch_size": 32})) if engine == "ray" or address else None
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
     return _plan_build(loaded) if plan else _run_build(loaded, stage, start_engine)

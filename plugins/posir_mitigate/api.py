@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,18 +80,6 @@ def open_model(model: str | Path, *, revision: str | None = None, batch_size: in
         return TextModel.load(str(model), revision, batch_size)
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Mitigations(TableResult):
-    """The mitigations that were tried, compared with the plain model."""
-
-    not_tried: Sequence[str]
-    """Methods that do not work for the model, with the reason."""
-
-    def warnings(self) -> tuple[str, ...]:
-        """Return what was not tried."""
-        return tuple(f"not tried: {reason}" for reason in self.not_tried)
-
-
 @public()
 def mitigate(
     model: str | Path,
@@ -106,7 +93,7 @@ def mitigate(
     passage_field: str | Iterable[str] | None = None,
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
-) -> Mitigations:
+) -> TableResult:
     """Try mitigations of position bias that need no training; run again to resume.
 
     What works for the model is evaluated on the data and compared with the plain model, query by query.
@@ -168,7 +155,7 @@ def mitigate(
     return present_outcomes(str(plain.name), outcomes, refused)
 
 
-def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]) -> Mitigations:
+def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_tried: Sequence[str]) -> TableResult:
     """Return the findings of the plain model and each method, and their table."""
     from posir_mitigate.references import parse_reference
 
@@ -178,7 +165,7 @@ def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_trie
         if outcome.change:
             deployed.setdefault(parse_reference(outcome.method).deployment, []).append(outcome.method)
     deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
-    return Mitigations(
+    return TableResult(
         title=f"Mitigations of {model}",
         rows=rows,
         tables=[build_table(outcomes)],
@@ -186,7 +173,7 @@ def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_trie
         sentences=list(describe_changes(outcomes)),
         notes=[BRIEF, *([f"Deployment. {deployment}."] if deployment else [])],
         further=[LEGEND, SOURCES, *not_tried],
-        not_tried=not_tried,
+        said=[f"not tried: {reason}" for reason in not_tried],
     )
 
 

@@ -6,18 +6,15 @@ import logging
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from posir_report.api import Results
 from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Workload, find_missing_jobs, find_workload
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
-from posir_tasks.display.presentation import Presentable, TableResult
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import note_progress, progress, track
-from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
@@ -109,46 +106,17 @@ def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]
         raise PosirError(f"{str(error.args[0]).removeprefix('KeyError: ')} `posir tasks` lists the tasks.") from error
 
 
-class EngineName(StrEnum):
-    """The engine that runs jobs."""
-
-    LOCAL = "local"
-    RAY = "ray"
+#: The engine that runs jobs.
+EngineName: TypeAlias = Literal["local", "ray"]
 
 
 def choose_engine(engine: EngineName, address: str | None, settings: Settings) -> Callable[[], Engine]:
     """Return what starts the engine; raise PosirError for an address of this machine."""
-    if engine is EngineName.RAY:
+    if engine == "ray":
         return partial(RayEngine, address, settings)
     if address:
         raise PosirError(f"--address {address}: applies to a Ray cluster only. Add --engine ray, or omit --address.")
     return partial(LocalEngine, settings)
-
-
-@dataclass(frozen=True, repr=False)
-class FinishedRun(Presentable):
-    """A run whose jobs all have a result."""
-
-    jobs: int
-    """Jobs that were evaluated; the others had a result."""
-    output: str
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return f"{pluralize(self.jobs, 'job')} evaluated; results are in {self.output}"
-
-    def sections(self) -> list[DisplaySection]:
-        """Return nothing: the results are in files."""
-        return []
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row with the number of jobs and the folder."""
-        return [{"jobs": self.jobs, "output": self.output}]
-
-    def warnings(self) -> list[str]:
-        """Return what was done, which is no output."""
-        return [self.title]
 
 
 @public()
@@ -164,11 +132,11 @@ def run(
     passage_field: str | Iterable[str] | None = None,
     output: str | Path = "results",
     batch_size: Annotated[int, Option(min=1)] = 32,
-    engine: EngineName = EngineName.LOCAL,
+    engine: EngineName = "local",
     address: str | None = None,
     verbose: Annotated[bool, Option(short="-v")] = False,
     plan: bool = False,
-) -> FinishedRun | TableResult:
+) -> TableResult:
     """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
     Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
@@ -190,15 +158,15 @@ def run(
         plan: Evaluate nothing: estimate texts, embeddings and time, from a short benchmark.
 
     Returns:
-        The number of evaluated jobs, or the plan.
+        A row with the number of evaluated `jobs` and the folder, or the plan.
 
     Raises:
         PosirError: There is no such model or task, or a job failed; the results of the others are saved.
 
     Examples:
         >>> import posir
-        >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").jobs  # doctest: +SKIP
-        1
+        >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").rows  # doctest: +SKIP
+        [{'jobs': 1, 'output': 'results-of-run'}]
     """
     fields = {"query_field": query_field, "passage_field": passage_field}
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
@@ -211,10 +179,13 @@ def run(
             return plan_run(find(), batch_size)
     try:
         with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
-            return FinishedRun(_evaluate_missing(find, Path(output), settings, start_engine), str(output))
+            jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
         print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)
         raise
+    # What was done is no output.
+    title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
+    return TableResult(title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], said=[title])
 
 
 @public()
