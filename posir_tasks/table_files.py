@@ -13,11 +13,6 @@ import polars as pl
 from posir_tasks.files import open_decompressed, read_decompressed
 
 
-def read_tsv(file: Path) -> pl.DataFrame:
-    """Read tab-separated values below a line of headings; every value is text."""
-    return pl.read_csv(file, separator="\t", infer_schema_length=0, glob=False)
-
-
 def read_delimited(file: Path) -> pl.DataFrame:
     """Read comma-, semicolon- or tab-separated values, perhaps compressed, below a line of headings; every value is text."""
     content = read_decompressed(file)

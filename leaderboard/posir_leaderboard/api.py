@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
-from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
+from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import BRIEF_SECONDS, track
-from posir_tasks.display.tables import DisplaySection
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public, to_list
@@ -166,41 +165,14 @@ def leaderboard_push(*, space: str, site: str | Path = SITE) -> TableResult:
     return TableResult(title=space, tables=(), rows=[{"commit": address}], last=(address,))
 
 
-@dataclass(frozen=True, repr=False)
-class Submission(Presentable):
-    """The outcome of a check of results, and what was sent of them or would be."""
-
-    problems: Sequence[EntryProblem]
-    sent: Sequence[str]
-    """A line for each commit and each file of it."""
-    said: Sequence[str]
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        return pluralize(len(self.problems), "problem")
-
-    @property
-    def exit_status(self) -> int:
-        """Exit status of the command: 1 if there is a problem."""
-        return int(bool(self.problems))
-
-    def sections(self) -> list[DisplaySection]:
-        """Return the problems and what was sent, a paragraph each, for a page."""
-        return [*to_paragraphs([*map(str, self.problems), *self.sent])]
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Submission(TableResult):
+    """The outcome of a check of results: the problems, and what was sent of them or would be, each commit and file."""
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
         """Print the problems and what was sent, a line each."""
-        for line in (*self.problems, *self.sent):
-            console.print(str(line), soft_wrap=True, markup=False)
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each problem."""
-        return [asdict(problem) for problem in self.problems]
-
-    def warnings(self) -> Sequence[str]:
-        """Return the counts, and that nothing was sent."""
-        return self.said
+        for line in self.sentences:
+            console.print(line, soft_wrap=True, markup=False)
 
 
 @public()
@@ -243,7 +215,9 @@ def submit(
         raise PosirError("\n".join([*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]))
     counted = f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: {len(problems)}"
     if repo is None or problems:
-        return Submission(problems, (), [counted])
+        title, rows = pluralize(len(problems), "problem"), [asdict(problem) for problem in problems]
+        lines = [*map(str, problems)]
+        return Submission(title=title, rows=rows, tables=(), sentences=lines, said=[counted], exit_status=int(bool(problems)))
     # huggingface_hub takes a second to import, which no other command should pay for.
     from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission, upload
 
@@ -251,7 +225,7 @@ def submit(
     uploads = [(submission, hub)]
     if eval_results:
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
-    lines = list[str]()
+    lines = []
     for commit, hub in uploads:
         if dry_run:
             way = "one commit to the main branch" if hub.direct else "one commit in one pull request"
@@ -266,7 +240,8 @@ def submit(
         count = f"sent {pluralize(len(commit.files), 'file')}"
         sent = count if result.sent else "nothing was sent, the same files are there already"
         lines.append(f"{commit.repository}: {sent}: {result.location}")
-    return Submission(problems, lines, [counted, "nothing was sent (--dry-run)"] if dry_run else [])
+    said = [counted, "nothing was sent (--dry-run)"] if dry_run else []
+    return Submission(title=pluralize(0, "problem"), rows=[], tables=(), sentences=lines, said=said)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:

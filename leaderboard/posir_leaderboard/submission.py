@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http.client import responses
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +21,7 @@ from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
 from posir_leaderboard.entries import PINS, Entry
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
+from posir_tasks.models.connection import read_retry_after
 from posir_tasks.profile import pool
 from posir_tasks.results import EXPERIMENTS, META_FILE, rounded
 from posir_tasks.sources.repository import check_repository_name
@@ -215,14 +214,9 @@ def _hash_content(content: bytes) -> tuple[str, str]:
 
 def retry_delay(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or the Hub's rate limit."""
-    after = headers.get("retry-after", "").strip()
-    if after.isdecimal():
-        return float(after)
-    try:
-        return max((parsedate_to_datetime(after) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError):  # not a date, or one without a time zone
-        limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
-        return float(limit[1]) if limit else None
+    asked = read_retry_after(headers)
+    limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
+    return float(limit[1]) if asked is None and limit else asked
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -183,11 +183,11 @@ def validate(folder: str | Path) -> TableResult:
     root, subsets = resolve_folder(Path(folder))
     problems, warnings, listed = dict[SubsetKey, list[DataProblem]](), [*find_warnings(subsets)], set[DataProblem]()
     for subset in progress(subsets, "Checking"):
-        inspection = inspect_domain(LocalRepository(root), subset)
-        warnings += inspection.warnings
+        in_subset, doubts = inspect_domain(LocalRepository(root), subset)
+        warnings += doubts
         # One that several subsets share is listed with the first of them.
-        problems[subset] = [problem for problem in inspection.problems if problem not in listed]
-        listed.update(inspection.problems)
+        problems[subset] = [problem for problem in in_subset if problem not in listed]
+        listed.update(in_subset)
     rows = [asdict(subset) | asdict(problem) for subset, listed in problems.items() for problem in listed]
     return TableResult(
         title=f"Validation: {root}",

@@ -211,38 +211,11 @@ class PaperRecipe(Presentable):
         return self.recipe.model_dump()
 
 
-@dataclass(frozen=True, repr=False)
-class RecipeCheck(Presentable):
-    """The calls of recipes that the installed programs do not take."""
+def check_recipes(recipes: Mapping[str, Recipe]) -> TableResult:
+    """Check the calls of recipes against the installed programs, as in the paper and scaled down; nothing is run.
 
-    calls: int
-    """Calls that were checked."""
-    problems: tuple[tuple[str, str, str, str], ...]
-    """Recipe, item, call and reason of each wrong one."""
-
-    @property
-    def title(self) -> str:
-        """Subject in a few words."""
-        problems = pluralize(len(self.problems), "problem") if self.problems else "no problem"
-        return f"{pluralize(self.calls, 'call')} checked: {problems}"
-
-    @property
-    def exit_status(self) -> int:
-        """1 if a call is wrong."""
-        return int(bool(self.problems))
-
-    def sections(self) -> list[DisplaySection]:
-        """Return each problem with its line, and the number of calls."""
-        lines = [f"{paper}, {item}: {call}: {reason}" for paper, item, call, reason in self.problems]
-        return [DisplaySection(sentences=(*lines, self.title))]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a row for each problem."""
-        return [dict(zip(("recipe", "item", "call", "problem"), problem, strict=True)) for problem in self.problems]
-
-
-def check_recipes(recipes: Mapping[str, Recipe]) -> RecipeCheck:
-    """Check the calls of recipes against the installed programs, as in the paper and scaled down; nothing is run."""
+    There is a row for each wrong one: recipe, item, call and problem.
+    """
     calls = dict.fromkeys(
         (paper, item.item, str(call), call.arguments)
         for paper, recipe in recipes.items()
@@ -250,14 +223,18 @@ def check_recipes(recipes: Mapping[str, Recipe]) -> RecipeCheck:
         for scaled in (False, True)
         for call in recipe.expand(item, scaled=scaled)
     )
-    reasons = ((paper, item, call, check_call(arguments)) for paper, item, call, arguments in calls)
-    return RecipeCheck(len(calls), tuple((paper, item, call, reason) for paper, item, call, reason in reasons if reason))
+    checked = [(paper, item, call, check_call(arguments)) for paper, item, call, arguments in calls]
+    wrong = [dict(zip(("recipe", "item", "call", "problem"), row, strict=True)) for row in checked if row[-1]]
+    lines = ["{recipe}, {item}: {call}: {problem}".format(**row) for row in wrong]
+    title = f"{pluralize(len(calls), 'call')} checked: {pluralize(len(wrong), 'problem') if wrong else 'no problem'}"
+    sentence = " ".join([*lines, title])
+    return TableResult(title=title, rows=wrong, tables=(), sentences=[sentence], exit_status=int(bool(wrong)))
 
 
 @public()
 def recipe(
     paper: str | None = None, *, item: str | None = None, check: bool = False, output: str | Path | None = None
-) -> PaperRecipe | RecipeCheck | TableResult:
+) -> PaperRecipe | TableResult:
     """Show the commands that repeat each table and figure of a paper, with its settings.
 
     Args:

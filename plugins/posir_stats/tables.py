@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posir_tasks.display.numbers import MISSING, format_count, format_number, format_percent
-from posir_tasks.display.tables import Column, Table
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.sources.statistics import (
@@ -126,17 +126,14 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
     return tables
 
 
-def _build_columns(first: str, numbers: Sequence[str]) -> tuple[Column, ...]:
-    return (Column(first), *(Column(heading, "right") for heading in numbers))
-
-
 def _sizes(title: str, group: Sequence[Statistics]) -> Table:
     """Return the numbers and lengths of documents and queries."""
     total = group[-1]
     unit = "words" if total.queries.words is not None and total.documents.words is not None else "characters"
-    lengths = ("25 %", "50 %", "75 %", "longest")
+    counts, lengths = ("Documents", "Queries", "Relevant"), ("25 %", "50 %", "75 %", "longest")
+    numbers = (*counts, *lengths, f"{unit}/query", f"{unit}/document")
     return Table(
-        _build_columns("Domain", ("Documents", "Queries", "Relevant", *lengths, f"{unit}/query", f"{unit}/document")),
+        build_columns(("Domain", *numbers), numbers),
         tuple(
             (
                 subset.domain,
@@ -165,7 +162,7 @@ def _lengths(title: str, group: Sequence[Statistics]) -> Table:
         for name, texts in (("documents", subset.documents), ("queries", subset.queries))
         for spread in [summarize_lengths(texts.units[known[0]])]
     ]
-    columns = (*map(Column, ("Domain", "Texts")), *_build_columns("Number", LENGTH_HEADINGS))
+    columns = build_columns(("Domain", "Texts", "Number", *LENGTH_HEADINGS), LENGTH_HEADINGS)
     return Table(columns, tuple(rows), title=f"{title} · lengths of all texts in {known[0]}")
 
 
@@ -173,7 +170,7 @@ def _queries(title: str, group: Sequence[Statistics]) -> Table:
     """Return the queries by length bucket and by type."""
     lengths = group[-1].queries_by_length()
     return Table(
-        _build_columns("Domain", (*lengths, *QueryType)),
+        build_columns(("Domain", *lengths, *QueryType), (*lengths, *QueryType)),
         tuple(
             (
                 subset.domain,
@@ -191,7 +188,7 @@ def _positions(title: str, total: Statistics) -> Table:
     columns = {name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)}
     bars = map(_format_bars, columns.values())
     return Table(
-        tuple(map(Column, ("Position", *columns))),
+        build_columns(("Position", *columns)),
         tuple(zip(total.positions.axes.positions, *bars, strict=True)),
         title=f"{title} · queries by position of the evidence",
     )

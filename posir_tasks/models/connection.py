@@ -85,16 +85,19 @@ class RequestError(Exception):
 
     def find_wait(self, attempt: int) -> float:
         """Return the seconds until the next attempt; attempts count from 0."""
-        with suppress(KeyError, TypeError, ValueError, OverflowError):
-            asked = (self.headers or {})["retry-after"]
-            seconds = (
-                float(asked)
-                if asked.replace(".", "", 1).isdecimal()
-                else (parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds()
-            )
-            if 0 < seconds <= MAX_ASKED_SECONDS:
-                return seconds
+        asked = read_retry_after(self.headers or {})
+        if asked and asked <= MAX_ASKED_SECONDS:
+            return asked
         return min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT) * random.uniform(0.75, 1)
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3); None if it names none."""
+    asked = headers.get("retry-after", "").strip()
+    with suppress(TypeError, ValueError, OverflowError):
+        is_number = asked.replace(".", "", 1).isdecimal()
+        return float(asked) if is_number else max((parsedate_to_datetime(asked) - datetime.now(UTC)).total_seconds(), 0.0)
+    return None
 
 
 class Connection:

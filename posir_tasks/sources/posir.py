@@ -95,16 +95,8 @@ def list_domains(repository: Repository, language: str) -> list[str]:
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
-@dataclass(frozen=True)
-class DomainInspection:
-    """Problems of the data of a domain."""
-
-    problems: Sequence[DataProblem]
-    warnings: Sequence[str] = ()
-
-
-def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
-    """Find every problem with a domain, which `posir validate` refuses; raise DataError if the Hub cannot be reached."""
+def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
+    """Return the problems of a domain, which `posir validate` refuses, and warnings; DataError without the Hub."""
     tables, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
@@ -118,7 +110,7 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> DomainInspection:
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
-    return DomainInspection(problems, [warning] if count else [])
+    return problems, [warning] if count else []
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
@@ -148,7 +140,7 @@ def _read_table(
     return CheckedTable(str(file), frame), problems
 
 
-def _inspect_pairing(tables: PosirTables, repository: Repository, key: SubsetKey) -> DomainInspection:
+def _inspect_pairing(tables: PosirTables, repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
     """Check that documents of two languages with one id are translations; texts that are on the Hub are not downloaded."""
     own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
@@ -168,14 +160,14 @@ def _inspect_pairing(tables: PosirTables, repository: Repository, key: SubsetKey
         warnings.append(f"{key}: {own.height:,} documents in {key.language}, {height:,} in {key.corpus_language}")
     if agreement.is_mispaired:
         message = f"names documents that are not translations of those of the same id in {tables.corpus.file}: {agreement}."
-        return DomainInspection([DataProblem(tables.qrels.file, "corpus-id", f"{message} {ADVICE}")], warnings)
+        return [DataProblem(tables.qrels.file, "corpus-id", f"{message} {ADVICE}")], warnings
     run = agreement.mismatched_run
     if len(run) >= LONG_RUN:
         warnings.append(
             f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be translations of those of the "
             f"same id; {agreement}. {ADVICE}."
         )
-    return DomainInspection([], warnings)
+    return [], warnings
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
@@ -219,9 +211,9 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         advice = [] if kept.same_language else [f"{ADVICE}."]
         raise DataError("\n".join([f"{tables.queries.file}: no query can be evaluated.", *warnings, *advice]))
     if not kept.same_language:
-        inspection = _inspect_pairing(kept, repository, key)
-        raise_problems(inspection.problems)
-        warnings += inspection.warnings
+        mispaired, doubts = _inspect_pairing(kept, repository, key)
+        raise_problems(mispaired)
+        warnings += doubts
     of_places = dict(zip(places.frame["_id"], places.frame.select("query-id", "score").iter_rows(), strict=True))
     if of_places:
         rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))

@@ -59,7 +59,7 @@ from posir_tasks.sources.formats.wikipedia import (
     read_natural_questions,
     read_tydi,
 )
-from posir_tasks.table_files import read_tsv
+from posir_tasks.table_files import read_delimited
 from posir_tasks.text.sentences import find_sentences
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -206,7 +206,7 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
 
 def _read_qrels(file: Path) -> pl.DataFrame:
     try:
-        frame = read_tsv(file)
+        frame = read_delimited(file)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{file}: not a readable file of tab-separated values ({summarize_error(error)}).") from error
     # polars renames them.

@@ -86,7 +86,7 @@ def test_a_recipe_lists_every_table_and_figure_of_its_paper_and_its_page_is_made
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_command_of_a_recipe_and_its_settings_are_valid(paper: str):
-    assert not check_recipes({paper: read_recipe(paper)}).problems
+    assert not check_recipes({paper: read_recipe(paper)}).rows
     files = {file.name: file for file in list_settings_files(paper)}
     for scaled in (False, True):
         commands = [command.arguments for command in expand_all(read_recipe(paper), scaled=scaled)]
@@ -105,7 +105,7 @@ def test_the_calls_of_all_recipes_are_checked_and_a_wrong_one_is_named():
     wrong = "for model in a b; do KEY=1 posir report $model --no-such-option; done"
     item = recipe.items[0].model_copy(update={"commands": (wrong, "# in another environment", "mteb run --modle x")})
     checked = check_recipes({"posq": recipe.model_copy(update={"items": (item,)})})
-    assert (checked.calls, checked.exit_status) == (3, 1)
+    assert (checked.title, checked.exit_status) == ("3 calls checked: 3 problems", 1)
     assert [row["call"] for row in checked.records()] == [
         "KEY=1 posir report a --no-such-option", "KEY=1 posir report b --no-such-option", "mteb run --modle x",
     ]  # fmt: skip

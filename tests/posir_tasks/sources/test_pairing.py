@@ -60,10 +60,10 @@ def test_without_ids_two_languages_are_never_paired(tmp_path):
 def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_path):
     imported(with_ids_by_order(invented(ENGLISH)), tmp_path)
     imported(with_ids_by_order(invented(GERMAN)), tmp_path, language=GERMAN)
-    assert not inspect(tmp_path).problems
+    assert not inspect(tmp_path)[0]
     imported(with_ids_by_order(invented(GERMAN)[1:]), tmp_path / "shifted", language=GERMAN)
     imported(with_ids_by_order(invented(ENGLISH)), tmp_path / "shifted")
-    (problem,) = inspect(tmp_path / "shifted").problems
+    (problem,) = inspect(tmp_path / "shifted")[0]
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
     assert "for 0 of 6 documents, the one of the same id is that which shares most numbers and names" in problem.message
     assert "100 % have as many questions in both languages. A cross-lingual task needs" in problem.message
@@ -76,9 +76,9 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
     english, other = (list(read_squad_json(squad_data / f"xquad.{value}.json")) for value in ("en", code))
     imported(english, tmp_path)
     imported(other[1:], tmp_path, language=language)
-    inspection = inspect(tmp_path, language)
-    (warning,) = inspection.warnings
-    assert (inspection.problems, warning.split(": ")[1]) == ([], f"239 documents in {language}, 240 in eng-Latn")
+    problems, warnings = inspect(tmp_path, language)
+    (warning,) = warnings
+    assert (problems, warning.split(": ")[1]) == ([], f"239 documents in {language}, 240 in eng-Latn")
     data = read_domain(LocalRepository(tmp_path), language, ENGLISH, "sports")
     text = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     asked = {question.name: passage.text for passage in english for question in passage.questions}
@@ -86,7 +86,7 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
     assert [text[name] for name in data.evidence.document_ids] == [asked[name] for name in questions]
     imported(with_ids_by_order(english), tmp_path / "by order")
     imported(with_ids_by_order(other[1:]), tmp_path / "by order", language=language)
-    (problem,) = inspect(tmp_path / "by order", language).problems
+    (problem,) = inspect(tmp_path / "by order", language)[0]
     assert "lengths correlate by 0.2" in problem.message
 
 
@@ -94,10 +94,10 @@ def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
     english, german = (list(read_squad_json(squad_data / f"xquad.{name}.json")) for name in ("en", "de"))
     imported(with_ids_by_order(english), tmp_path)
     imported([*with_ids_by_order(german[:200]), *with_ids_by_order(german[200:-1], 201)], tmp_path, language=GERMAN)
-    inspection = inspect(tmp_path)
-    assert inspection.problems == []
-    assert "consecutive documents, from d20" in inspection.warnings[1]
-    assert "may not be translations of those of the same id; for 1" in inspection.warnings[1]
+    problems, warnings = inspect(tmp_path)
+    assert problems == []
+    assert "consecutive documents, from d20" in warnings[1]
+    assert "may not be translations of those of the same id; for 1" in warnings[1]
 
 
 def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
@@ -111,7 +111,7 @@ def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
         lengths = (tables["queries"]["pos_char_length"].gather(order) * 1.1).cast(pl.Int64)
         queries = tables["queries"].with_columns(lengths.alias("pos_char_length"))
         write_domain(tmp_path, {"queries": queries, "qrels": tables["qrels"]}, language=GERMAN)
-        messages = [problem.message for problem in inspect(tmp_path).problems]
+        messages = [problem.message for problem in inspect(tmp_path)[0]]
         assert bool(messages) != isinstance(order, range)
     assert re.search(r"same id in .* lengths correlate by", messages[0])
 
@@ -124,8 +124,7 @@ def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):
     fetched = []
     monkeypatch.setattr(HubRepository, "fetch", lambda _, path: fetched.append(path) or root / path)
     monkeypatch.setattr(HubRepository, "paths", lambda *_: [str(path.relative_to(root)) for path in root.rglob("*.parquet")])
-    domain = inspect_domain(HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports"))
-    assert (domain.problems, domain.warnings) == ([], [])
+    assert inspect_domain(HubRepository("org/data", "main"), SubsetKey(GERMAN, ENGLISH, "sports")) == ([], [])
     assert sorted(fetched) == sorted(SubsetKey(GERMAN, ENGLISH, "sports").files)
 
 

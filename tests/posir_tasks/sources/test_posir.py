@@ -21,7 +21,7 @@ def read(root, language="eng-Latn", corpus_language="eng-Latn"):
 
 
 def validate(root, language="eng-Latn", corpus_language="eng-Latn"):
-    raise_problems(inspect_domain(LocalRepository(root), SubsetKey(language, corpus_language, "sports")).problems)
+    raise_problems(inspect_domain(LocalRepository(root), SubsetKey(language, corpus_language, "sports"))[0])
 
 
 def with_cell(tables, table, field, row, value):
