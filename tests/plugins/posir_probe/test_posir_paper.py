@@ -46,7 +46,7 @@ def similarity(model, query, text, token, dimension, step):
 
 @pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "max"])
 def test_norms_are_those_of_finite_differences(folder, mode):
-    model = with_pooling(folder, mode).double()
+    model = with_pooling(folder, mode).double().cpu()
     query = torch.as_tensor(np.random.default_rng(3).standard_normal(16))
     norms = posir_paper.compute_saliency(model, query.numpy(), TEXT)
     ids = model.preprocess([TEXT])["input_ids"][0]
