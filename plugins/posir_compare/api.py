@@ -15,7 +15,7 @@ from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_significance import sentences
 from posir_significance.correction import correct_p_values
-from posir_significance.decision import ChangeState, Margins
+from posir_significance.decision import ChangeState, Margins, Reason
 from posir_significance.intervals import ALPHA, LEVEL
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
@@ -34,8 +34,8 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "Start to end: nDCG@10 of the first third of documents minus the last; better nearer to 0, and 'differs' if which of the "
-    "two is nearer cannot be said. Intervals of changes are adjusted for 3 metrics (--full has all)."
+    "Start to end: nDCG@10 of the first third of documents minus the last. Change: model minus baseline, with its interval, "
+    "adjusted for 3 metrics."
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
@@ -160,10 +160,6 @@ class Comparison(Presentable, comparison.ModelComparison):
         table = replace(comparison_table(self.rows), title=f"{self.title}.", notes=notes)
         return to_latex(table, label="tab:posir-comparison")
 
-    def to_html(self) -> str:
-        """Return a page with all comparisons as a single file that needs no network."""
-        return super().to_html() if self.full else replace(self, full=True).to_html()
-
     def records(self) -> list[dict[str, Any]]:
         """Return a row for each task, model, length and metric; a p-value is also corrected over all tasks and models."""
         corrected = correct_by_metric(self.rows)
@@ -175,8 +171,10 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def legend(self) -> tuple[str, ...]:
         """Return how to read the numbers."""
-        has_positions = any(not row.change.judged for row in self.rows)
-        return (BRIEF if has_positions else JUDGED_BRIEF,)
+        if all(row.change.judged for row in self.rows):
+            return (JUDGED_BRIEF,)
+        is_open = any(row.metric_change.reason is Reason.OTHER_SIDE for row in self.rows)
+        return (BRIEF + " Differs: which of the two is nearer to 0 cannot be said." * is_open,)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -311,7 +309,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
 
     With many pairs there are counts of states in place of sentences and lengths.
     """
-    many = count_pairs(rows) > MOST_SENTENCES
+    many, tabulate = count_pairs(rows) > MOST_SENTENCES, _page_table if scored else _change_table
     if many:
         yield from to_paragraphs(describe_differences(rows))
     for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
@@ -320,12 +318,12 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
-            yield from to_paragraphs([] if many else describe_differences(overall))
+            # The title of its table names the task.
+            yield from to_paragraphs(said.removeprefix(f"{task}: ") for said in ([] if many else describe_differences(overall)))
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
             title = f"Change from {group[0].baseline} · {data}{method}"
-            changes = comparison_table(overall) if judged else _change_table(overall, "Model", title, scored=scored)
-            yield DisplaySection(tables=(changes,))
+            yield DisplaySection(tables=(comparison_table(overall) if judged else tabulate(overall, "Model", title),))
         if many:
             continue
         lengths = [row for row in group if row.length != ALL]
@@ -333,7 +331,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
             title = f"Change by length · {model}; intervals adjusted for {compared} comparisons"
-            yield DisplaySection(tables=(_change_table(of_model, "Length", title, scored=scored),))
+            yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
 def count_pairs(rows: Iterable[ComparisonRow]) -> int:
@@ -345,14 +343,27 @@ def _identify(row: ComparisonRow) -> tuple[str, str]:
     return row.task, row.method
 
 
-def _change_table(
-    rows: Sequence[ComparisonRow], heading: Literal["Model", "Length"], title: str, *, scored: bool = False
-) -> Table:
-    """Return a table of changes with a line for each model, below the baseline's scores, or for each length.
+def _group_metrics(rows: Sequence[ComparisonRow]) -> dict[Metric, list[ComparisonRow]]:
+    return {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
 
-    With `scored`, models have their own scores, too, and what is a change is called one.
-    """
-    by_metric = {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
+
+def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
+    """Return a table of the changes in each metric: of models below the baseline, or of lengths."""
+    is_models, lines = heading == "Model", list[tuple[str, ...]]()
+    for metric, listed in _group_metrics(rows).items():
+        scores = [FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))]
+        lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
+        for row, score in zip(listed, scores[1:], strict=True):
+            first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
+            state = sentences.label_change(row.metric_change).partition(";")[0]
+            lines.append((*first, sentences.format_difference(row.metric_change, row.change), state))
+    numbers = ["Score" if is_models else "Queries", "Change"]
+    return Table(build_columns([heading, *numbers, "State"], numbers), tuple(lines), title, is_narrow=is_models)
+
+
+def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
+    """Return a table of scores and changes with a column for each metric, and a line for each model or length."""
+    by_metric = _group_metrics(rows)
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
     names = [row.model if is_models else row.length_title for row in first]
@@ -368,14 +379,12 @@ def _change_table(
         baseline, *own = (
             FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
         )
-        name = metric.value if is_models else metric.heading
-        change = f"Change in {name[0].lower()}{name[1:]}" if scored else metric.heading
-        headings += [metric.heading, change] if scored and is_models else [change]
-        columns += [[baseline, *own], ["baseline", *changes]] if scored and is_models else [[baseline, *changes]]
+        change = f"Change in {metric.value[0].lower()}{metric.value[1:]}"
+        headings += [metric.value, change] if is_models else [change]
+        columns += [[baseline, *own], ["baseline", *changes]] if is_models else [[baseline, *changes]]
     lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
     drawn = [name for name in headings if name.startswith("Change in ")]
-    shown = build_columns([heading if is_models else "Length in tokens", *headings], headings, drawn=drawn)
-    return Table(shown, tuple(lines), title, is_narrow=is_models)
+    return Table(build_columns([heading, *headings], headings, drawn=drawn), tuple(lines), title)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -427,7 +436,7 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         is_known = pair[0].metric_change.state is not ChangeState.CANNOT_BE_SAID
         known = [f"{sentences.describe_ndcg_change(pair[0].change, baseline, model)}."] if is_known else []
-        said = " ".join(filter(None, [*known, *is_open, describe_reads(pair[0])]))
+        said = "\n".join(filter(None, [" ".join([*known, *is_open]), describe_reads(pair[0])]))
         yield f"{task}{', judged queries' if is_judged else ''}: {said}"
 
 

@@ -248,8 +248,8 @@ class Metric(StrEnum):
 
     @property
     def heading(self) -> str:
-        """Heading of its column, with what is best if that is not the highest."""
-        return {Metric.START_TO_END: "Start to end", Metric.PSI: "PSI\n(0: even)"}.get(self, self.value)
+        """Heading of its changes, with what is best if that is not the highest."""
+        return {Metric.START_TO_END: "Start to end (best: 0)", Metric.PSI: "PSI (best: 0)"}.get(self, self.value)
 
     @property
     def scale(self) -> int:

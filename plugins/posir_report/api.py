@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 BRIEF = (
     "nDCG@10: how well evidence is found, 0 to 100; in brackets 95 % intervals. Start to end: first third of documents minus "
-    "the last; +: the start is found better. State: bias in what it reads."
+    "the last."
 )
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
 JUDGED_NOTE = (

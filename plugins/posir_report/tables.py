@@ -35,6 +35,7 @@ from posir_significance.sentences import (
     format_level,
     iterate_answer,
     label_state,
+    name_command,
 )
 from posir_tasks.display.numbers import (
     MISSING,
@@ -60,6 +61,8 @@ REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
 #: Heading of the pictures of the answer.
 SKETCH = "Over position"
+#: Heading of the states, which are of what is read alone.
+STATE = "Bias in\nwhat it reads"
 #: Keys of the columns that are shown if all is asked for.
 FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
 
@@ -339,9 +342,9 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         yield DisplaySection(tables=(replace(table, is_narrow=True),))
         if many:
             continue
-        yield from to_paragraphs(
-            f"{name}  {row.sketch}\n{describe_answer(row.decision)}" for name, row in zip(names, group, strict=True)
-        )
+        for name, row in zip(names, group, strict=True):
+            command = name_command(row.decision, row.model, row.task) if row.decision else ""
+            yield DisplaySection(f"{name}  {row.sketch}", (describe_answer(row.decision),), code=command)
         for row in group if of_model or len(group) == 1 else ():
             lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
             yield from _length_section(lengths, f"{row.task}, " if of_model else "")
@@ -376,14 +379,12 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
             format_estimate(row.start_to_end, format_points),
             MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
             *[row.sketch for _ in sketch],
-            label_state(row.decision).replace(" than ", " than\n").replace("cannot", "bias: cannot")
-            if row.decision
-            else MISSING,
+            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
     )
-    headings = (heading, *numbers, *sketch, "State", *(column.title for column in added))
+    headings = (heading, *numbers, *sketch, STATE, *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
     return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
 

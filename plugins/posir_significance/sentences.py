@@ -17,7 +17,10 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Interval
+from posir_tasks.tasks.catalog import name_larger_task
 
+#: Words of the advice that a command follows from.
+MITIGATE, LARGER = "posir mitigate", "larger task"
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
 
 
@@ -179,16 +182,20 @@ def advise(decision: Decision) -> str:
             steps = [*steps, *chunks, "train on evidence at all positions (`posir train`)"]
         case State.CANNOT_BE_SAID:
             how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
-            number = f", of {how} {decision.documents_needed:,} {decision.counted}s" if decision.documents_needed else ""
-            steps.append(f"evaluate on a larger task{number} (`posir tasks`), to tell whether it is biased")
+            number = f" of {how} {decision.documents_needed:,} {decision.counted}s" if decision.documents_needed else ""
+            within = " within what it reads" if decision.not_read else ""
+            steps.append(f"evaluate on a {LARGER}{number}, to tell whether it is biased{within}")
             return " ".join(f"{step[0].upper()}{step[1:]}." for step in steps)
     text = ", or ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
 
 
 def name_command(decision: Decision, model: str, task: str) -> str:
-    """Return the command that compares mitigations of a model, if that is what to do."""
-    return f"posir mitigate {shlex.quote(model)} {shlex.quote(task)}" if "posir mitigate" in advise(decision) else ""
+    """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task."""
+    named, larger = shlex.quote(model), name_larger_task(task)
+    run = f"mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
+    commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
+    return "\n".join(command for words, command in commands.items() if words in advise(decision))
 
 
 def _finds_nothing(decision: Decision) -> bool:

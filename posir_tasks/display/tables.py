@@ -423,7 +423,7 @@ class DisplaySection:
         if sentences := (*self.said, *self.sentences):
             print_paragraph(console, " ".join(sentences))
         if self.strips:
-            for line in sketch_strips(self.strips, _picture_width(console)):
+            for line in sketch_strips(self.strips, min(_picture_width(console), PROSE)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.strips), "dim")
         if self.code:

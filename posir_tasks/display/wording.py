@@ -29,7 +29,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 VERDICTS = {
     "(biased to the (start|end)|worse|fails)": "red",
     "(no bias larger than|equivalent|better|passes)": "green",
-    "(differs|(bias: )?cannot be said)": "yellow",
+    "(differs|cannot be said)": "yellow",
 }
 
 
@@ -50,12 +50,25 @@ LABEL_WIDTH = 72
 
 
 def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
-    """Return a name on one line of at most `width` characters; a longer one keeps both ends, as either may identify it."""
+    """Return a name on one line of at most `width` characters.
+
+    A longer one keeps both ends, as either may identify it, or the beginning of the model and that of the method after a plus.
+    """
     name = " ".join(name.split())
     if len(name) <= width:
         return name
-    tail = (width - 1) // 2
-    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+    tail, (model, plus, method) = (width - 1) // 2, name.partition("+")
+    if not plus or tail < len("…+…"):
+        return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+    # A number that is cut would be another one.
+    most = min(len(method.partition(",")[0]) + len("…)"), width - len("model+"))
+    method = _shorten_end(method, max(tail, width - 1 - len(model), most))
+    return f"{_shorten_end(model, width - 1 - len(method))}+{method}"
+
+
+def _shorten_end(name: str, width: int) -> str:
+    end = "…" + name[-1:] * name.endswith(")")
+    return name if len(name) <= width else f"{name[: width - len(end)].rstrip(',-_(')}{end}"
 
 
 def bind(text: str) -> str:

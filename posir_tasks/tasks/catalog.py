@@ -66,6 +66,13 @@ def find_task(name: str) -> type[PositionTask] | None:
     return builtin_tasks().get(name) or find_language_task(name)
 
 
+def name_larger_task(name: str) -> str:
+    """Return the next larger task of such data and language: of PosIR-Mini PosIR-English-Nano; empty if there is none."""
+    stem, _, size = name.rpartition("-")
+    known = name.startswith(PREFIX) or "-PosQ" in name
+    return {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "") if known else ""
+
+
 def require_task(name: str) -> type[PositionTask]:
     """Return a task of posir or a plugin by its name; raise PosirError, with the most similar names, if there is none."""
     from posir_tasks.sources.formats.files import KINDS

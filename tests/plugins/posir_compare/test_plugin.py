@@ -84,9 +84,9 @@ def test_notes_go_to_the_error_stream(folder, tmp_path):
 def test_all_models_are_compared_with_a_baseline_that_is_named(folder):
     done = invoke(folder / "results")
     assert "note: the baseline is org/a, the first model; choose another with --baseline." in done.stderr
-    strips, table = (block.splitlines() for block in done.stdout.split("\n\n") if block.startswith(("org/a", "Change from")))
+    strips, table = (block.splitlines() for block in done.stdout.split("\n\n") if block.startswith(("org/a", "nDCG@10\n")))
     assert [line.split()[0] for line in strips[:-1]] == ["org/a", "org/b", "other/b"]
-    assert [line.split()[0] for line in table[1:] if not line.startswith(" ")] == ["Model", "org/a", "org/b", "other/b"]
+    assert [line.split()[0] for line in table] == ["nDCG@10", "org/a", "org/b", "other/b"]
     values = json.loads(invoke(folder / "results", "--baseline", "other/b", "--format", "json").stdout)
     assert values["baseline"] == "other/b"
     assert {(row["baseline"], row["model"]) for row in values["comparisons"]} == {("other/b", "org/a"), ("other/b", "org/b")}

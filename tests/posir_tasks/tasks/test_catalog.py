@@ -14,6 +14,7 @@ from posir_tasks.tasks.catalog import (
     find_task,
     language_tasks,
     list_languages,
+    name_larger_task,
     plugin_languages,
 )
 from posir_tasks.tasks.metadata import build_metadata
@@ -33,6 +34,15 @@ def data(tmp_path, monkeypatch):
     (root / "vie-Latn" / ".half.part" / "queries.parquet").write_text("")
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     return tmp_path
+
+
+def test_every_small_task_has_a_larger_one():
+    larger = {name: name_larger_task(name) for name in catalog.builtin_tasks()}
+    assert {name for name, other in larger.items() if other} == {
+        name for name in larger if name.endswith(("-Mini", "-Nano", "-Tiny"))
+    }
+    assert {other for other in larger.values() if other} <= larger.keys()
+    assert (larger["PosIR-Mini"], name_larger_task("my-Mini")) == ("PosIR-English-Nano", "")
 
 
 def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
