@@ -36,7 +36,8 @@ from posir_tasks.read_part import CountedWith
 from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.sources.data import digest_data, digest_queries
-from posir_tasks.sources.posir import REPO_ID, build_evidence, read_domain
+from posir_tasks.sources.declared import REPO_ID
+from posir_tasks.sources.posir import build_evidence, read_domain
 from posir_tasks.sources.posir_rules import CORPUS_KEYS, QRELS, QUERIES, TITLE, PosirTables, tolerate_tables
 from posir_tasks.sources.repository import (
     HubRepository,

@@ -210,7 +210,8 @@ def nano(task: str, *, plan: bool = False) -> TableResult:
         >>> posir.nano("PosIR-English", plan=True)  # doctest: +SKIP
     """
     with track("Loading mteb"):
-        from posir_tasks.sources.nano import SUFFIX, find_lists
+        from posir_tasks.sources.declared import SUFFIX
+        from posir_tasks.sources.nano import find_lists
         from posir_tasks.tasks.catalog import find_task
         from posir_tasks.tasks.nano import NanoTask
         from posir_tasks.tasks.posir import build_posir_task

@@ -38,9 +38,9 @@ from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.checks import read_columns
+from posir_tasks.sources.declared import DISTRACTORS, REPO_ID, REVISION, SUFFIX
 from posir_tasks.sources.mini import read_documents
-from posir_tasks.sources.nano import DISTRACTORS, SUFFIX, share_questions
-from posir_tasks.sources.posir import REPO_ID, REVISION
+from posir_tasks.sources.nano import share_questions
 from posir_tasks.sources.repository import HubRepository, Repository, open_repository
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask

@@ -27,8 +27,9 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.languages import LANGUAGES, name_languages
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset, Subset
+from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import REPO_ID, Target, write_domain
+from posir_tasks.sources.posir import Target, write_domain
 from posir_tasks.sources.repository import combine_revisions, folder_name
 from posir_tasks.tasks.catalog import PREFIX
 from posir_tasks.text.sentences import find_sentences

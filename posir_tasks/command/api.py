@@ -9,7 +9,7 @@ import re
 import site
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import groupby
@@ -19,17 +19,19 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import progress, track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY, describe_untested, failures
+from posir_tasks.languages import LANGUAGES
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.public import public
 from posir_tasks.results import ForeignFileError, rescore_file, result_files
+from posir_tasks.sources.declared import MINI, DeclaredTask
+from posir_tasks.tasks.catalog import declare_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -191,8 +193,7 @@ def check_data() -> Iterator[CheckResult]:
     """Check the environment variables for data, and report where the data is read from."""
     from huggingface_hub import HfApi
 
-    from posir_tasks.sources.posir import REPO_ID
-    from posir_tasks.sources.posq import FINEWEB_REPO_ID, SQUAD_REPO_ID
+    from posir_tasks.sources.declared import FINEWEB, REPO_ID, SQUAD
     from posir_tasks.sources.repository import DATA_VARIABLE, check_environment, data_folder, locate_dataset
 
     try:
@@ -201,7 +202,7 @@ def check_data() -> Iterator[CheckResult]:
         yield CheckResult(False, str(error))
         return
     folder = data_folder()
-    for repo_id in (REPO_ID, SQUAD_REPO_ID, FINEWEB_REPO_ID):
+    for repo_id in (REPO_ID, SQUAD.repository, FINEWEB.repository):
         location = "reachable on the Hub"
         if folder is not None:
             local = locate_dataset(folder, repo_id)
@@ -215,21 +216,39 @@ def check_data() -> Iterator[CheckResult]:
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
-COLUMNS = build_columns(("Task", "Language", "Size", "Benchmark"))
-LEGEND = "`mteb run -t TASK -m MODEL` evaluates a model, `-b BENCHMARK` on all of its tasks. --format csv: data, too."
-FIELDS = ("task", "query_language", "document_language", "subsets", "benchmark", "data")
+COLUMNS = build_columns(("Task", "Language", "Documents", "Questions"), ("Documents", "Questions"))
+NOTE = "31 x: in each of 31 domains, on average over PosIR's ten languages (arXiv 2601.08363). Blank: not published."
+ADVICE = (
+    "After PosIR-Mini: PosIR-English-Nano, with evidence in up to 1,488 documents.",
+    "To run one task:  mteb run -m MODEL -t PosIR-English-Nano",
+    "A benchmark:      mteb run -m MODEL -b PosIR",
+    '                  or "PosIR(nano)", "PosIR(cross-lingual)", PosQ',
+)
 #: Titles of groups of tasks in their order, each with what the names have in common.
 GROUPS = (
     ("Small, to start with", r"-(Mini|Nano|Tiny)$"),
     ("PosIR in one language", r"^PosIR-[^-]+$"),
     ("PosIR across languages", r"^PosIR-"),
     ("PosQ", r"-PosQ"),
-    ("Other published data", ""),
+    ("Others, after posir import", ""),
 )
 
 
-def _find_group(task: Any) -> int:
+def _find_group(task: DeclaredTask) -> int:
     return next(place for place, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
+
+
+def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the row of a task, and its cells."""
+    subsets = task.languages.values() if isinstance(task.languages, Mapping) else [task.languages]
+    (codes, *others), count = dict.fromkeys(map(tuple, subsets)), len(subsets)
+    names = {language.code: language.name for language in LANGUAGES}
+    language = f"{1 + len(others)} languages" if others else ", ".join(names.get(code, code) for code in dict.fromkeys(codes))
+    spoken = (f"{1 + len(others)} languages", "the same") if others else (codes[0], codes[-1])
+    row = {"task": task.name, "query_language": spoken[0], "document_language": spoken[1], "subsets": count}
+    row |= {"documents": task.documents, "questions": task.questions, "benchmark": task.benchmark}
+    sizes = (f"{size:,}" if isinstance(size, int) else size or "" for size in (task.documents, task.questions))
+    return row | {"data": f"{task.repository}@{task.revision[:12]}"}, (task.name, language, *sizes)
 
 
 @public()
@@ -237,8 +256,8 @@ def tasks() -> TableResult:
     """List the position-aware tasks that `mteb run -t` accepts.
 
     Returns:
-        A row for each task, small ones first: its name, languages of queries and documents, number of subsets, benchmark and
-        data.
+        A row for each task, small ones first: its name, languages of queries and documents, number of subsets, of documents
+        and of questions as far as they are published, benchmark and data.
 
     Raises:
         PosirError: Never.
@@ -248,28 +267,14 @@ def tasks() -> TableResult:
         >>> "PosIR-Mini" in posir.tasks().to_polars()["task"]
         True
     """
-    with track("Loading mteb"):
-        from posir_tasks.languages import DOMAINS, language_names
-        from posir_tasks.tasks.catalog import build_benchmarks, builtin_task_classes, language_tasks, plugin_tasks
-
-        classes = (*builtin_task_classes(), *language_tasks().values(), *plugin_tasks().values())
-        benchmarks = {task.metadata.name: benchmark.name for benchmark in build_benchmarks() for task in benchmark.tasks}
-    rows, cells, names = [], [], language_names()
-    listed = sorted((task.metadata for task in classes), key=lambda task: (_find_group(task), task.name != "PosIR-Mini"))
+    rows, cells = list[dict[str, Any]](), list[tuple[str, ...]]()
+    listed = sorted(declare_tasks(), key=lambda task: (_find_group(task), task.name != MINI.name))
     for group, members in groupby(listed, key=_find_group):
         cells.append((GROUPS[group][0], "", "", ""))
-        for task in members:
-            languages, *others = dict.fromkeys(map(tuple, task.hf_subsets_to_langscripts.values()))
-            languages = (f"{1 + len(others)} languages", "the same") if others else languages
-            benchmark, count = benchmarks.get(task.name, ""), len(task.hf_subsets)
-            data = f"{task.dataset['path']}@{task.dataset['revision'][:12]}"
-            rows.append(dict(zip(FIELDS, (task.name, languages[0], languages[-1], count, benchmark, data), strict=True)))
-            language = languages[0] if others else ", ".join(names[code[:3]] for code in dict.fromkeys(languages))
-            size = pluralize(count, "domain" if {*task.hf_subsets} <= {*DOMAINS} else "part") if count > 1 else MISSING
-            if stats := (task.descriptive_stats or {}).get("test"):
-                size = f"{stats['num_queries']:,} queries"  # type: ignore[typeddict-item]
-            cells.append((task.name, language, size, benchmark or MISSING))
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=[LEGEND])
+        for row, shown in map(_tabulate_task, members):
+            rows.append(row)
+            cells.append(shown)
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=[NOTE], last=ADVICE)
 
 
 @public()

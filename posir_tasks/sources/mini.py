@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.declared import MINI
 from posir_tasks.text.spans import Span
 
 HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
-NAME, REVISION = "PosIR-Mini", "1"
+NAME, REVISION = MINI.name, MINI.revision
 #: Name of the data in results.
-REPO_ID = f"posir/{NAME}"
+REPO_ID = MINI.repository
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,8 @@ from posir_tasks.files import cache_folder
 from posir_tasks.gate import read_json
 from posir_tasks.languages import DOMAINS
 from posir_tasks.sources.data import PositionData, digest_data
+from posir_tasks.sources.declared import DISTRACTORS, QUESTIONS
 
-#: The end of the names of the tasks.
-SUFFIX = "-Nano"
-#: Questions of all domains together, and documents beside its own that are selected for each.
-QUESTIONS, DISTRACTORS = 1_500, 12
 SEED = 42
 
 

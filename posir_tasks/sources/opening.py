@@ -23,6 +23,7 @@ from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
+from posir_tasks.sources.declared import REPO_ID, REVISION
 from posir_tasks.sources.formats.files import KINDS, find_file_format, find_hub_use, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
 from posir_tasks.sources.formats.passages import (
@@ -38,8 +39,6 @@ from posir_tasks.sources.formats.passages import (
 from posir_tasks.sources.formats.records import error_context, is_qrels, read_qrels
 from posir_tasks.sources.posir import (
     FILES,
-    REPO_ID,
-    REVISION,
     SubsetKey,
     find_layout,
     list_domains,

@@ -29,6 +29,7 @@ from posir_tasks.sources.checks import (
     read_valid_columns,
 )
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
@@ -45,8 +46,6 @@ from posir_tasks.sources.posir_rules import (
 )
 from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
 
-REPO_ID = "infgrad/PosIR-Benchmark-v1"
-REVISION = "main"
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 #: The file of those queries that have several places of evidence, if there are any; the others know nothing of them.

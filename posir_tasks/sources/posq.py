@@ -26,12 +26,6 @@ from posir_tasks.sources.checks import (
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.repository import DATA_SUFFIXES, PARQUET, Repository
 
-SQUAD_REPO_ID = "rajpurkar/squad_v2"
-SQUAD_REVISION = "3ffb306f725f7d2ce8394bc1873b24868140c412"
-FINEWEB_REPO_ID = "NovaSearch/FineWeb-PosQ"
-FINEWEB_REVISION = "main"
-FINEWEB_RAW_REPO_ID = "NovaSearch/FineWeb-PosQ_raw"
-
 SQUAD: dict[str, PolarsDataType] = {
     "id": pl.String,
     "context": pl.String,

@@ -16,6 +16,8 @@ from posir_tasks.plugin_api import Plugins, loaded_plugins
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
 
+    from posir_tasks.languages import Language
+    from posir_tasks.sources.declared import DeclaredTask
     from posir_tasks.sources.repository import HubRepository
     from posir_tasks.tasks.base import PositionTask
     from posir_tasks.tasks.posir import PosirTask
@@ -48,7 +50,7 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.languages import PIVOT, find_language
-    from posir_tasks.sources.nano import SUFFIX
+    from posir_tasks.sources.declared import SUFFIX
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
 
@@ -98,24 +100,45 @@ def mention_task(name: str) -> str:
 
 def language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of plugins, by name."""
-    from posir_tasks.languages import PIVOT, name_languages
+    from posir_tasks.languages import PIVOT
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import PosirTask, build_posir_task
 
-    domains = list_languages()
-    english = domains.get(PIVOT.code, frozenset())
-    tasks, (plugin_codes, _) = list[type[PosirTask]](), plugin_languages()
-    for language in name_languages([*domains, *plugin_codes]):
-        tasks.append(build_posir_task(language, language))
-        if language.code in plugin_codes or english & domains[language.code]:
-            tasks.append(build_posir_task(language, PIVOT))
-        tasks.append(build_nano_task(language))
+    tasks = list[type[PosirTask]]()
+    for language, is_crossed in other_languages():
+        crossed = [build_posir_task(language, PIVOT)] if is_crossed else []
+        tasks += [build_posir_task(language, language), *crossed, build_nano_task(language)]
     return {task.metadata.name: task for task in tasks}
+
+
+def other_languages() -> list[tuple[Language, bool]]:
+    """Return the languages beyond the papers' in the data or of plugins, and whether each has the English corpus, too."""
+    from posir_tasks.languages import PIVOT, name_languages
+
+    domains, (plugin_codes, _) = list_languages(), plugin_languages()
+    english = domains.get(PIVOT.code, frozenset())
+    others = name_languages([*domains, *plugin_codes])
+    return [(spoken, spoken.code in plugin_codes or bool(english & domains[spoken.code])) for spoken in others]
+
+
+def declare_tasks() -> list[DeclaredTask]:
+    """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is imported for plugins alone."""
+    from posir_tasks.languages import PIVOT
+    from posir_tasks.sources.declared import BUILTIN, DeclaredTask, declare_nano, declare_posir
+
+    tasks = [*BUILTIN]
+    for language, is_crossed in other_languages():
+        crossed = [declare_posir(language, PIVOT)] if is_crossed else []
+        tasks += [declare_posir(language, language), *crossed, declare_nano(language)]
+    for task in plugin_tasks().values():
+        dataset, spoken = task.metadata.dataset, task.metadata.eval_langs
+        tasks.append(DeclaredTask(task.metadata.name, dataset["path"], dataset["revision"], spoken))
+    return tasks
 
 
 def list_languages() -> dict[str, frozenset[str]]:
     """Return the domains in the data by the code of their language; none if the data cannot be reached."""
-    from posir_tasks.sources.posir import REPO_ID, REVISION
+    from posir_tasks.sources.declared import REPO_ID, REVISION
     from posir_tasks.sources.repository import HubRepository, open_repository
 
     repository = open_repository(REPO_ID, REVISION)
@@ -166,6 +189,8 @@ def plugin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Collect the tasks of the installed plugins, and why tasks were refused, once per process."""
+    if not list(loaded_plugins().callers("posir_task_classes")):
+        return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
 
@@ -232,25 +257,23 @@ def build_benchmarks() -> list[Benchmark]:
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 
-    from posir_tasks.languages import LANGUAGES
+    from posir_tasks.sources.declared import BUILTIN
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
-    from posir_tasks.tasks.nano import NANO
-    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, POSIR
-    from posir_tasks.tasks.posq import POSQ, FineWebPosQ, SQuADPosQ
+    from posir_tasks.tasks.posir import POSIR
+    from posir_tasks.tasks.posq import POSQ
 
     main = "Ten languages, 31 domains: does a model find evidence at any position? The paper's main table."
     crossed = "PosIR's queries in eight languages against the English corpus."
     posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
     nano = "Samples of PosIR in ten languages, of minutes each: start to end as of the complete tasks, and not their scores."
-    cross_lingual = [CROSS_LINGUAL[language] for language in LANGUAGES if language.cross_lingual_in_paper]
     benchmarks = []
-    for name, tasks, description, arxiv, citation in (
-        ("PosIR", MONOLINGUAL.values(), main, "2601.08363", POSIR),
-        ("PosIR(cross-lingual)", cross_lingual, crossed, "2601.08363", POSIR),
-        ("PosIR(nano)", NANO.values(), nano, "2601.08363", POSIR),
-        ("PosQ", (SQuADPosQ, FineWebPosQ), posq, "2505.13950", POSQ),
+    for name, description, arxiv, citation in (
+        ("PosIR", main, "2601.08363", POSIR),
+        ("PosIR(cross-lingual)", crossed, "2601.08363", POSIR),
+        ("PosIR(nano)", nano, "2601.08363", POSIR),
+        ("PosQ", posq, "2505.13950", POSQ),
     ):
-        instances = get_tasks([task.metadata.name for task in tasks])
+        instances = get_tasks([task.name for task in BUILTIN if task.benchmark == name])
         group = BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
         for task in group.tasks:
             task.benchmark = group

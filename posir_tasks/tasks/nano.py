@@ -14,6 +14,7 @@ from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources import nano
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.declared import DISTRACTORS, declare_nano
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import Repository
 from posir_tasks.tasks.posir import PosirTask, build_posir_task
@@ -45,7 +46,7 @@ class NanoTask(PosirTask):
         """Select the sample of a domain from its complete data, and write its list; raise PosirError if that fails."""
         share, (single, _) = self._share(subset), data.divide_places()
         chosen = single.select(nano.choose_questions(single.evidence, share))
-        texts, positives, top_k = (data.corpus, chosen.queries), chosen.evidence.positives(), nano.DISTRACTORS + 1
+        texts, positives, top_k = (data.corpus, chosen.queries), chosen.evidence.positives(), DISTRACTORS + 1
         request = SearchRequest(*texts, positives, None, top_k, EncodingContext(self.metadata, SPLIT, subset), TimingStack())
         with track(f"Selecting the sample of {subset}"):
             candidates, _ = load_first_stage(request)
@@ -63,7 +64,7 @@ def build_nano_task(language: Language) -> type[NanoTask]:
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and positions, with its lengths, and "
         "the documents that BM25 finds for them in the full corpus. Its scores are not those of the complete task."
     )
-    metadata = full.metadata.model_copy(update={"name": full.metadata.name + nano.SUFFIX, "description": description})
+    metadata = full.metadata.model_copy(update={"name": declare_nano(language).name, "description": description})
     attributes = {"metadata": metadata, "language": language, "corpus_language": language, "__module__": __name__}
     return type(f"{full.__name__}Nano", (NanoTask,), attributes | {"__doc__": description})
 

@@ -10,7 +10,8 @@ from posir_tasks.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.posir import REPO_ID, REVISION, SubsetKey, list_domains, list_present_files, read_domain
+from posir_tasks.sources.declared import MINI, REPO_ID, REVISION, declare_posir
+from posir_tasks.sources.posir import SubsetKey, list_domains, list_present_files, read_domain
 from posir_tasks.sources.repository import (
     LOCAL,
     LocalRepository,
@@ -133,10 +134,7 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
     parts = [language.name] if language == corpus_language else [language.name, corpus_language.name]
     where = "" if len(parts) == 1 else f", searched in the {corpus_language.name} corpus"
     metadata = build_metadata(
-        "-".join(["PosIR", *parts]),
-        dataset=REPO_ID,
-        revision=REVISION,
-        languages={domain: list(dict.fromkeys([language.code, corpus_language.code])) for domain in DOMAINS},
+        **declare_posir(language, corpus_language).fields(),
         description=(
             f"Position-aware retrieval, {language.name} queries{where}: every query has one relevant document and the exact "
             "span of its evidence there. nDCG@10 by position and length, and the Position Sensitivity Index."
@@ -163,10 +161,7 @@ class PosIRMini(PositionTask):
 
     scheme = RelativePositions()
     metadata = build_metadata(
-        mini.NAME,
-        dataset=mini.REPO_ID,
-        revision=mini.REVISION,
-        languages=["eng-Latn"],
+        **MINI.fields(),
         description=(
             "A small position-aware retrieval set that ships inside the package `posir`: 72 documents about invented things "
             "of six kinds, easy to confuse, and 720 questions with exact spans, spread evenly over positions and lengths."

@@ -5,12 +5,8 @@ from typing import Any, ClassVar
 
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions
 from posir_tasks.sources.data import PositionData
+from posir_tasks.sources.declared import FINEWEB, FINEWEB_RAW, FINEWEB_RAW_TINY, FINEWEB_TINY, SQUAD, SQUAD_TINY, DeclaredTask
 from posir_tasks.sources.posq import (
-    FINEWEB_RAW_REPO_ID,
-    FINEWEB_REPO_ID,
-    FINEWEB_REVISION,
-    SQUAD_REPO_ID,
-    SQUAD_REVISION,
     TINY_FINEWEB_CLASS,
     TINY_RAW_CLASS,
     list_fineweb_files,
@@ -44,7 +40,6 @@ POSQ = """@inproceedings{zeng2025posq,
 
 #: Fields of the metadata that both datasets share.
 SHARED_FIELDS: dict[str, Any] = {
-    "languages": ["eng-Latn"],
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],
     "sample_creation": "found",
@@ -57,7 +52,7 @@ class PosqTask(PositionTask):
     """A PosQ dataset: a single subset, read from one repository."""
 
     repo_id: ClassVar[str]
-    revision: ClassVar[str] = FINEWEB_REVISION
+    revision: ClassVar[str] = FINEWEB.revision
     metadata: PositionTaskMetadata
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -105,19 +100,18 @@ class PosqTask(PositionTask):
         return self.read_from(open_repository(self.repo_id, self.revision))
 
 
-def _rename(task: type[PosqTask], name: str, description: str, **changes: object) -> PositionTaskMetadata:
-    return task.metadata.model_copy(update={"name": name, "description": description, **changes})
+def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:
+    dataset = {"path": declared.repository, "revision": declared.revision}
+    return task.metadata.model_copy(update={"name": declared.name, "description": description, "dataset": dataset})
 
 
 class SQuADPosQ(PosqTask):
     """SQuAD 2.0 questions by the position of the answer's first character."""
 
     scheme = AbsolutePositions()
-    repo_id, revision, read_from = SQUAD_REPO_ID, SQUAD_REVISION, staticmethod(read_squad)
+    repo_id, revision, read_from = SQUAD.repository, SQUAD.revision, staticmethod(read_squad)
     metadata = build_metadata(
-        "SQuAD-PosQ",
-        dataset=SQUAD_REPO_ID,
-        revision=SQUAD_REVISION,
+        **SQUAD.fields(),
         description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all 20,233 contexts as corpus, in "
         "six buckets of the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
@@ -133,7 +127,7 @@ class SQuADPosQTiny(SQuADPosQ):
 
     read_from = staticmethod(lambda repository: sample_tiny_squad(read_squad(repository)))
     metadata = _rename(
-        SQuADPosQ, "SQuAD-PosQ-Tiny", "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus."
+        SQuADPosQ, SQUAD_TINY, "The authors' sample of 10,000 questions of SQuAD-PosQ, for rerankers; complete corpus."
     )
 
 
@@ -141,11 +135,9 @@ class FineWebPosQ(PosqTask):
     """Generated questions about the beginning, the middle or the end of long web passages."""
 
     scheme = LabeledPositions()
-    repo_id, read_from, list_files = FINEWEB_REPO_ID, staticmethod(read_fineweb), staticmethod(list_fineweb_files)
+    repo_id, read_from, list_files = FINEWEB.repository, staticmethod(read_fineweb), staticmethod(list_fineweb_files)
     metadata = build_metadata(
-        "FineWeb-PosQ",
-        dataset=FINEWEB_REPO_ID,
-        revision=FINEWEB_REVISION,
+        **FINEWEB.fields(),
         description="Position-aware retrieval over 13,902 web passages of 500 to 1,023 words: 25,775 questions about the "
         "beginning, the middle or the end.",
         date=("2025-05-20", "2025-05-20"),
@@ -162,7 +154,7 @@ class FineWebPosQTiny(FineWebPosQ):
     read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb(repository), TINY_FINEWEB_CLASS))
     metadata = _rename(
         FineWebPosQ,
-        "FineWeb-PosQ-Tiny",
+        FINEWEB_TINY,
         "The authors' sample of 1,000 questions per class of FineWeb-PosQ, for rerankers; complete corpus.",
     )
 
@@ -170,13 +162,12 @@ class FineWebPosQTiny(FineWebPosQ):
 class FineWebPosQRaw(FineWebPosQ):
     """The first release of FineWeb-PosQ, of the paper's first version, in which a question may have two labels."""
 
-    repo_id, read_from, list_files = FINEWEB_RAW_REPO_ID, staticmethod(read_fineweb_raw), staticmethod(list_raw_files)
+    repo_id, read_from, list_files = FINEWEB_RAW.repository, staticmethod(read_fineweb_raw), staticmethod(list_raw_files)
     metadata = _rename(
         FineWebPosQ,
-        "FineWeb-PosQ-Raw",
+        FINEWEB_RAW,
         "The first release of FineWeb-PosQ (Benchmarking the Myopic Trap): 265,865 questions about 13,902 web passages, "
         "labeled with one or two of beginning, middle and end; unfiltered.",
-        dataset={"path": FINEWEB_RAW_REPO_ID, "revision": FINEWEB_REVISION},
     )
 
 
@@ -186,7 +177,7 @@ class FineWebPosQRawTiny(FineWebPosQRaw):
     read_from = staticmethod(lambda repository: sample_tiny_fineweb(read_fineweb_raw(repository), TINY_RAW_CLASS))
     metadata = _rename(
         FineWebPosQRaw,
-        "FineWeb-PosQ-Raw-Tiny",
+        FINEWEB_RAW_TINY,
         "The authors' sample of 3,300 questions per class of FineWeb-PosQ's first release; complete corpus.",
     )
 

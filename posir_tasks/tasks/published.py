@@ -4,20 +4,17 @@ Their data is not on the Hub in the PosIR layout: a task reads the folder of its
 wrote from the published files.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.data import PositionData
-from posir_tasks.sources.formats.wikipedia import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
+from posir_tasks.sources.declared import MIRACL, NATURAL_QUESTIONS, REPLIQA, TYDI, DeclaredTask
 from posir_tasks.sources.posir import SubsetKey, list_present_files, read_domain
 from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, LocalRepository, check_environment, data_folder, locate_dataset
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.tasks.metadata import build_metadata
-
-#: In place of the revision of a source whose commit is not known; a result has the digest of the data that was read.
-NOT_PINNED = "not pinned"
 
 
 class PublishedTask(PositionTask):
@@ -84,24 +81,19 @@ class PublishedTask(PositionTask):
 
 
 def _build_task(
-    name: str,
-    keys: Mapping[str, SubsetKey],
-    repository: str,
-    files: str,
-    given: str,
-    *,
-    revision: str = NOT_PINNED,
-    **fields: Any,
+    declared: DeclaredTask, files: str, given: str, domain: str | None = None, **fields: Any
 ) -> type[PublishedTask]:
-    """Create the task on a published dataset; `files` says where they are and how large, `given` what is imported."""
+    """Create the task on a published dataset; `files` says where they are and how large, `given` what is imported.
+
+    The `domain` is that of all subsets, or else the name of each.
+    """
+    name, spoken = declared.name, dict(declared.languages)  # type: ignore[arg-type]
+    keys = {subset: SubsetKey(codes[0], codes[0], domain or subset) for subset, codes in spoken.items()}
     key = next(iter(keys.values()))
     metadata = build_metadata(
-        name,
-        dataset=repository,
-        revision=revision,
-        languages={subset: [key.language] for subset, key in keys.items()},
+        **declared.fields(),
         sample_creation="found",
-        reference=f"https://huggingface.co/datasets/{repository}",
+        reference=f"https://huggingface.co/datasets/{declared.repository}",
         **fields,
     )
     command = f"posir import {given} --language {key.language} --domain {key.domain} --output data/{name}"
@@ -110,25 +102,12 @@ def _build_task(
     return type(name.replace("-", ""), (PublishedTask,), attributes)
 
 
-def _by_language(codes: Iterable[str], domain: str) -> dict[str, SubsetKey]:
-    return {code: SubsetKey(code, code, domain) for code in codes}
-
-
-def _in_english(domains: Iterable[str]) -> dict[str, SubsetKey]:
-    return {domain: SubsetKey("eng-Latn", "eng-Latn", domain) for domain in domains}
-
-
-MIRACL_LANGUAGES = (
-    "ara-Arab", "ben-Beng", "cmn-Hans", "deu-Latn", "eng-Latn", "fin-Latn", "fra-Latn", "hin-Deva", "ind-Latn", "jpn-Jpan",
-    "kor-Kore", "pes-Arab", "rus-Cyrl", "spa-Latn", "swh-Latn", "tel-Telu", "tha-Thai", "yor-Latn",
-)  # fmt: skip
 PUBLISHED_TASKS = (
     _build_task(
-        "TyDiQA-PosIR",
-        _by_language(TYDI_LANGUAGES.values(), "tydiqa"),
-        "google-research-datasets/tydiqa",
+        TYDI,
         "tydiqa-v1.0-{train,dev}.jsonl.gz at storage.googleapis.com/tydiqa/v1.0, 1.6 GB and 150 MB",
         "tydiqa-v1.0-dev.jsonl.gz",
+        "tydiqa",
         description="TyDi QA's primary task: real questions in 11 languages, asked before reading, and Wikipedia articles.",
         license="apache-2.0",
         annotations_creators="human-annotated",
@@ -142,12 +121,10 @@ PUBLISHED_TASKS = (
 }""",
     ),
     _build_task(
-        "MIRACL-PosIR",
-        _by_language(MIRACL_LANGUAGES, "miracl"),
-        "miracl/miracl-corpus",
+        MIRACL,
         "miracl/miracl and miracl/miracl-corpus on the Hub, from 131,924 passages (Swahili)",
         "FOLDER",
-        revision="d921ec7",
+        "miracl",
         description="MIRACL's queries in 18 languages, and Wikipedia articles rebuilt from its passages.",
         license="apache-2.0",
         annotations_creators="human-annotated",
@@ -161,9 +138,7 @@ PUBLISHED_TASKS = (
 }""",
     ),
     _build_task(
-        "RepLiQA-PosIR",
-        _in_english(f"repliqa_{number}" for number in range(5)),
-        "ServiceNow/repliqa",
+        REPLIQA,
         "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 documents",
         "repliqa_0-*.parquet",
         description="RepLiQA: questions on invented documents of about 1,000 words, whose paragraph is found once; by split.",
@@ -179,9 +154,7 @@ PUBLISHED_TASKS = (
 }""",
     ),
     _build_task(
-        "NQ-PosIR",
-        _in_english((PARAGRAPHS, OTHERS)),
-        "google-research-datasets/natural_questions",
+        NATURAL_QUESTIONS,
         "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 GB",
         "FOLDER --split paragraph",
         description="Natural Questions: real searches and whole Wikipedia pages; apart, long answers that are no paragraphs.",

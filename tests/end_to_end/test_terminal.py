@@ -23,7 +23,7 @@ def test_a_terminal_of_80_columns_shows_the_names_of_all_tasks():
 def test_the_names_of_tasks_can_be_searched_in_a_pipe():
     lines = run("posir", "tasks", COLUMNS=str(WIDTH)).stdout.splitlines()
     (result,) = [line for line in lines if "PosIR-Chinese-English" in line]
-    assert result.split()[:4] == ["PosIR-Chinese-English", "Chinese,", "English", "31"]
+    assert result.split()[:4] == ["PosIR-Chinese-English", "Chinese,", "English", "1,719,701"]
 
 
 @pytest.fixture

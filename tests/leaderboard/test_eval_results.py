@@ -17,7 +17,7 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.results import SubsetResult
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
-from posir_tasks.sources.posq import SQUAD_REPO_ID, SQUAD_REVISION
+from posir_tasks.sources.declared import SQUAD
 from posir_tasks.tasks.catalog import builtin_tasks
 from tests.support.commands import run
 from tests.support.datasets import write_squad
@@ -76,8 +76,8 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     write_squad(tmp_path / "data" / "squad_v2", (0, 50, 100, 120))
     monkeypatch.setenv("POSIR_DATA", str(tmp_path / "data"))
     folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])
-    file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD_REVISION)
-    data = Folder(SQUAD_REPO_ID, tmp_path / "data" / "squad_v2", SQUAD_REVISION, branches=())
+    file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD.revision)
+    data = Folder(SQUAD.repository, tmp_path / "data" / "squad_v2", SQUAD.revision, branches=())
     leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models")
     with serve_all(data, leaderboard, model) as hub:
         sent = run(
@@ -87,7 +87,7 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     assert sent.returncode == 0, sent.stderr
     assert f"dataset {LEADERBOARD}: sent 2 files: pull request #1" in sent.stdout
     assert f"model {MODEL}: sent 1 file: pull request #1" in sent.stdout
-    assert set(data.revisions) == {SQUAD_REVISION}
+    assert set(data.revisions) == {SQUAD.revision}
 
     (results,), (page,) = leaderboard.pulls, model.pulls
     path = f"results/org__guessing/{REVISION}/SQuAD-PosQ.json"

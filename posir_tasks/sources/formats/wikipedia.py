@@ -20,6 +20,7 @@ from posir_tasks.document_keys import digest_documents
 from posir_tasks.errors import DataError
 from posir_tasks.languages import two_letter_code
 from posir_tasks.read_part import estimate_tokens
+from posir_tasks.sources.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
@@ -135,14 +136,6 @@ class _TydiRow(StrictRecord):
         return self.candidates[row.candidate].plaintext_start_byte, self.candidates[row.candidate].plaintext_end_byte
 
 
-#: Languages as the rows name them.
-TYDI_LANGUAGES = {
-    "arabic": "ara-Arab", "bengali": "ben-Beng", "english": "eng-Latn", "finnish": "fin-Latn", "indonesian": "ind-Latn",
-    "japanese": "jpn-Jpan", "korean": "kor-Kore", "russian": "rus-Cyrl", "swahili": "swh-Latn", "telugu": "tel-Telu",
-    "thai": "tha-Thai",
-}  # fmt: skip
-
-
 def is_tydi(file: Path) -> bool:
     """Return whether a file has rows of TyDi QA's primary task."""
     return has_fields(file, frozenset({"document_plaintext", "passage_answer_candidates", "annotations"}))
@@ -176,8 +169,6 @@ TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 #: Tags between which a line ends, and that of a paragraph.
 BLOCK = re.compile(r"</?(?:p|table|t[rhd]|caption|[uod]l|li|d[td]|h[1-6]|br|div|blockquote|pre)(?![a-z0-9])", re.IGNORECASE)
 PARAGRAPH = re.compile(r"<p(?![a-z0-9])", re.IGNORECASE)
-#: Long answers of the two `--split`s.
-PARAGRAPHS, OTHERS = "paragraph", "other"
 
 
 def _read_tokens(value: object) -> object:

@@ -82,6 +82,7 @@ def test_help_imports_nothing_heavy_and_no_command():
     modules = imported_after("--help")
     assert modules & HEAVY == set()
     assert {point.value.partition(".")[0] for point in entry_points(group="posir")} <= modules
+    assert imported_after("tasks") & {"mteb", "torch", "datasets", "polars"} == set()
 
 
 @pytest.mark.parametrize("command", ["report", "rescore", "published"])

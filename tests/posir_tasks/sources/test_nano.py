@@ -16,7 +16,8 @@ from posir_run.plan import measure_subsets
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.sources.data import PositionData, digest_data
-from posir_tasks.sources.nano import DISTRACTORS, DomainSample, choose_questions, find_lists, share_questions
+from posir_tasks.sources.declared import DISTRACTORS
+from posir_tasks.sources.nano import DomainSample, choose_questions, find_lists, share_questions
 from posir_tasks.sources.opening import open_data
 from posir_tasks.tasks import nano
 from posir_tasks.tasks.catalog import find_task

@@ -23,7 +23,8 @@ COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40
 NOWHERE = "http://127.0.0.1:9"
 READ = """
 import json
-from posir_tasks.sources.posir import REPO_ID, REVISION, list_domains, read_domain
+from posir_tasks.sources.declared import REPO_ID, REVISION
+from posir_tasks.sources.posir import list_domains, read_domain
 from posir_tasks.sources.repository import open_repository
 repository = open_repository(REPO_ID, REVISION)
 data = read_domain(repository, 'eng-Latn', 'eng-Latn', 'sports')

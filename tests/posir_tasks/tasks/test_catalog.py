@@ -6,10 +6,13 @@ import pytest
 from posir_tasks import PositionTask, plugin_api
 from posir_tasks.plugin_api import PROJECT, Plugins, load_plugins
 from posir_tasks.schemes import RelativePositions
+from posir_tasks.sources.declared import BUILTIN, MINI
 from posir_tasks.tasks import catalog
 from posir_tasks.tasks.base import build_folder_task
 from posir_tasks.tasks.catalog import (
+    builtin_task_classes,
     collect_tasks,
+    declare_tasks,
     find_language_task,
     find_task,
     language_tasks,
@@ -212,3 +215,27 @@ def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(pos
     tasks, problems = collect(giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn")))
     assert problems == []
     assert [subset.partition("@")[0] for subset in tasks["Shipped"][1]().hf_subsets] == ["sports"]
+
+
+def test_classes_are_built_from_the_declarations_that_the_list_of_tasks_shows():
+    classes = builtin_task_classes()
+    assert [task.metadata.name for task in classes] == [declared.name for declared in BUILTIN]
+    for declared, task in zip(BUILTIN, classes, strict=True):
+        metadata = task.metadata
+        assert (declared.repository, declared.revision) == (metadata.dataset["path"], metadata.dataset["revision"])
+        spoken = declared.languages if isinstance(declared.languages, dict) else {"default": declared.languages}
+        assert {subset: sorted(codes) for subset, codes in metadata.hf_subsets_to_langscripts.items()} == {
+            subset: sorted(codes) for subset, codes in spoken.items()
+        }
+    stats = find_task(MINI.name).metadata.descriptive_stats["test"]
+    assert (stats["num_documents"], stats["num_queries"]) == (MINI.documents, MINI.questions)
+    assert {task.benchmark: task.name for task in BUILTIN if "English" in task.name and task.benchmark} == {
+        "PosIR": "PosIR-English",
+        "PosIR(nano)": "PosIR-English-Nano",
+        "PosIR(cross-lingual)": "PosIR-Spanish-English",
+    }
+
+
+@pytest.mark.usefixtures("data")
+def test_the_list_has_the_tasks_of_other_languages():
+    assert {"PosIR-Persian", "PosIR-Persian-English", "PosIR-Thai-Nano"} <= {task.name for task in declare_tasks()}
