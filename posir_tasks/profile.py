@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +33,6 @@ Addable = TypeVar("Addable")
 def pool(values: Iterable[Addable]) -> Addable:
     """Add one or more profiles or other values that add; raise ProfileError if their schemes differ."""
     return reduce(add, values)
-
-
-def check_counts(axes: Axes, per_cell: Iterable[Integers], per_length: Iterable[Integers], *columns: int) -> None:
-    """Raise ValueError for counts below 0, too large, or not of shape (L, P, *columns) per cell or (L, *columns) per length."""
-    lengths, positions = len(axes.lengths), len(axes.positions)
-    for arrays, expected in ((per_cell, (lengths, positions, *columns)), (per_length, (lengths, *columns))):
-        for array in arrays:
-            if array.shape != expected:
-                raise ValueError(
-                    f"an array has the shape {array.shape}; {lengths} length buckets and {positions} position bins need "
-                    f"{expected}."
-                )
-            if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
-                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries.")
 
 
 @contextmanager
@@ -81,70 +67,80 @@ def mean_gain(counts: NDArray[np.int64] | Floats, gains: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class CellCounts:
-    """Queries counted per cell. Values of one class over the same axes add."""
+class PositionProfile:
+    """Ranks of the relevant document, counted by length of the document and position of the evidence in it.
 
-    COLUMNS: ClassVar[tuple[int, ...]] = ()
-    """Shape of the counts of a cell."""
+    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`.
+    """
 
     axes: Axes
     """The L length buckets and P position bins."""
     counts: Integers
-    """Queries of each cell, shape (L, P, *COLUMNS); a query on a shared boundary counts in two cells."""
+    """Queries of each cell by rank, shape (L, P, 12) for `RANKS`; a query on a shared boundary counts in two cells."""
     totals: Integers
-    """Distinct queries of each length bucket, shape (L, *COLUMNS)."""
+    """Distinct queries of each length bucket by rank, shape (L, 12)."""
 
     def __post_init__(self) -> None:
-        check_counts(self.axes, [self.counts], [self.totals], *self.COLUMNS)
+        lengths, positions = len(self.axes.lengths), len(self.axes.positions)
+        expected = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
+        for array, shape in zip((self.counts, self.totals), expected, strict=True):
+            if array.shape != shape:
+                raise ValueError(
+                    f"an array has the shape {array.shape}; {lengths} length buckets and {positions} position bins need "
+                    f"{shape}."
+                )
+            if array.min(initial=0) < 0 or array.max(initial=0) > MAX_COUNT:
+                raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}; counts are numbers of queries.")
 
-    @staticmethod
-    def from_evidence(scheme: PositionScheme, evidence: Evidence) -> CellCounts:
-        """Count queries in the cells of a scheme."""
-        return PositionProfile.from_ranks(scheme, evidence, np.zeros(len(evidence), np.int64)).cell_counts()
+    @classmethod
+    def from_ranks(cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None) -> PositionProfile:
+        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of a scheme; shape (n,).
 
-    def __add__(self, other: Self) -> Self:
-        if type(self) is not type(other):
-            return NotImplemented
+        Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are the same for any ranks.
+        """
+        axes, cells = scheme.axes, scheme.cells(evidence)
+        columns = rank_columns(np.zeros(len(evidence), np.int64) if ranks is None else ranks)
+        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
+        np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
+        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
+        np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
+        return cls(axes, counts, totals)
+
+    def __add__(self, other: PositionProfile) -> PositionProfile:
         self.axes.check_same(other.axes)
-        return replace(self, counts=self.counts + other.counts, totals=self.totals + other.totals)
+        return PositionProfile(self.axes, self.counts + other.counts, self.totals + other.totals)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CellCounts)
-            and type(self) is type(other)
-            and self.axes == other.axes
-            and np.array_equal(self.counts, other.counts)
-            and np.array_equal(self.totals, other.totals)
-        )
+        return isinstance(other, PositionProfile) and self._key == other._key
+
+    def same_queries(self, other: PositionProfile) -> bool:
+        """Return whether both count as many queries at each length and position, whatever their ranks."""
+        pairs = ((self.queries_by_cell, other.queries_by_cell), (self.queries_by_length, other.queries_by_length))
+        return self.axes == other.axes and all(np.array_equal(*pair) for pair in pairs)
 
     def __hash__(self) -> int:
-        return hash((self.axes, self.counts.tobytes(), self.totals.tobytes()))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Axes, bytes, bytes]:
+        return self.axes, self.counts.astype(np.int64).tobytes(), self.totals.astype(np.int64).tobytes()
 
     @property
     def queries(self) -> int:
         """Number of distinct queries."""
         return int(self.totals.sum())
 
+    @property
+    def queries_by_cell(self) -> Integers:
+        """Queries of each cell, shape (L, P)."""
+        queries: Integers = self.counts.sum(axis=-1)
+        return queries
 
-@dataclass(frozen=True, eq=False)
-class PositionProfile(CellCounts):
-    """Ranks of the relevant document, counted by length of the document and position of the evidence in it.
-
-    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`. With the 12 rank columns
-    `RANKS`, counts have the shape (L, P, 12) and totals (L, 12).
-    """
-
-    COLUMNS = (len(RANKS),)
-
-    @classmethod
-    def from_ranks(cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers) -> PositionProfile:
-        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of a scheme; shape (n,)."""
-        axes, columns, cells = scheme.axes, rank_columns(ranks), scheme.cells(evidence)
-        counts = np.zeros((len(axes.lengths), len(axes.positions), len(RANKS)), np.int64)
-        np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
-        totals = np.zeros((len(axes.lengths), len(RANKS)), np.int64)
-        np.add.at(totals, (scheme.length_buckets(evidence), columns), 1)
-        return cls(axes, counts, totals)
+    @property
+    def queries_by_length(self) -> Integers:
+        """Distinct queries of each length bucket, shape (L,)."""
+        queries: Integers = self.totals.sum(axis=-1)
+        return queries
 
     @property
     def lengths(self) -> tuple[str, ...]:
@@ -155,10 +151,6 @@ class PositionProfile(CellCounts):
     def positions(self) -> tuple[str, ...]:
         """Names of the P position bins."""
         return self.axes.positions
-
-    def cell_counts(self) -> CellCounts:
-        """Return the numbers of queries, whatever their ranks."""
-        return CellCounts(self.axes, self.counts.sum(axis=-1), self.totals.sum(axis=-1))
 
     def score(self, gains: Floats = NDCG_AT_10) -> float:
         """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""

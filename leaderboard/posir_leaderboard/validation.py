@@ -30,7 +30,7 @@ from posir_tasks.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.plugin_api import score_result
-from posir_tasks.profile import DEPTH, CellCounts, PositionProfile
+from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.read_part import CountedWith
 from posir_tasks.results import DECIMALS, SubsetResult
@@ -132,9 +132,9 @@ def _count_problems(task: type[PositionTask], facts: SubsetFacts, profile: Posit
 
     The numbers of queries by cell and by length depend on the dataset alone. A query may be in several cells.
     """
-    submitted, expected = profile.cell_counts(), CellCounts.from_evidence(task.scheme, facts.evidence)
+    expected = PositionProfile.from_ranks(task.scheme, facts.evidence)
     for name in ("counts", "totals"):
-        stated, counted = getattr(submitted, name), getattr(expected, name)
+        stated, counted = (getattr(item, name).sum(axis=-1) for item in (profile, expected))
         if len(places := np.argwhere(stated != counted)):
             first = tuple(places[0].tolist())
             where = "".join(f"[{index}]" for index in first)

@@ -166,11 +166,7 @@ def find_common_results(pair: Pair) -> CommonResults:
     where = f"{pair.a.label} and {pair.b.label} on {pair.task}"
     both = [subset for subset in a if subset in b]
     other_data = {subset: parts for subset in both if (parts := a[subset].data.differing_parts(b[subset].data))}
-    same = tuple(
-        subset
-        for subset in both
-        if subset not in other_data and a[subset].profile.cell_counts() == b[subset].profile.cell_counts()
-    )
+    same = tuple(subset for subset in both if subset not in other_data and a[subset].profile.same_queries(b[subset].profile))
     skipped = list(_describe_skipped(a, b, same, other_data))
     if not same:
         advice = "Only results on the same queries can be compared; run both models again on the same data."

@@ -24,7 +24,7 @@ from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import format_score
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import shorten_middle
-from posir_tasks.profile import CellCounts
+from posir_tasks.profile import PositionProfile
 from posir_tasks.scores import Unit
 
 FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
@@ -37,7 +37,7 @@ BANDS = {False: 0.97, True: 0.74}
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
     """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and the model's window."""
     shown = {cell.length for cell in cells}
-    panels = {length: title for length, title in length_titles(summary.profile.cell_counts()).items() if length in shown}
+    panels = {length: title for length, title in length_titles(summary.profile).items() if length in shown}
     positions, window = charts.build_positions(summary.profile.axes), summary.values.read.tokens
     values = charts.mark_beyond(
         [{**cell.columns(), "panel": panels[cell.length], "beyond_share": find_beyond(summary.values, cell)} for cell in cells],
@@ -83,7 +83,7 @@ def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
-    rows, axes = length_titles(summary.profile.cell_counts()), summary.profile.axes
+    rows, axes = length_titles(summary.profile), summary.profile.axes
     positions = charts.build_positions(axes)
     values = []
     for cell in cells:
@@ -148,9 +148,9 @@ def cite(summaries: Sequence[TaskSummary]) -> str:
     return f"Source: {queries}{'; '.join(tasks)}; {'; '.join(models)}."
 
 
-def length_titles(counts: CellCounts) -> dict[str, str]:
+def length_titles(profile: PositionProfile) -> dict[str, str]:
     """Return the title of each length bucket with the number of distinct queries, by the title alone."""
-    titles = zip(counts.axes.length_titles, counts.totals, strict=True)
+    titles = zip(profile.axes.length_titles, profile.queries_by_length, strict=True)
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
 
 

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from posir_tasks.evidence import Integers
-from posir_tasks.profile import CellCounts, pool
+from posir_tasks.profile import PositionProfile, pool
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Subset
@@ -156,8 +156,8 @@ class Statistics:
     """Lengths of the distinct relevant documents."""
     length_unit: str
     """`tokens` if the data states them, else `characters`."""
-    positions: CellCounts
-    """Queries by length and position."""
+    positions: PositionProfile
+    """Queries by length and position, without ranks."""
 
     @classmethod
     def from_data(
@@ -179,7 +179,7 @@ class Statistics:
             types=count_types(queries, subset.query_language),
             lengths=LengthCounts.from_lengths(lengths.to_numpy()),
             length_unit="tokens" if has_tokens else "characters",
-            positions=CellCounts.from_evidence(scheme, evidence),
+            positions=PositionProfile.from_ranks(scheme, evidence),
         )
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -198,11 +198,11 @@ class Statistics:
     def queries_by_length(self) -> dict[str, int]:
         """Return the number of distinct queries of each length bucket; empty if there is only one bucket."""
         lengths = self.positions.axes.lengths
-        return dict(zip(lengths, self.positions.totals.tolist(), strict=True)) if len(lengths) > 1 else {}
+        return dict(zip(lengths, self.positions.queries_by_length.tolist(), strict=True)) if len(lengths) > 1 else {}
 
     def histogram(self) -> dict[str, list[int]]:
         """Return the queries of each position bin, for `all` lengths and for each length bucket."""
-        cells = self.positions.counts
+        cells = self.positions.queries_by_cell
         by_length = {name: cells[index].tolist() for index, name in enumerate(self.queries_by_length())}
         return {ALL: cells.sum(axis=0).tolist(), **by_length}
 
