@@ -110,7 +110,6 @@ class Comparison(Presentable, comparison.ModelComparison):
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
         shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        # A metric is a table of its own.
         scores = replace(comparison_table(self.rows), split_by="{Metric}\n{Task}, {Method}, {Model} against {Baseline}")
         folded = [DisplaySection("Scores of both sides", tables=(scores,), folded=True)]
         folded += [self._build_sources()] if self.common else []

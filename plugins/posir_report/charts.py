@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -21,15 +22,12 @@ from posir_significance.analysis import MIN_QUERIES
 from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
-from posir_tasks.display.numbers import format_score
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import shorten_middle
 from posir_tasks.profile import PositionProfile
-from posir_tasks.scores import Unit
 
-FEW_NOTE = f" Hollow points: fewer than {FEW} queries."
 #: Colors of the lowest and the highest score in the heat map, on which text is legible.
-PALE, BLUE = "#f7fbff", "#9ecae1"
+PALE, BLUE = "#f7fbff", "#6baed6"
 #: Share of its place that a cell takes, by whether it has few queries.
 BANDS = {False: 0.97, True: 0.74}
 
@@ -56,23 +54,14 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
             point={"fill": fill, "tooltip": [charts.LENGTH, *charts.cell_tooltips()]},
         ),
     ]
-    width, height = (370, 190) if len(panels) > 1 else (720, 300)
-    chart = charts.facet_panels(layers, panels.values(), width, height)
+    chart = charts.facet_panels(layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300)))
     overall = build_rows(summary)[0]
-    explanation = "Line: mean nDCG@10 of the queries with evidence at that position."
-    if overall.start_to_end:
-        change = format_score(Unit.POINTS, overall.start_to_end)
-        explanation = f"From start to end, first minus last third, at all lengths: {change} points. {explanation}"
-    explanation += (FEW_NOTE if any(cell.few for cell in cells) else "") + merging_note(summary, cells)
-    if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells):
-        explanation += " Vertical bars: 95 % intervals."
-    if any(cell.null_band for cell in cells):
-        explanation += (
-            " Gray: the null band, which contains 95 % of the means if position has no effect; one of 20 positions lies "
-            "outside by chance."
-        )
-    bias = [describe_decision(overall.decision)] if overall.decision else []
-    explanation = " ".join([*bias, explanation + charts.explain_window(values, window)])
+    said = f"{describe_decision(overall.decision)} " if overall.decision else ""
+    interval = " with its 95 % interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
+    explanation = f"{said}Points: mean nDCG@10{interval}.{merging_note(summary, cells)}"
+    explanation += f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
+    explanation += " Gray: null band, 95 % of the means without an effect." if any(cell.null_band for cell in cells) else ""
+    explanation += charts.explain_window(values, window)
     seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
     return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
 
@@ -85,7 +74,10 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     """Return nDCG@10 and number of queries of every cell, length buckets down and positions across."""
     rows, axes = length_titles(summary.profile), summary.profile.axes
     positions = charts.build_positions(axes)
-    values = []
+    values, counts = [], sorted({cell.queries for cell in cells if cell.queries})
+    # Where all have few queries, no cell is smaller than others.
+    if all(cell.few for cell in cells):
+        cells = [replace(cell, few=False) for cell in cells]
     for cell in cells:
         margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
@@ -100,7 +92,7 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
         ),
     )
     # Cells, smaller for few queries, with score and number of queries; a dash for no queries.
-    scale, ink = alt.Scale(domain=[0, 1], range=[PALE, BLUE]), alt.value(charts.INK)
+    scale, ink = alt.Scale(domain=[0, 1], range=[PALE, BLUE]), alt.value("black")
     color, scored = charts.heat_color(scale), base.transform_filter("datum.queries > 0")
     squares = [
         scored.transform_filter(f"datum.few == {str(few).lower()}")
@@ -110,17 +102,18 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     ]
     layers = [
         *squares,
-        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6, style=charts.NUMBER)
+        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6 if counts[1:] else 1, style=charts.NUMBER)
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(text=alt.Text("queries:Q", format=","), color=ink),
+        *(scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(text="queries:Q", color=ink) for _ in counts[1:2]),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
-    explanation = (
-        "Stronger blue is higher. Each cell has nDCG@10 x 100 and below it the number of queries. Small cells: fewer than "
-        f"{FEW} queries, so the score is uncertain. Dash: no queries.{merging_note(summary, cells)}"
-    )
+    explanation = f"nDCG@10 x 100 of {counts[0]:,} queries in each cell." if counts else ""
+    if counts[1:]:
+        explanation = "In each cell nDCG@10 x 100, and below it the number of queries."
+    explanation += f" Small cells: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
+    explanation += (" Dash: no queries." if min(cell.queries for cell in cells) == 0 else "") + merging_note(summary, cells)
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 

@@ -19,6 +19,7 @@ from posir_report.summary import (
     build_rows,
     list_overall,
     model_labels,
+    order_value,
     partial_suffix,
     short_labels,
     summarize,
@@ -40,7 +41,8 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     from posir_tasks.display.figures import render_page
 
     ordered = sorted(summaries, key=lambda summary: summary.task)
-    scored = list(zip(ordered, map(build_rows, ordered), strict=True))
+    scored = [(summary, build_rows(summary)) for summary in ordered]
+    scored.sort(key=lambda given: (given[0].task, _is_fine(given[1][0]), -order_value(given[1][0])))
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
     overall = list_overall([*rows, *places])
@@ -80,6 +82,11 @@ def describe_saved(file: Path) -> Iterator[str]:
             words = ". ".join(build_strip(row.decision, row.model).words)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
             yield f"{row.task}, {row.model}: nDCG@10 {score}. {words}."
+
+
+def _is_fine(row: ReportRow) -> bool:
+    """Return whether all is read and no bias is shown."""
+    return not row.decision or not (row.decision.not_read or "biased to" in label_state(row.decision))
 
 
 def _task_section(

@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache, partial
 from html import escape
 from importlib.metadata import version
@@ -253,4 +254,4 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph, "describe_marks": describe_marks}
     environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
     environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
-    return environment.get_template(template).render(values, version=version("posir"))
+    return environment.get_template(template).render(values, version=version("posir"), today=date.today())
