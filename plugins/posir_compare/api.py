@@ -379,7 +379,7 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
             FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
         )
         change = f"Change in {metric.value[0].lower()}{metric.value[1:]}"
-        headings += [metric.value, change] if is_models else [change]
+        headings += [metric.heading.partition(" (")[0], change] if is_models else [change]
         columns += [[baseline, *own], ["baseline", *changes]] if is_models else [[baseline, *changes]]
     lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
     drawn = [name for name in headings if name.startswith("Change in ")]
