@@ -14,12 +14,14 @@ from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.sentences import (
     advise,
     build_strip,
+    describe_not_read,
+    describe_state,
     format_contrast,
     format_difference,
     format_level,
-    iterate_answer,
     label_change,
     label_state,
+    name_command,
 )
 from posir_tasks.display.numbers import (
     MISSING,
@@ -47,12 +49,16 @@ SCALE = replace(
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
+LENGTHS = "How well it finds a sentence, by length of the text"
+#: What a state is of, which a report of a task need not share.
+OWN = "The queries are the texts' own sentences: `posir report`, with a task's questions, can say otherwise."
 LEGEND = (
-    "Queries: sentences of the texts, kept in them, by default their rarest words, which favors small chunks. Start to end: "
-    f"first minus last third. Intervals are of 95 %; those of lengths, and of changes ({format_level(CHANGE_LEVEL)}), are "
-    "wider, so that all of them hold together."
+    "Queries: the rarest words of sentences that stay in their text. In brackets 95 % intervals; those of lengths, and of "
+    f"changes ({format_level(CHANGE_LEVEL)}), are wider, so that all of them hold together."
 )
 EXPLANATION = (
+    "Start to end: nDCG@10 of sentences in the first third of their text minus the last. At most ten sentences are of one "
+    "text, so long texts count less: of the sentences, less is never read than of the words.",
     "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
     "embedding is not read. The model's own limits were not asked for.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that text among the others (inverse "
@@ -183,7 +189,11 @@ class Inspection(Presentable):
         counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
         asked = [f"Searched: {count}, by their rarest words." for count in counts]
         rest = (section for section in others if section.sentences or section.tables)
-        shown = (replace(section, folded=section.title == READING) for section in rest)
+        added = {LENGTHS: (OWN,)}
+        shown = (
+            replace(section, folded=section.title == READING, sentences=(*section.sentences, *added.get(section.title, ())))
+            for section in rest
+        )
         lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, *asked))
         return [lead, *sorted(shown, key=lambda section: section.folded)]
 
@@ -266,8 +276,8 @@ class Inspection(Presentable):
         return (LEGEND,)
 
     def explanation(self) -> tuple[str, ...]:
-        """Return how it was found out."""
-        return EXPLANATION
+        """Return how it was found out, and how well sentences that are not read are found."""
+        return (*EXPLANATION, *(_describe_unread(self.fading[-1]) if self.fading else ()))
 
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
@@ -276,30 +286,25 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     skipped = describe_skipped(inspection.skipped, examples=1)
     yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
     never = f"{_describe_share(unread)} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
-    fewer = "Of the sentences searched for it may be less: at most ten are of one text, so long texts count less."
-    read = f"{never} {fewer}" if cut else "All of these texts are read as a whole."
-    yield DisplaySection(READING, (inspection.window.sentence, read))
+    yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
     if inspection.fading is None:
         return
     if not inspection.fading:
         yield DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
         return
     rarest = inspection.fading[-1]
-    *said, _ = (sentence for _, sentence in iterate_answer(rarest.decision))
-    sampled = _describe_sample(inspection.fading_texts, inspection.texts)
+    said = (_describe_loss(rarest) or describe_not_read(rarest.decision), describe_state(rarest.decision), OWN)
+    sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
     names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
     drawn = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     strips = [replace(strip, words=(searched, *strip.words), scale=SCALE) for strip in drawn]
     strips[-1] = _fill_card(strips[-1], inspection, rarest)
-    tables = tuple(_build_tables(inspection.fading, full=inspection.full))
-    if (score := rarest.ndcg_at_10_not_read) is not None:
-        read = format_percent(rarest.ndcg_at_10_read)
-        said.append(f"nDCG@10 is {read} for sentences that it reads, {format_percent(score)} for those that it does not.")
-    yield DisplaySection(FADING, (*_describe_unread(rarest), *sampled), said=tuple(said), tables=tables, strips=tuple(strips))
+    yield DisplaySection(FADING, said=tuple(filter(None, said)), strips=tuple(strips))
     if not (chunks := inspection.chunks):
         return
-    sampled = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
+    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
+    excerpts = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
     title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
     counted = [(row, f"of {pluralize(row.vectors, 'chunk')}") for row in chunks.rows]
     notes = (
@@ -314,10 +319,10 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     known = any(row.change and row.change.ndcg_at_10.reason is not Reason.FEW_DOCUMENTS for row in chunks.rows)
     if not known and inspection.work and inspection.chunk_texts < inspection.texts:
         notes = (*notes, f"To measure on more, raise --budget, such as to {2 * inspection.work.tokens:,}.")
-    yield DisplaySection(title, (*sentences, *notes, *sampled), tables=(_chunk_table(chunks),))
+    yield DisplaySection(title, (*sentences, *notes, *excerpts), tables=(_chunk_table(chunks),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
-    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
+    yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(inspection.fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
@@ -327,26 +332,26 @@ def _advise(inspection: Inspection) -> str:
     chunks, fading = inspection.chunks, inspection.fading
     assert fading
     if not (chunks and chunks.is_advised):
-        return advise(fading[-1].decision)
+        sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
+        return advise(fading[-1].decision, *sample)
     return chunks.advise(pluralize(inspection.chunk_texts, "excerpt" if inspection.excerpt_tokens else "text"))
 
 
 def _write_command(inspection: Inspection) -> str:
-    model = inspection.chunks.chunked_model if inspection.chunks else None
-    is_task = inspection.source in TASKS_REGISTRY.resolve()
+    is_task = _is_task(inspection)
     about, task = ("", inspection.source) if is_task else ("# evaluate these chunks on a task\n", "TASK")
-    return f"{about}mteb run -t {task} -m '{model}'" if model else ""
+    if model := inspection.chunks and inspection.chunks.chunked_model:
+        return f"{about}mteb run -t {task} -m '{model}'"
+    return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
+
+
+def _is_task(inspection: Inspection) -> bool:
+    return inspection.source in TASKS_REGISTRY.resolve()
 
 
 def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
     """Return the picture of the verdict with what the title of the page does not say."""
-    unread, decision, scores = inspection.unread, fading.decision, (fading.ndcg_at_10_not_read, fading.ndcg_at_10_read)
-    lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
-    finding = strip.finding
-    if lost and interval and interval[0] > 0:
-        which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
-        loss = f"{format_percent(lost.value)} points less well (nDCG@10 {' against '.join(map(format_percent, scores))})"
-        finding = f"Sentences {which} are found {loss}."
+    unread, decision = inspection.unread, fading.decision
 
     def list_all() -> Iterator[tuple[str, str]]:
         for name, value in strip.facts():
@@ -358,7 +363,18 @@ def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
             elif name not in ("Not read", "Read minus not read (points)"):
                 yield name, _advise(inspection) if name == ADVICE else value
 
-    return replace(strip, finding=finding, facts=list_all, code=_write_command(inspection))
+    return replace(strip, finding=_describe_loss(fading) or strip.finding, facts=list_all, code=_write_command(inspection))
+
+
+def _describe_loss(fading: Fading) -> str:
+    """Return how much less well sentences are found that are not read; empty where that is not shown."""
+    decision, scores = fading.decision, (fading.ndcg_at_10_not_read, fading.ndcg_at_10_read)
+    lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
+    if not lost or not interval or interval[0] <= 0:
+        return ""
+    which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
+    loss = f"{format_percent(lost.value)} points less well (nDCG@10 {' against '.join(map(format_percent, scores))})"
+    return f"Sentences {which} are found {loss}."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -427,7 +443,12 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         ]
     headings = (heading, "nDCG@10", "State", bias := "Bias in what it reads")
     rows = (
-        (name, format_estimate(decision.ndcg_at_10, format_percent), label_state(decision), _format_bias(decision))
+        (
+            name,
+            format_estimate(decision.ndcg_at_10, format_percent),
+            _label(decision.reason, label_state(decision)),
+            _format_bias(decision),
+        )
         for name, (_, decision) in groups
     )
     yield Table(build_columns(headings, ("nDCG@10", bias), drawn=[bias]), tuple(rows))
@@ -446,6 +467,11 @@ def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
 
 
+def _label(reason: Reason | None, state: str) -> str:
+    """Return a state for a cell, or why there is none although an interval stands beside it."""
+    return "too few texts" if reason is Reason.FEW_DOCUMENTS else state
+
+
 def _format_bias(decision: Decision) -> str:
     """Return the bias for a cell; an interval of all that there can be is no result."""
     interval = decision.interval(decision.bias_within_read)
@@ -457,11 +483,11 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
     headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
     rows = tuple(
         (
-            _name_chunks(row),
+            f"{_name_chunks(row)}{' (advised)' * (row is chunks.row and chunks.is_advised)}",
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
-            label_change(row.change.ndcg_at_10) if row.change else "",
+            _label(row.change.ndcg_at_10.reason, label_change(row.change.ndcg_at_10)) if row.change else "",
             (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
         )
         for row in chunks.rows

@@ -151,8 +151,8 @@ def describe_start_to_end(decision: Decision) -> str:
     return f"Start to end {_format_points(decision.start_to_end, interval, decision.level)}."
 
 
-def advise(decision: Decision) -> str:
-    """Return what to do, a sentence that follows from the state alone."""
+def advise(decision: Decision, more: str = f"evaluate on a {LARGER}") -> str:
+    """Return what to do, a sentence that follows from the state alone; `more` is how there are more documents."""
     if decision.reason is Reason.WINDOW_UNKNOWN:
         return "Find what the model reads first: `posir window MODEL`; of a run, `--embedder` or `--window` of `posir score`."
     if decision.reason is Reason.NOT_STORED:
@@ -184,7 +184,7 @@ def advise(decision: Decision) -> str:
             how = "at least" if decision.reason is Reason.FEW_DOCUMENTS else "about"
             number = f" of {how} {decision.documents_needed:,} {decision.counted}s" if decision.documents_needed else ""
             within = " within what it reads" if decision.not_read else ""
-            steps.append(f"evaluate on a {LARGER}{number}, to tell whether it is biased{within}")
+            steps.append(f"{more}{number}, to tell whether it is biased{within}")
             return " ".join(f"{step[0].upper()}{step[1:]}." for step in steps)
     text = ", or ".join(steps)
     return f"{text[0].upper()}{text[1:]}."
