@@ -36,8 +36,15 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def _unset_user_variables(monkeypatch):
-    for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS"):
+    for name in ("POSIR_DATA", "POSIR_REVISIONS", "POSIR_CACHE", "POSIR_EMBEDDINGS", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    """Let servers be asked again at once."""
+    for name in ("FIRST_WAIT", "MAX_WAIT"):
+        monkeypatch.setattr(f"posir_tasks.models.connection.{name}", 0.001)
 
 
 @pytest.fixture(scope="session")

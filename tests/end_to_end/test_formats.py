@@ -25,7 +25,7 @@ from posir_train.examples import read_examples
 from posir_train.settings import open_dataset
 from tests.plugins.posir_train.texts import build_examples
 from tests.support.commands import run
-from tests.support.datasets import POSIR_FOLDER, posir_tables, write_beir_folder, write_domain
+from tests.support.datasets import POSIR_FOLDER, build_squad, posir_tables, write_beir_folder, write_domain
 from tests.support.hub import serve
 from tests.support.models import write_tiny_model
 
@@ -59,33 +59,26 @@ def language_of_layout(folder: Path) -> Path:
     return layout(folder) / "eng-Latn"
 
 
-def squad(texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> dict:
-    answers = {name: {"text": answer, "answer_start": texts[about].index(answer)} for name, (_, about, answer) in asked.items()}
-    return {
-        "data": [
-            {"title": name, "paragraphs": [{"context": text, "qas": [
-                {"id": row, "question": question, "answers": [answers[row]]}
-                for row, (question, document, _) in asked.items() if document == name
-            ]}]}
-            for name, text in texts.items()
-        ]
-    }  # fmt: skip
-
-
 def squad_file(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -> Path:
     file = folder / "facts.json"
-    file.write_text(json.dumps(squad(texts, asked)))
+    file.write_text(json.dumps(build_squad(texts, asked)))
     return file
+
+
+def compress(file: Path) -> Path:
+    """Replace a file by a compressed one, as `gzip` does."""
+    compressed = file.with_name(f"{file.name}.gz")
+    compressed.write_bytes(gzip.compress(file.read_bytes()))
+    file.unlink()
+    return compressed
 
 
 def compressed_squad_file(folder: Path) -> Path:
-    file = folder / "facts.json.gz"
-    file.write_bytes(gzip.compress(json.dumps(squad()).encode()))
-    return file
+    return compress(squad_file(folder))
 
 
 def folder_of_questions_and_texts(folder: Path) -> Path:
-    for number, article in enumerate(squad()["data"]):
+    for number, article in enumerate(build_squad(TEXTS, ASKED)["data"]):
         (folder / f"{number}.json").write_text(json.dumps({"data": [article]}))
     return folder
 
@@ -102,6 +95,10 @@ def question_lines(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked 
     return write_lines(folder / "facts.jsonl", question_rows(texts, asked))
 
 
+def compressed_lines(folder: Path) -> Path:
+    return compress(question_lines(folder))
+
+
 def question_parquet(folder: Path) -> Path:
     pl.DataFrame(question_rows()).write_parquet(folder / "facts.parquet")
     return folder / "facts.parquet"
@@ -111,6 +108,13 @@ def beir(folder: Path, texts: Mapping[str, str] = TEXTS, asked: Asked = ASKED) -
     queries = [{"_id": name, "text": question, "answer": answer} for name, (question, _, answer) in asked.items()]
     qrels = [(name, document, 1) for name, (_, document, _) in asked.items()]
     return write_beir_folder(folder, [{"_id": name, "text": text} for name, text in texts.items()], queries, qrels)
+
+
+def compressed_beir(folder: Path) -> Path:
+    beir(folder)
+    for name in ("corpus", "queries"):
+        compress(folder / f"{name}.jsonl")
+    return folder
 
 
 def beir_of_sentences(folder: Path) -> Path:
@@ -140,6 +144,10 @@ def text_lines(folder: Path) -> Path:
     return write_lines(folder / "texts.jsonl", [{"_id": name, "text": text} for name, text in TEXTS.items()])
 
 
+def compressed_text_lines(folder: Path) -> Path:
+    return compress(text_lines(folder))
+
+
 def text_parquet(folder: Path) -> Path:
     pl.DataFrame({"id": list(TEXTS), "text": list(TEXTS.values())}).write_parquet(folder / "texts.parquet")
     return folder / "texts.parquet"
@@ -147,9 +155,9 @@ def text_parquet(folder: Path) -> Path:
 
 WITH_QUESTIONS = (
     layout, parent_of_layout, language_of_layout, squad_file, compressed_squad_file, question_lines, question_parquet, beir,
-    folder_of_questions_and_texts,
+    compressed_lines, compressed_beir, folder_of_questions_and_texts,
 )  # fmt: skip
-TEXTS_ALONE = (plain_texts, text_lines, text_parquet)
+TEXTS_ALONE = (plain_texts, text_lines, compressed_text_lines, text_parquet)
 
 
 def texts_of_inspect(source: str) -> list[str]:
@@ -210,6 +218,17 @@ def test_every_command_that_takes_questions_reads_every_format_that_has_them(tmp
 def test_every_command_that_takes_questions_reads_the_evidence_of_scifact(tmp_path, read):
     expected = sorted((question, text, find_sentence(text, answer)[1]) for question, text, answer in QUESTIONS)
     assert sorted(read(str(beir_of_sentences(tmp_path)))) == expected
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-20], lambda _: b"{}", lambda content: content[:40] + b"!" * 80])
+@pytest.mark.parametrize("write", [compressed_squad_file, compressed_lines, compressed_beir])
+def test_a_damaged_compressed_file_is_one_sentence(tmp_path, write, damage):
+    source = write(tmp_path)
+    file = source if source.is_file() else source / "corpus.jsonl.gz"
+    file.write_bytes(damage(file.read_bytes()))
+    for read in (questions_of_import, texts_of_build, texts_of_inspect):
+        with pytest.raises(DataError, match=r"(facts.jsonl?|corpus.jsonl)\.gz: .*not a complete gzip file \("):
+            read(str(source))
 
 
 @pytest.mark.slow
@@ -276,7 +295,7 @@ def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_na
     assert [(skip.name, skip.reason, skip.detail) for skip in open_probe_source(str(tmp_path)).skipped] == [skipped]
     settings = BuildSettings.model_construct(documents=str(tmp_path), text_field=None, id_field=None, revision=None)
     assert [getattr(item, "detail", "") for item in open_source(settings).read_texts()].count(skipped[-1]) == 1
-    (tmp_path / "facts.json").write_text(json.dumps(squad()))
+    (tmp_path / "facts.json").write_text(json.dumps(build_squad(TEXTS, ASKED)))
     assert len(read_examples(open_dataset(str(tmp_path))).examples) == 36
     assert "Skipped: 1 not UTF-8 (latin.txt: byte 0xf6 at 2)" in caplog.text
 

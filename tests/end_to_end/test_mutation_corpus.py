@@ -569,11 +569,9 @@ HEADERS: tuple[dict[str, str], ...] = (
 )
 
 
-def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("short_waits")
+def test_endpoint_answers():
     """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent."""
-    # Limits are always waited for.
-    for name in ("FIRST_WAIT", "MAX_WAIT"):
-        monkeypatch.setattr(f"posir_tasks.models.connection.{name}", 0.001)
     texts = ["A mill by the river.", "Ada kept bees.", "Nothing grows on the north slope.", "x"]
     answers: list[tuple[int, dict[str, str], bytes]] = []
 

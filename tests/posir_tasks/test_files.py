@@ -19,6 +19,7 @@ from posir_tasks.files import (
     find_files,
     folder_lock,
     remove_stale_parts,
+    split_suffix,
 )
 from tests.support.processes import exit_codes
 
@@ -134,3 +135,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
         write(tmp_path / "file" / "new", b"text")
     check_writable(tmp_path / "new" / "results")
     assert names_in(tmp_path / "new" / "results") == []
+
+
+def test_the_suffix_of_the_format():
+    assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [("A", ".json"), ("a", ""), ("a", "")]

@@ -35,6 +35,16 @@ ASKED = {
 }
 
 
+def build_squad(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> dict[str, Any]:
+    """Build SQuAD-format JSON, an article for each text; a span is the first occurrence of the evidence."""
+    questions: dict[str, list[dict[str, Any]]] = {name: [] for name in texts}
+    for name, (question, document, evidence) in asked.items():
+        answers = [{"text": evidence, "answer_start": texts[document].index(evidence)}]
+        questions[document].append({"id": name, "question": question, "answers": answers})
+    paragraphs = {name: [{"context": text, "qas": questions[name]}] for name, text in texts.items()}
+    return {"data": [{"title": name, "paragraphs": several} for name, several in paragraphs.items()]}
+
+
 def posir_tables(texts: Mapping[str, str] = TEXTS, asked: Mapping[str, tuple[str, str, str]] = ASKED) -> Tables:
     """Build the tables of one domain; a span is the first occurrence of the evidence in its text."""
     spans = [(texts[document].index(evidence), len(evidence)) for _, document, evidence in asked.values()]

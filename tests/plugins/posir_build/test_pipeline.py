@@ -17,7 +17,6 @@ from posir_build.records import StageResult
 from posir_build.settings import BuildSettings
 from posir_build.stage_report import build_stage_rows
 from posir_tasks.errors import PosirError
-from posir_tasks.models import connection
 from posir_tasks.settings_file import load_settings
 from posir_tasks.sources.posir import inspect_domain, resolve_folder
 from posir_tasks.sources.repository import LocalRepository
@@ -30,11 +29,7 @@ from tests.support.language_model_server import NO_FAILURES, serve_language_mode
 MADE = human.mini_documents()[:12]
 
 
-@pytest.fixture(autouse=True)
-def _short_waits(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 def build_settings(folder: Path, server, *overrides: str, language: str = "eng-Latn"):

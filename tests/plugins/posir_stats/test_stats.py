@@ -34,6 +34,7 @@ from posir_tasks.schemes import LabeledPositions, RelativePositions
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.statistics import QUESTION_MARKS, LengthCounts, QueryType, TextTotals, count_types, group_by_language
+from tests.posir_tasks.sources.test_posq import write_fineweb, write_squad
 from tests.support.datasets import POSIR_FOLDER, imported, write_domain
 
 #: Documents and queries of each language and domain; some documents have no query.
@@ -291,22 +292,8 @@ def test_mini_has_the_sizes_it_is_documented_with():
 
 def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypatch):
     context = "word " * 200
-    rows = [("a", 0), ("b", 100), ("c", 250), ("d", 900), ("e", None)]
-    answers = [{"text": [], "answer_start": []} if at is None else {"text": ["word"], "answer_start": [at]} for _, at in rows]
-    frame = pl.DataFrame(
-        {
-            "id": [name for name, _ in rows],
-            "context": [context, context, context, context, "Nobody asks."],
-            "question": [f"{name}?" for name, _ in rows],
-            "answers": answers,
-        },
-        schema_overrides={"answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)})},
-    )
-    (tmp_path / "squad_v2").mkdir()
-    frame.write_parquet(tmp_path / "squad_v2" / "train-00000-of-00001.parquet")
-    frame.with_columns(id="id" + pl.col("id")).head(1).write_parquet(
-        tmp_path / "squad_v2" / "validation-00000-of-00001.parquet"
-    )
+    rows = [(name, context, f"{name}?", [start]) for name, start in (("a", 0), ("b", 100), ("c", 250), ("d", 900))]
+    write_squad(tmp_path, [*rows, ("e", "Nobody asks.", "e?", [])], [("ida", context, "a?", [0])])
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     described = compute_statistics("SQuAD-PosQ")
     (row,) = build_document(described)["rows"]
@@ -319,9 +306,7 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
 
 def test_fineweb_is_counted_by_its_labels(tmp_path, monkeypatch):
     rows = [("q1", "Some text.", "beginning"), ("q2", "Some text.", "end"), ("q3", "More text of it.", "middle+end")]
-    frame = pl.DataFrame(rows, schema=["question", "content", "span_class"], orient="row")
-    (tmp_path / "FineWeb-PosQ").mkdir()
-    frame.write_parquet(tmp_path / "FineWeb-PosQ" / "train-00000-of-00001.parquet")
+    write_fineweb(tmp_path / "FineWeb-PosQ", rows)
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     (row,) = build_document(compute_statistics("FineWeb-PosQ"))["rows"]
     assert row["histogram"] == {"all": [1, 1, 2]}

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 from posir_train.examples import Example, Examples, TrainingDocument
+from tests.support.datasets import build_squad
 
 WORDS = ("red", "blue", "stone", "river", "cloud", "lamp", "horse", "paper", "glass", "bread", "salt", "rope", "drum", "leaf")
 
@@ -29,13 +30,6 @@ def build_examples(articles: int = 6, questions: int = 6, sentences: int = 30, s
 
 
 def write_squad(file: Path, data: Examples) -> Path:
-    articles = []
-    for document in data.documents:
-        questions = [
-            {"id": item.id, "question": item.question, "answers": [{"text": item.evidence, "answer_start": item.start}]}
-            for item in data.examples
-            if item.document == document
-        ]
-        articles.append({"title": document.article, "paragraphs": [{"context": document.text, "qas": questions}]})
-    file.write_text(json.dumps({"data": articles}))
+    asked = {example.id: (example.question, example.document.article, example.evidence) for example in data.examples}
+    file.write_text(json.dumps(build_squad({document.article: document.text for document in data.documents}, asked)))
     return file

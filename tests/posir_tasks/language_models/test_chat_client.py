@@ -16,7 +16,6 @@ from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.models import connection
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 
@@ -30,11 +29,7 @@ ASKED = [
 EXPECTED = ["yes" if question["text"] != "Nothing." else "no" for question in ASKED]
 
 
-@pytest.fixture(autouse=True)
-def _no_key_and_short_waits(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 @pytest.fixture

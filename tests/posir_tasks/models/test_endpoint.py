@@ -25,11 +25,7 @@ from tests.support.encode import TASK, encode
 KEY = "sk-secret-of-the-test"
 
 
-@pytest.fixture(autouse=True)
-def _no_key_and_short_waits(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    monkeypatch.setattr(connection, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(connection, "MAX_WAIT", 0.02)
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from posir_tasks.sources.formats.folders import read_beir
 from posir_tasks.sources.formats.passages import ReadOptions
 from tests.posir_tasks.sources.test_mutations import ASKED as PLACED
 from tests.posir_tasks.sources.test_mutations import TEXTS
-from tests.support.datasets import imported, read_back
+from tests.support.datasets import build_squad, imported, read_back
 
 ASKED = [("d0", "How?", "tick"), *((document, question, answer) for question, document, answer in PLACED.values())]
 #: Values that may replace a field.
@@ -39,15 +39,8 @@ def place(document, answer):
 
 
 def squad():
-    asked = {
-        name: [
-            {"id": f"q{row}", "question": question, "answers": [{"text": answer, "answer_start": place(name, answer)["start"]}]}
-            for row, (document, question, answer) in enumerate(ASKED)
-            if document == name
-        ]
-        for name in TEXTS
-    }
-    return {"data": [{"paragraphs": [{"context": text, "qas": asked[name]}]} for name, text in TEXTS.items()]}
+    asked = {f"q{row}": (question, document, answer) for row, (document, question, answer) in enumerate(ASKED)}
+    return {"data": [{"paragraphs": article["paragraphs"]} for article in build_squad(TEXTS, asked)["data"]]}
 
 
 def lines():
