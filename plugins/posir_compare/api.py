@@ -200,6 +200,10 @@ def compare(
 ) -> Comparison | Gate:
     """Say whether models are better, worse or equivalent to a baseline in nDCG@10, start to end and PSI, by task and length.
 
+        posir compare results                # all models with the first
+        posir compare results/old results/new
+        posir compare --results results bge-m3 all-MiniLM-L6-v2
+
     Results are paired by query where both have the ranks of the same queries. Queries without positions are compared in
     nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
 

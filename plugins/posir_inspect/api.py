@@ -48,7 +48,15 @@ def _parse_budget(text: str) -> int:
     return tokens
 
 
-@public(charts=True, card=True, streams=True)
+#: Titles in the help of `inspect`; what is under none comes first.
+GROUPS = {
+    "Model": "revision window protocol batch_size query_field passage_field tokenizer",
+    "Questions in other words": "question_writer llm",
+    "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator document_field write_questions",
+}
+
+
+@public(charts=True, card=True, streams=True, groups=GROUPS)
 def inspect(
     model: Annotated[DataReference | None, Option(one_value=True)] = None,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,
@@ -85,6 +93,10 @@ def inspect(
 ) -> Inspection | IndexInspection:
     """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no questions are needed.
 
+        posir inspect all-MiniLM-L6-v2 FOLDER
+        posir inspect all-MiniLM-L6-v2 FOLDER --html texts.html
+        posir inspect --retriever pipeline:search FOLDER
+
     With a retriever in place of the model, a running index is asked for sentences of the texts that it should have, and the
     answer is how many come back from the first, second and last third of documents, and which documents are not in it at all.
 
@@ -92,40 +104,33 @@ def inspect(
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`). With a retriever, the texts.
         texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any data with questions; a
             task; a dataset on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
-        retriever: A function that is called with a query and `k`, synchronous or not, and returns what a system returns: ids,
-            best first, or chunks with their text or place. Its answers are kept, in `output` or posir's cache folder, until all
-            questions have one.
+        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks; its answers are kept.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
-            retriever, the number of a document's first tokens that are in its embedding, or `none` if all are.
+            retriever, the first tokens of a document that are in its embedding, or `none` if all are.
         protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
         column: Column or field with the text of a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
-        budget: Most tokens that are encoded, such as 500k or 2M; texts are drawn at random, with a fixed seed.
-        all_texts: Inspect all texts, with all questions and chunk sizes, whatever the budget.
+        budget: Most tokens that are encoded, such as 500k or 2M, of texts drawn at random.
+        all_texts: Inspect all texts, whatever the budget.
         batch_size: Number of texts encoded at a time.
-        chunker: A function that divides a text into a list of texts, such as `splitter.split_text` of LangChain; several are
-            compared with each other and with whole texts, in place of chunk sizes.
-        question_writer: An embedder, named as `model` is, that writes questions in other words; another than `model`, which
-            would favor itself.
-        llm: A language model that writes them in its place: `MODEL`, or `MODEL@ADDRESS`.
-        snippet: Add code that makes the advised chunks in this library or index, to be pasted.
-        embedder: The model that embeds whole documents in the system, in place of `window`: it is loaded, and what it reads is
-            counted by its tokenizer.
-        k: Documents or chunks to ask a retriever for.
-        max_requests: Most questions that a retriever is asked, without further attempts where it fails: of as many texts as
-            possible, their first words and a sentence of each third.
-        max_time: Seconds after which a retriever is asked no more; the same call goes on from there.
-        concurrency: Queries that a retriever searches at the same time.
+        chunker: A function that divides a text, such as `splitter.split_text` of LangChain; several are compared.
+        question_writer: An embedder that writes them; another than `model`, which would favor itself.
+        llm: A language model that writes them: `MODEL`, or `MODEL@ADDRESS`.
+        snippet: Add code that makes the advised chunks there.
+        embedder: The system's model, whose window is known or measured, in place of `window`.
+        k: Documents or chunks to ask for.
+        max_requests: Most questions that are asked, without further attempts.
+        max_time: Seconds after which no more is asked; the same call goes on from there.
+        concurrency: Queries searched at the same time.
         timeout: Seconds that a search may take.
-        chunk_separator: Between the id of a document and the number of a chunk; empty if there are no chunks.
-        document_field: The field of a hit, of its metadata or of its payload, that has the id of its document, if a retriever
-            returns hits as a system has them; by default the first of the usual ones, such as `doc_id` or `source`.
-        write_questions: Folder for the questions to a retriever with their spans, in the PosIR layout.
+        chunk_separator: Between document id and number of a chunk; empty without chunks.
+        document_field: Field of a hit with its document's id; by default a usual one, such as `doc_id`.
+        write_questions: Folder for the questions with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
-        full: Show PSI, the PSI that chance alone gives and the p-value of any effect of position, too.
+        full: Show PSI, what chance alone gives, and p-values, too.
         show: Called with what is known whenever there is a further answer.
 
     Returns:
@@ -291,6 +296,9 @@ def window(
     require_fit: bool = False,
 ) -> WindowReading:
     """Measure which part of a text a model reads, from its embeddings or a reranker's scores alone; no texts are needed.
+
+        posir window all-MiniLM-L6-v2
+        posir window bge-m3@http://localhost:8000/v1
 
     Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
     So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40

@@ -96,6 +96,9 @@ def mitigate(
 ) -> TableResult:
     """Try mitigations of position bias that need no training; run again to resume.
 
+        posir mitigate all-MiniLM-L6-v2 PosIR-Mini
+        posir mitigate all-MiniLM-L6-v2 questions.json --method "chunks(128)"
+
     What works for the model is evaluated on the data and compared with the plain model, query by query.
 
     Args:

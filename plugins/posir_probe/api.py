@@ -56,6 +56,9 @@ def probe(
 ) -> ProbeMeasurements:
     """Measure how a model's embeddings depend on where in a text something is; run again to resume.
 
+        posir probe all-MiniLM-L6-v2 --documents 12
+        posir probe all-MiniLM-L6-v2 questions.json --html probes.html
+
     Results are saved beside mteb's, in the folder `probes` of the model.
 
     Args:

@@ -322,6 +322,10 @@ def report(
 ) -> Results | TableResult | Gate:
     """Show how well models retrieve, what is lost from start to end and not read, and whether they are biased by position.
 
+        posir report results
+        posir report results --html report.html
+        posir report results --fail-if "start_to_end > 10"
+
     Args:
         results: The --output-folder of `mteb run`.
         bins: Show nDCG@10 of every position bin.

@@ -139,6 +139,9 @@ def run(
 ) -> TableResult:
     """Evaluate models on tasks and save the same results as `mteb run`; run again to resume.
 
+        posir run -m all-MiniLM-L6-v2 bge-m3 -t PosIR-Mini
+        posir run -m all-MiniLM-L6-v2 -b PosIR --plan
+
     Subsets that already have a result are skipped. Failures are listed at the end and do not stop the other subsets.
 
     Args:

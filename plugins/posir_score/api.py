@@ -113,11 +113,12 @@ load_retriever = partial(load_function, "--retriever")
 
 
 #: Titles in the help of `posir score`, each with its options.
+#: Titles in its help; what is under none comes first.
 GROUPS = {
-    "Data": "data split language repair clusters",
-    "Runs": "name revision output overwrite missing order chunk_separator window embedder",
-    "Retrievers": "retriever document_field k concurrency retries timeout",
-    "Text splitters": "model chunker protocol batch_size",
+    "Runs": "revision overwrite missing order chunk_separator window embedder",
+    "Retrievers": "document_field concurrency retries timeout",
+    "Text splitters": "protocol batch_size",
+    "Data": "clusters split repair",
 }
 
 
@@ -129,9 +130,11 @@ def score(
     retriever: Annotated[Retriever | None, Option(parse=load_retriever, metavar="MODULE:FUNCTION")] = None,
     model: str | None = None,
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
+    k: Annotated[int | None, Option(min=1)] = None,
+    language: str | None = None,
     name: str | Iterable[str] | None = None,
-    revision: str | None = None,
     output: str | Path = Path("results"),
+    revision: str | None = None,
     overwrite: bool = False,
     missing: Literal["error", "zero"] = "error",
     order: Order | None = None,
@@ -142,13 +145,11 @@ def score(
     protocol: PaperName | None = None,
     embedder: str | None = None,
     clusters: Annotated[str | None, Option(metavar="document|topic|COLUMN")] = None,
-    k: Annotated[int | None, Option(min=1)] = None,
     concurrency: Annotated[int, Option(min=1)] = 8,
     retries: Annotated[int, Option(min=0)] = 3,
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
     batch_size: Annotated[int, Option(min=1)] = 32,
     split: str | None = None,
-    language: str | None = None,
     repair: bool = True,
 ) -> ScoredRuns | ScoredChunkers:
     """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
@@ -159,45 +160,38 @@ def score(
             --data PosIR-Mini
 
     Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
-    Results are saved; the same call goes on where a run of a retriever was interrupted. With `model` and `chunker`, chunks are
-    scored by the characters of the evidence that they have, and nothing is saved.
+    Results are saved. With `model` and `chunker`, chunks are scored by the characters of the evidence that they have, and
+    nothing is saved.
 
     Args:
-        runs: A run, or several: each file is a run, and so is each folder, whose files are parts; in Python also a score by
-            document id by query id, rows of query id, document id and score, a frame with such columns, or a retriever.
+        runs: Files, each a run, or folders, each the parts of one; in Python also a score by document id by query id, rows of
+            query id, document id and score, a frame with such columns, or a retriever.
         data: A task, or any other data with judged queries.
-        retriever: A function that is called with a query and `k`, synchronous or not, and returns hits, best first: ids,
-            pairs of id and score, or what LangChain, LlamaIndex, Haystack or a vector database returns.
-        model: With `chunker`, the model that retrieves chunks: a name known to mteb or the Hub, a folder, or an endpoint.
+        retriever: A function of a query and `k` that returns ids, ids with scores, or hits of LangChain, LlamaIndex, Haystack
+            or a database, best first.
+        model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
-        name: Name of a run, in the order of the runs, under which its result is filed as `run/NAME`; by default that of the
-            file or function.
-        revision: Version of the system, by default `unversioned`: results on several tasks with one name and revision are
-            those of one system. With `model`, the revision of the model.
+        name: Name of each run, filed as `run/NAME`; by default of the file or function.
+        revision: Version of the system, or of `model`; by default unversioned.
         output: Folder for results, as in `mteb run`.
-        overwrite: Replace a result of another ranking with the same name, revision and task.
-        missing: What becomes of judged queries that a run does not have: `error` refuses them, `zero` scores them 0.
-        order: What the order of documents follows from: the highest score, the lowest distance, or the stated ranks or order.
-            By default the score; a run whose scores contradict the order is refused.
-        chunk_separator: Between the id of a document and the number of a chunk; empty if there are no chunks.
-        document_field: The field of a hit, of its metadata or of its payload, that has the id of its document, if a retriever
-            returns hits as a system has them; by default the first of the usual ones, such as `doc_id` or `source`.
+        overwrite: Replace the result of another ranking of this name.
+        missing: Refuse judged queries that a run lacks, or score them 0.
+        order: What ranks documents: highest score, lowest distance, or stated rank; by default score.
+        chunk_separator: Between document id and number of a chunk; empty without chunks.
+        document_field: Field of a hit with its document's id; by default a usual one, such as `doc_id`.
         find_document: Returns the id of a chunk's document, in place of the separator.
-        window: What the system reads of a document, or of a chunk where hits have their texts or offsets: the number of its
-            first tokens, or `none` if it reads all, as lexical search does; by default unknown.
-        protocol: Paper whose authors' settings `model` is run with, whole or not at all.
-        embedder: The model that embeds documents or chunks in the system, also an endpoint, in place of `window`: what it reads
-            is known or measured, and counted by its tokenizer.
-        clusters: What queries without known positions share that makes their scores alike: their best-judged `document`, by
-            default; nothing, if each is a `topic` as in TREC; or a column of the queries, such as the article or the user.
-        k: Documents or chunks to ask for: by default 100 of a retriever, 5 of the chunks of a model.
-        concurrency: Queries that a retriever searches at the same time.
-        retries: Further attempts if a retriever raises or takes too long.
+        window: First tokens that the system reads of a text, or `none` if all; by default unknown.
+        protocol: Paper whose authors' settings `model` is run with.
+        embedder: The system's model, whose window is known or measured, in place of `window`.
+        clusters: What makes queries without positions alike, such as their best-judged document; by default document.
+        k: Documents or chunks to ask for; by default 100, or 5 chunks of `model`.
+        concurrency: Queries searched at the same time.
+        retries: Further attempts if a search fails.
         timeout: Seconds that a search may take.
         batch_size: Number of texts encoded at a time.
-        split: Split of a BEIR folder, by default `test`.
-        language: Code of the data's language, by default detected.
-        repair: Move an answer that is not where its file says to its only match nearby; without, its question is left out.
+        split: Split of a BEIR folder; by default test.
+        language: Code of the data's language; by default detected.
+        repair: Move an answer that is not where its file says to its only match nearby.
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from posir_tasks.display.wording import NO_BREAK
 from posir_tasks.plugin_api import PANELS, PROBE
 
 #: Longest name of an option that has its text beside it.
@@ -15,6 +16,8 @@ BESIDE = 22
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 #: The type of a value, or its choices, where Typer shows it: `<str>`, `<list[str]>`, `<text|json>`.
 SHOWN_TYPE = re.compile(r"<([^>]*)>(\.\.\.)?$")
+#: The end of a text that says what an option is by default, and of a whole number that may be another.
+DEFAULT, ZERO = re.compile(r"[;,.] [Bb]y default,? ((?:[^;:.]|\.\d)*)\.$"), r"(?<=\d)\.0\b"
 #: What stands for the value of an option whose name does not say it.
 VALUES = {"html": "FILE", "card": "FILE", "junit": "FILE", "figures": "FOLDER", "output": "FOLDER", "font": "NAME"}
 #: Panels of commands that are one in `posir --help`.
@@ -32,7 +35,8 @@ class HelpLayout:
         """Write usage, text, and a section for each panel of commands, arguments and options."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
-        sections: dict[str, list[tuple[str, str]]] = {}
+        # What is usual comes before the groups.
+        sections: dict[str, list[tuple[str, str]]] = {} if hasattr(self, "commands") else {"Arguments": [], "Options": []}
         for name, command in getattr(self, "commands", {}).items():
             panel = "Commands" if ctx.parent else "More" if command.rich_help_panel in FOLDED else command.rich_help_panel
             sections.setdefault(panel, []).append((name, command.get_short_help_str(200)))
@@ -43,22 +47,27 @@ class HelpLayout:
                 sections.setdefault(parameter.rich_help_panel or panel, []).append(_describe(parameter, *record))
         names = [name for rows in sections.values() for name, _ in rows if len(name) <= BESIDE]
         width = max(map(len, names))
-        for title, rows in sections.items():
+        for title, rows in ((title, rows) for title, rows in sections.items() if rows):
             formatter.write_paragraph()
             formatter.write(f"{typer.style(title, bold=True)}\n")
             with formatter.indentation():
                 formatter.write_dl([(typer.style(f"{name:{width}}", bold=True), text) for name, text in rows], width)
+        formatter.buffer[:] = [part.replace(NO_BREAK, " ") for part in formatter.buffer]
 
 
 def _describe(parameter: Any, name: str, text: str) -> tuple[str, str]:
-    """Return name and text of a parameter: for the value its last word or, of a number, N; choices are in the text."""
-    text = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"\1 to \2", text).replace("x>=", "at least ")
+    """Return name and text of a parameter: for the value its choices, its last word or, of a number, N; facts in brackets."""
+    described, _, facts = text.partition("  [")
+    facts = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"\1 to \2", facts.removesuffix("]")).replace("x>=", "at least ")
+    if stated := DEFAULT.search(described):
+        described, facts = f"{described[: stated.start()]}.", "; ".join(filter(None, (f"default: {stated[1]}", facts)))
+    facts = re.sub("(default:|at|least|[0-9] to) ", rf"\1{NO_BREAK}", re.sub(ZERO, "", facts))
+    text = f"{described}  [{facts}]" if facts else described
+    several = "..." if getattr(parameter, "multiple", False) or parameter.nargs == -1 else ""
     shown = SHOWN_TYPE.search(name)
     if not shown:
-        return name, text
-    described, gap, facts = text.partition("  [")
-    choices = f" One of {', '.join(shown[1].split('|'))}." if "|" in shown[1] else ""
+        return name + several, text
     word = VALUES.get(parameter.name) or parameter.name.rpartition("_")[2].upper()
-    value = "N" if shown[1].startswith(("int", "float")) else word
+    value = "N" if shown[1].startswith(("int", "float")) else f"[{shown[1]}]" if "|" in shown[1] else word
     is_argument = parameter.param_type_name == "argument"
-    return name[: shown.start()].rstrip() if is_argument else name[: shown.start()] + value, f"{described}{choices}{gap}{facts}"
+    return name[: shown.start()].rstrip() + several if is_argument else name[: shown.start()] + value + several, text

@@ -27,7 +27,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Explain every column b
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Such as seed=7; it takes precedence over the file. May be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Such as seed=7; it takes precedence over the file."),
 ]
 
 
@@ -155,8 +155,7 @@ def build_parameter(parameter: Parameter, panel: str | None = None) -> inspect.P
     """Return a parameter with Typer's annotation: an argument, or an option of the same name, in a panel of the help."""
     option, required = parameter.option, parameter.default is inspect.Parameter.empty
     kind = str if option.parse else parameter.type
-    text = parameter.help + (" May be repeated." if parameter.repeats else "")
-    settings: dict[str, Any] = {"help": text, "metavar": option.metavar, "rich_help_panel": panel}
+    settings: dict[str, Any] = {"help": parameter.help, "metavar": option.metavar, "rich_help_panel": panel}
     settings |= {"min": option.min, "max": option.max} if kind in (int, float) else {}
     if parameter.is_argument:
         info: Any = typer.Argument(**settings | {"metavar": option.metavar or parameter.name.upper()})
@@ -187,8 +186,8 @@ SHARED = (
     _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
 )
 Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
-Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart, by default 3.3.")]
-FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text, by default 8.")]
+Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart; by default 3.3.")]
+FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text; by default 8.")]
 #: The folder of charts, and the fields of their style in order.
 FIGURES = (
     _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None, "Figures"),
