@@ -20,7 +20,6 @@ from posir_inspect.model_window import describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
 from posir_inspect.snippets import SnippetKind, write_snippet
 from posir_inspect.window import measure_window
-from posir_significance.analysis import estimate_bins
 from posir_significance.decision import decide_result
 from posir_significance.observations import Observations
 from posir_tasks.display.progress import format_seconds, note_progress, track
@@ -338,17 +337,9 @@ def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, re
     counts = np.bincount(observations.lengths, minlength=len(titles)).tolist()
     lengths = zip(titles, counts, decisions[1:], strict=False)
     unread = observations.twelfths >= TWELFTHS
-    known, members = len(unread) > 0, observations.position
-    shares: tuple[float, ...] = ()
-    if observations.not_read is not None:
-        beyond = unread[observations.query] if known else np.zeros(len(members))
-        every = np.maximum(np.bincount(members, minlength=observations.bins), 1)
-        shares = tuple((np.bincount(members, beyond, observations.bins) / every).tolist())
     return Fading(
         wording=wording,
-        by_position=tuple(estimate_bins(observations)),
-        not_read_by_position=shares,
-        ndcg_at_10_read=float(observations.gains[~unread].mean()) if known and not unread.all() else None,
+        ndcg_at_10_read=float(observations.gains[~unread].mean()) if len(unread) and not unread.all() else None,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
         not_read_without_model=asking.measure_unread_baseline(search.tasks[wording], values.read),
         groups={ALL: (profile.queries, decisions[0])} | {title: (count, group) for title, count, group in lengths if count},

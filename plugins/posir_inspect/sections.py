@@ -81,10 +81,6 @@ class Fading:
     """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
     wording: Wording
-    by_position: tuple[Estimate | None, ...]
-    """nDCG@10 in every tenth of the texts."""
-    not_read_by_position: tuple[float, ...]
-    """Share of the sentences in every tenth of the texts that are not read, in [0, 1]; empty if unknown."""
     ndcg_at_10_read: float | None
     """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
     ndcg_at_10_not_read: float | None

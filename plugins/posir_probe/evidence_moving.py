@@ -50,7 +50,6 @@ class EvidenceMoving(base.Probe):
     )
     preference_sign = 1
     compares_ends = True
-    meaning = "How much closer a question is to its document with the evidence at the start than at the end"
     needs_questions = True
     value_title = "Cosine of question and document"
     place_title = "Place of the evidence in its document"
@@ -92,7 +91,6 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     )
     is_variant = True
     predicts_retrieval = True
-    meaning = "How much better a document is found with the evidence at the start than at the end"
     needs_all = True
     value_title = base.SCORE
     unit = Unit.PERCENT

@@ -206,10 +206,10 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
 def _mark_windows(labels: Sequence[str], results: Sequence[ProbeResult]) -> Iterator[Row]:
     """Yield a row where each model's window ends in a median document."""
     share = max(result.share_read or 0.0 for result in results)
-    beside = {"side": "right", "dx": -4} if share > 0.6 else {"side": "left", "dx": 4}
+    beside = {"side": "right", "dx": -4} if share > 0.5 else {"side": "left", "dx": 4}
     for label, result in zip(labels, results, strict=True):
         if result.share_read is not None:
-            text = f"{f'{label}: ' if len(results) > 1 else ''}beyond {result.window:,} tokens"
+            text = f"{f'{label}: ' if len(results) > 1 else ''}{'reads' if share > 0.5 else 'beyond'} {result.window:,} tokens"
             yield {"panel": "", "model": label, "kind": WINDOW_ROW, "x": result.share_read, "text": text, **beside}
 
 

@@ -99,7 +99,6 @@ class MirrorReversal(Probe):
     )
     preference_sign = 1
     compares_ends = True
-    meaning = "How much more search gains on the back than on the front when documents are reversed"
     predicts_retrieval = True
     needs_questions = True
     needs_all = True

@@ -141,12 +141,11 @@ class GradientSaliency(Probe):
         "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
     }
     finding = SignedFinding(
-        "The first tenth of the tokens that the model reads pulls {} more than the last",
-        "The last tenth of the tokens that the model reads pulls {} more than the first",
+        "The similarity reacts {} more to the first tenth of the tokens that are read than to the last (gradient norm)",
+        "The similarity reacts {} more to the last tenth of the tokens that are read than to the first (gradient norm)",
     )
     preference_sign = 1
     compares_ends = True
-    meaning = "How much more the first tenth of the tokens that are read changes the similarity than the last (gradient norm)"
     needs_questions = True
     needs_all = True
     in_window = True

@@ -80,7 +80,6 @@ class SegmentSimilarity(Probe):
             f"The first {part} of a text is closer to the whole text than the last, by {{}} of cosine",
             f"The last {part} of a text is closer to the whole text than the first, by {{}} of cosine",
         )
-        self.meaning = f"How much closer a whole text is to its first {part} than to its last"
         self.place_title = f"Middle of the {part}, as a share of the text"
         self.place_names = {
             name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
@@ -140,7 +139,6 @@ class Permutation(Probe):
     def __init__(self, segments: int = 3) -> None:
         self.segments = segments
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
-        self.meaning = f"How much closer {segments} {self.parts}, in all orders, are to the first of them than to the last"
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),

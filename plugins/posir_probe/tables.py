@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate, forma
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import Scale, Strip
 from posir_tasks.display.tables import NARROW, DisplaySection, Table, build_columns, total_width
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 
@@ -45,9 +44,15 @@ DIFFERENCE = "Start minus end"
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
-INTERVAL, WEIGHS_MORE, PUBLISHED = "95 % interval", "Weighs more", "Published models"
+INTERVAL, PUBLISHED = "95 % interval", "Published values"
 #: Headings of a page, in order.
-GROUPS = ("", "Texts and their parts", "Questions and search", "Other measurements")
+GROUPS = (
+    "",
+    WITHIN := "Within what it reads",
+    WHOLE := "Whole texts, read or not",
+    "Questions and search",
+    "Other measurements",
+)
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -118,53 +123,50 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     return rows
 
 
-def build_differences(
-    rows: Iterable[IndexRow], probes: Mapping[str, Probe], name: Callable[[Probe], str] = attrgetter("title")
-) -> Table:
-    """Return a table with the differences of start and end of embeddings that have an interval; those of search are apart.
+def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
+    """Return a table with the differences of start and end of embeddings that have an interval, and the published range.
 
-    First come those of texts that are read as a whole. Beside each is the range of published ones.
+    First come those of texts that are read as a whole.
     """
-    groups: dict[str, list[tuple[str, ...]]] = {"Within what it reads": [], "Whole texts, read or not": []}
-    others, beyond = [], 0
-    for row in (row for row in rows if row.kind == "summary" and row.name == probes[row.probe].stated):
-        probe = probes[row.probe]
-        favored, form = _find_favored(row.value, probe), SIGNED[probe.first_summary.unit]
-        if probe.compares_ends and not probe.predicts_retrieval and row.value and row.value.interval:
-            published = _list_published(probe)
-            known = " to ".join(map(form, (published[0], published[-1]))) if published else ""
-            cells = (name(probe), format_estimate(row.value, form), known, favored)
-            groups["Within what it reads" if probe.in_window else "Whole texts, read or not"].append(cells)
-            beyond += bool(published) and row.value.interval[0] > published[-1]
-        elif favored:
-            others.append(favored)
-    measured = [cells for group in groups.values() for cells in group]
-    lines = [line for title, group in groups.items() for line in ((title, "", "", ""), *group)] if all(groups.values()) else []
-    table = _build_table(("What is compared", DIFFERENCE, PUBLISHED, WEIGHS_MORE), lines or measured, (DIFFERENCE,))
-    more = f"; in {beyond} of {len(measured)} comparisons the start weighs more here than in any of them" * bool(beyond)
-    note = f"{PUBLISHED}: the range of other models, on other data{more}."
-    table = replace(table, notes=(note,) * (PUBLISHED in table.headings))
-    same = [end for end in ANSWERS if measured and all(cells[-1] == end for cells in measured)]
-    if not same:
-        return table
-    also = f", and in {others.count(same[0])} of {pluralize(len(others), 'other')}" if others else ""
-    title = f"The {same[0]} weighs more{f' in all {len(measured)} main comparisons{also}' if measured[1:] else ''}"
-    return replace(table, columns=table.columns[:-1], rows=tuple(row[:-1] for row in table.rows), title=title)
+    groups: dict[str, list[tuple[str, ...]]] = {WITHIN: [], WHOLE: []}
+    for result in results:
+        probe, estimate, favored = probes[result.probe], *_find_favored(result, probes[result.probe])
+        if favored and probe.compares_ends and not probe.predicts_retrieval:
+            value = format_estimate(estimate, SIGNED[probe.first_summary.unit])
+            groups[WITHIN if probe.in_window else WHOLE].append((probe.title, value, _describe_published(probe)))
+    lines = [line for title, group in groups.items() for line in ((title, "", ""), *group) if group]
+    table = _build_table(("What is compared", DIFFERENCE, PUBLISHED), lines, (DIFFERENCE,))
+    note = f"{PUBLISHED}: the range of as many, of other models on other data."
+    return replace(table, notes=(note,) * (PUBLISHED in table.headings))
 
 
 def _list_published(probe: Probe) -> list[float]:
-    """Return the first summary of published models, on other data, in ascending order."""
+    """Return what the finding states, of published models on other data, in ascending order."""
     curves = [np.array(curve.values) for curve in read_published_curves(probe.name) if curve.positions == probe.positions]
-    return sorted(float(probe.first_summary(curve)) for curve in curves)
+    return sorted(float(probe.summaries[probe.stated](curve)) for curve in curves)
 
 
-def _find_favored(estimate: Estimate | None, probe: Probe) -> str:
-    """Return the end of a text that an estimate is in favor of; empty if it compares none or has no interval."""
-    if not probe.preference_sign or estimate is None or estimate.interval is None:
-        return ""
+def _draw_interval(estimate: Estimate | None, probe: Probe) -> tuple[float, ...]:
+    """Return a difference, the ends of its interval, and those of the published range; larger favors the start."""
+    published = _list_published(probe)
+    values = (estimate.value, *(estimate.interval or ()), *published[:1], *published[-1:]) if estimate else ()
+    return tuple(probe.preference_sign * value for value in values)
+
+
+def _describe_published(probe: Probe) -> str:
+    """Return the range of published values, and how many there are; empty without any."""
+    published, form = _list_published(probe), SIGNED[probe.summaries[probe.stated].unit]
+    return f"{form(published[0])} to {form(published[-1])} ({len(published)})" if published else ""
+
+
+def _find_favored(result: ProbeResult, probe: Probe) -> tuple[Estimate | None, str]:
+    """Return what a finding states, and which end of a text it favors; that is empty if it compares none or has no interval."""
+    estimate = result.sums.estimate(probe.summaries[probe.stated]) if probe.preference_sign else None
+    if estimate is None or estimate.interval is None:
+        return estimate, ""
     if includes_zero(estimate.interval):
-        return "cannot be said"
-    return "start" if probe.preference_sign * estimate.value > 0 else "end"
+        return estimate, "cannot be said"
+    return estimate, "start" if probe.preference_sign * estimate.value > 0 else "end"
 
 
 def _describe_result(result: ProbeResult, probe: Probe) -> str:
@@ -175,7 +177,8 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     if finding or not probe.preference_sign:
-        return f"{finding} · {probe.title}" if finding else probe.title
+        known = _describe_published(probe)
+        return f"{finding} · {probe.title}{f'; published: {known}' if known else ''}" if finding else probe.title
     return f"{probe.title}: which end weighs more cannot be said"
 
 
@@ -214,8 +217,8 @@ def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right
     return Table(build_columns([headings[at] for at in filled], right, drawn=[DIFFERENCE]), cells)
 
 
-def _format_estimate(estimate: Estimate | None, unit: Unit, forms: Mapping[Unit, Any] = FORMATS) -> tuple[str, str]:
-    form = forms[unit]
+def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
+    form = FORMATS[unit]
     few = "too few texts" if estimate and not estimate.interval else ""
     return form(estimate.value if estimate else None), format_interval(estimate, form) or few
 
@@ -240,7 +243,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
         return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, 'document')}."
     if not probe.compares_ends:
         return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
-    favored, *inside = (_find_favored(known.sums.estimate(which.first_summary), which) for known, which in leads)
+    favored, *inside = (_find_favored(*lead)[1] for lead in leads)
     within = f"within the {result.window:,} tokens that it reads" if result.window else "within what it reads"
     answer = ANSWERS.get(favored, "No sign of it: whether the start or the end of a text weighs more cannot be said")
     if probe.in_window:
@@ -260,12 +263,21 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         return []
     length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
-    size = "a small sample " * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
-    facts = [("Documents", f"{result.sums.documents:,} of {result.data}, {size}{drawn}{length}.")]
+    size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
+    facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
+    favored, *inside = (_find_favored(*lead)[1] for lead in leads)
+    sides = list(filter(None, (_find_favored(of, probes[of.probe])[1] for of in results)))
+    if favored in ANSWERS and sides[1:]:
+        agree = f"{sides.count(favored)} of {len(sides)} comparisons agree, with 0 outside their 95 % intervals."
+        facts.insert(0, ("How sure", agree))
     advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
     if result.share_read:
-        facts.append(("It reads", f"{result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."))
+        both = ", and weighs the start of these more, too" * (favored == "start" and inside == ["start"])
+        reads = f"It reads only {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document{both}."
+        facts.insert(0, ("Why" if favored == "start" else "Window", reads))
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
+    if "start" in (inside or [favored] * (not result.share_read)):
+        advice.append("Against a bias in what is read, train on evidence at all positions: `posir train`.")
     if not all(known.predicts_retrieval for _, known in leads):
         searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
         facts.append(("In search", f"{searched[0].split(' · ')[0] if searched else 'Not measured: `posir inspect` does'}."))
@@ -323,22 +335,19 @@ class ProbeMeasurements(Presentable):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
-        return self._build_sections(attrgetter("title"))
-
-    def _build_sections(self, name: Callable[[Probe], str]) -> tuple[DisplaySection, ...]:
-        probes, rows = all_probes(), self.records()
+        probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
         facts = tuple(f"{name}: {fact}" for name, fact in list_facts(self.results, probes))
-        verdict, differences = describe_model(self.results, probes), build_differences(rows, probes, name)
+        verdict, differences = describe_model(self.results, probes), build_differences(self.results, probes)
         sections = [
             DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
             DisplaySection(sentences=facts, draw=partial(self._draw, shown)),
-            *[DisplaySection(differences.title, tables=(replace(differences, title=""),))] * bool(differences.rows),
+            *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
         for result in self.results:
             probe = probes[result.probe]
-            favored = _find_favored(result.sums.estimate(probe.summaries[probe.stated]), probe)
+            estimate, favored = _find_favored(result, probe)
             tables = build_probe_tables(build_index_rows([result], probes), probe)
             tables[-1:] = [replace(table, notes=_list_notes(result, probe)) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
@@ -349,8 +358,9 @@ class ProbeMeasurements(Presentable):
                     code=f"posir probe {result.model} {result.data} --probe {probe.name} {self.options}"
                     * bool(self.results[1:]),
                     folded=True,
-                    group=GROUPS[1 + probe.needs_questions if favored else -1],
+                    group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
                     chip=favored.replace("cannot be said", "no sign"),
+                    drawn=_draw_interval(estimate, probe) if favored else (),
                 )
             )
         return tuple(sorted(sections, key=lambda section: GROUPS.index(section.group)))
@@ -358,11 +368,21 @@ class ProbeMeasurements(Presentable):
     def page_sections(self) -> tuple[DisplaySection, ...]:
         """Return what follows the question and the card with its answer, or without a card the answer, too.
 
-        There is room to say what is compared.
+        Each difference is drawn with its finding, and not in a table.
         """
-        verdict, facts, *others = self._build_sections(lambda probe: " · ".join(filter(None, (probe.title, probe.meaning))))
+        verdict, facts, *others = self.sections()
         answer = () if verdict.strips else (replace(verdict, title=""), facts)
-        return (*answer, *others)
+        return (*answer, *(section for section in others if section.group))
+
+    def describe_data(self) -> str:
+        """Return the model, the data and the methods, with their revisions and papers."""
+        first, probes = self.results[0], all_probes()
+        revisions = ", ".join(dict.fromkeys(subset.data_revision[:12] for subset in first.subsets.values()))
+        papers = dict.fromkeys(paper for of in self.results for paper in PAPER.findall(probes[of.probe].source))
+        return (
+            f"Model: {first.model}, revision {first.revision[:12]}. Data: {first.data}, revision {revisions}. "
+            f"Methods: {', '.join(map(' '.join, papers))}."
+        )
 
     def print_on(self, console: Console, *, explain: bool = False) -> None:
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
@@ -390,9 +410,11 @@ class ProbeMeasurements(Presentable):
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
         return [
-            "The interval of a range does not correct its bias. There is none of fewer than ten documents, or of a group of "
-            "so few that some samples of the bootstrap have none of it.",
-            "Start minus end: plus favors the start. Cosine: 1 is the same, 0 unrelated. Blue: this model, gray: published.",
+            "Cosine: of the embeddings of two texts, 1 if they point the same way, 0 if unrelated.",
+            "Start minus end: plus favors the start. A gradient norm says how much the similarity reacts to a token.",
+            f"{PUBLISHED}: from the papers named with each figure, of other models on other data, so only a yardstick.",
+            "No interval: there is none of fewer than ten documents, or of a group that some samples have none of. That of a "
+            "range does not correct its bias.",
         ]
 
     def warnings(self) -> list[str]:

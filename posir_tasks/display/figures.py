@@ -31,7 +31,7 @@ from posir_tasks.display.strip import (
     format_share,
     render_png,
 )
-from posir_tasks.display.wording import COMMAND, bind, find_color
+from posir_tasks.display.wording import COMMAND, PAPER, bind, find_color
 from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write
 
@@ -51,6 +51,7 @@ TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
 #: A command in a sentence, and a name with hyphens, outside of tags.
+HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
 
@@ -238,7 +239,8 @@ def bundle_chart_library() -> str:
 
 def mark(text: object) -> Markup:
     """Return text as HTML in which commands are code, and a number stays with its unit and interval."""
-    return Markup(COMMAND.sub(r"<code>\1</code>", escape(bind(str(text)))))
+    linked = PAPER.sub(lambda paper: f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>', escape(bind(str(text))))
+    return Markup(COMMAND.sub(r"<code>\1</code>", linked))
 
 
 def keep_whole(text: object) -> Markup:

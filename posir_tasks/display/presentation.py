@@ -223,7 +223,14 @@ class Presentable(ABC):
         from posir_tasks.display.figures import render_page
 
         legend = [*self.legend(), *self.explanation()]
-        shown = {"title": self.page_title, "strips": self.strips(), "sections": self.page_sections(), "legend": legend}
+        data = self.describe_data().removeprefix(self.title)
+        shown = {
+            "title": self.page_title,
+            "data": data,
+            "strips": self.strips(),
+            "sections": self.page_sections(),
+            "legend": legend,
+        }
         return render_page(__package__, template, **shown)
 
 

@@ -76,6 +76,8 @@ def bind(text: str) -> str:
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
+#: A paper by the archive that has it, and its name there.
+PAPER = re.compile(r"\b(arXiv|OpenReview)\s(\d{4}\.\d{4,5}|[\w-]{10})\b")
 ORGANIZATION = re.compile(r"^[^\s/]+/")
 
 

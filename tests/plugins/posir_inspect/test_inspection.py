@@ -64,8 +64,6 @@ def test_a_model_that_reads_the_last_words_does_not_read_the_start(tmp_path):
     assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     fading = inspection.fading[-1]
-    assert fading.by_position[-1].value > 0.95 > 0.3 > fading.by_position[0].value
-    assert fading.not_read_by_position[0] == 1 > 0 == fading.not_read_by_position[-1]
     assert fading.ndcg_at_10_read > 0.9 > 0.4 > fading.ndcg_at_10_not_read
     assert {result.values.read.part for result in read_results(tmp_path)} == {Part.LAST}
 

@@ -15,7 +15,7 @@ from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, build_differences, build_index_rows, describe_model, draw_text, list_facts
+from posir_probe.tables import ProbeMeasurements, build_differences, describe_model, draw_text, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -114,7 +114,7 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
     assert facts["Documents"].endswith("median 512 tokens.")
-    assert facts["It reads"] == "256 tokens, 50 % of a median document."
+    assert facts["Why"] == "It reads only 256 tokens, 50 % of a median document."
     assert "posir inspect" in facts["What to do"], "half of a median document is not read"
     assert "--documents" not in facts["What to do"]
     assert "posir inspect" in facts["In search"]
@@ -153,12 +153,12 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     assert "?." not in shown.to_latex()
     page = shown.to_html()
     first, folded = page.split("<details", 1)
-    assert ">The start weighs more<" in first
+    assert "<table" not in first, "each difference is drawn with its finding alone"
     assert "--probe needle_insertion" in folded.split("Values and details</summary>", 2)[2], "identifiers are inside"
     assert re.findall(r"<h1>(.*?)</h1>", first) == [question]
-    assert first.index(verdict) < first.index("<svg") < first.index("<table")
+    assert first.index(verdict) < first.index("<svg") < first.index(">Each comparison<")
     assert (first.count("<figure>"), folded.count("<figure>")) == (0, 2)
-    assert "How much closer a whole text is to its first third than to its last" in first
+    assert folded.count('class="range"') == 2
     assert "Cosine of" not in first.split("<main>")[1]
     lead = ProbeMeasurements((measure("evidence_moving"), measure("needle_insertion")), tmp_path).to_html().split("<details")
     assert (lead[0].count("<figure>"), "".join(lead).count("<figure>")) == (1, 2), (
@@ -166,14 +166,13 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     )
 
 
-def test_ends_are_named_by_row_where_they_differ_and_search_is_apart():
+def test_differences_stand_below_their_heading_and_search_is_apart():
     given = [measure("segment_similarity_3", FALLING), measure("permutation", RISING), measure("mirror_reversal")]
-    mixed, same = (build_differences(build_index_rows(results, PROBES), PROBES) for results in (given, given[::2]))
+    mixed, same = (build_differences(results, PROBES) for results in (given, given[::2]))
     # Each below its heading: what is read as a whole, then whole texts.
-    assert [row[-1] for row in mixed.rows] == ["", "end", "", "start"]
-    assert mixed.rows[1][1].startswith("-0.4")
-    assert (same.headings, len(same.rows)) == (("What is compared", "Start minus end", "Published models"), 1)
-    assert same.rows[0][2] == "+0.036 to +0.144"
+    assert [row[1][:4] for row in mixed.rows] == ["", "-0.4", "", "+0.3"]
+    assert (same.headings, len(same.rows)) == (("What is compared", "Start minus end", "Published values"), 2)
+    assert same.rows[1][2] == "+0.036 to +0.144 (12)"
 
 
 def test_with_few_documents_all_figures_are_folded_and_say_so(tmp_path):
