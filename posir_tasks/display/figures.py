@@ -50,7 +50,7 @@ TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
 #: Width and height of a picture in SVG.
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
-#: A command in a sentence, and a name with hyphens, outside of tags.
+#: Where papers are, and a name with hyphens, outside of tags.
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
