@@ -177,8 +177,8 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     if finding or not probe.preference_sign:
-        known = _describe_published(probe)
-        return f"{finding} · {probe.title}{f'; published: {known}' if known else ''}" if finding else probe.title
+        published = f"; published: {_describe_published(probe)}".removesuffix("; published: ")
+        return f"{finding} · {probe.title}{published}" if finding else probe.title
     return f"{probe.title}: which end weighs more cannot be said"
 
 
