@@ -23,6 +23,7 @@ from posir_tasks.display.tables import (
     OutputFormat,
     Table,
     build_frame,
+    print_paragraph,
     print_tables,
     to_csv,
     to_json,
@@ -332,7 +333,7 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             else:
                 shown.print_on(console, explain=explain)
             if not explain and next(iter(shown.explanation()), None):
-                print_tables(console, [], [f"--explain: all columns{'' if shown.full else '; --full: all numbers'}."])
+                print_paragraph(console, f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.")
             for line in shown.closing():
                 typer.echo(line)
 
