@@ -50,11 +50,18 @@
     return `It finds the ${better} ${points(best.effect)} points better than the ${worse}.`;
   }
 
+  /** Return text that a phone leaves out, where its row says it. */
+  const aside = (text) => el("span", { class: "aside" }, text);
+  const setAside = (part) => {
+    const [before, , after] = typeof part === "string" ? part.split(/( \(interval of the difference not published\))/) : [];
+    return after === undefined ? part : el("span", {}, before, aside(" (interval of the difference not published)"), after);
+  };
+
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead), endsOf(rows)]];
+    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead).map(setAside), aside(endsOf(rows))]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...ahead, ...(published ? largest(rows, state) : []));

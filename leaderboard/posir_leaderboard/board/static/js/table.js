@@ -134,6 +134,16 @@
   const withEnds = (value, ends) => [value, ends.replace(" ", "\u00a0")].filter(Boolean).join(" ");
   const IN_THE_ROW = ["How well", "Start to end"];
 
+  /** Return in a sentence how published scores change from the shortest to the longest documents. */
+  function describeLengths(lengths) {
+    const scored = Object.entries(lengths).filter(([name, one]) => name !== "all" && board.known(one.score)).map(([, one]) => one);
+    if (scored.length < 2) return "";
+    const [first, last] = [scored[0], scored.at(-1)];
+    const effects = [first, last].map((one) => one.start_to_end ?? one.start_to_end_unweighted);
+    const ends = effects.every(board.known) ? `, and start to end goes from ${board.points(effects[0])} to ${board.points(effects[1])} points` : "";
+    return `From the shortest documents to the longest, nDCG@10 ${last.score < first.score ? "falls" : "rises"} from ${board.percent(first.score)} to ${board.percent(last.score)}${ends}.`;
+  }
+
   /** Return what stands below an expanded row: the answer, PSI and what chance gives, p, and each length with its interval, rank and queries. */
   function detailsOf(row, lengths) {
     const interval = board.intervalText(row, "psi");
@@ -163,9 +173,10 @@
       el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name).replace(/^–$/, "")))),
     );
     const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+    byLength.querySelectorAll("tbody td:nth-child(2)").forEach((cell, at) => board.shade(cell, every[at].score));
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
     const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
-    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : null, byLength, statistics);
+    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths)), byLength, statistics);
   }
 
   function linkTo(id) {
