@@ -73,8 +73,7 @@ def build(
 
     Args:
         config: YAML file with settings; further ones take precedence, in sections field by field.
-        stage: Run up to this stage only, and write no dataset: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
-            `balance`.
+        stage: Run up to this stage only: `sample`, `ask`, `locate`, `verify`, `false-negatives` or `balance`.
         plan: Estimate calls, tokens and cost; nothing is sent to a language model.
         engine: This machine, or a Ray cluster, on whose machines rerankers and the embedder run.
         address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.

@@ -208,16 +208,13 @@ def compare(
     nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
 
     Args:
-        given: Result folders whose models are compared, in Python also what `posir.read_results` or `posir.evaluate` returned;
-            with `results`, names of models: full ones, or the part after the slash.
+        given: Result folders, in Python also what `posir.read_results` returned; with `results`, names of models.
         results: Result folder of the named models, or several; without names, of all their models.
         baseline: Model that all others are compared with; by default the first, of one folder by name.
-        lengths: Length to compare: `all` or a length bucket. Intervals of fewer are narrower. By default every one; with
-            `fail_if`, all.
+        lengths: Lengths to compare; by default every one, or with `fail_if` all.
         task: Task to compare. By default, all.
         margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10, psi or mrr_at_10.
-        fail_if: Test instead of comparing: fail if the change of a metric is beyond a limit, such as 'ndcg_at_10 < -1'. Exit
-            status: 0 passes, 1 fails, 2 cannot be said.
+        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2 if that cannot be said.
         full: Show the scores of both sides and PSI, too.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.

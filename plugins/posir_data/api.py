@@ -53,17 +53,13 @@ def import_data(
     the corpus.
 
     Args:
-        sources: Files or folders: SQuAD-format JSON (.json), JSON Lines (.jsonl) or Parquet with questions, BEIR folders with
-            spans, published datasets as they are, data in the PosIR layout; .gz is read, too.
+        sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets, the PosIR layout; also .gz.
         language: Code of the language, such as jpn-Jpan.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        split: Split of a folder of BEIR, the name of its qrels, or part of a published dataset; by default `test`, or else the
-            first.
-        repair: Move an answer that is not where its file says to its only match within 5 characters; without that, or if there
-            are several matches, its question is left out.
-        tokenizer: Hugging Face tokenizer (name or folder) for the length buckets; by default one token is counted for every 4
-            bytes of UTF-8.
+        split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
+        repair: Move an answer that is not where its file says to its only match within 5 characters.
+        tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
 
     Returns:
         What was imported, repaired and left out; a row for each question that was left out.

@@ -300,22 +300,19 @@ def window(
         posir window all-MiniLM-L6-v2
         posir window bge-m3@http://localhost:8000/v1
 
-    Two texts that are equal up to a cut and differ after it have the same embedding if the model reads no further than the cut.
-    So it does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
-    requests: 4 to 6, of at most 8 texts, where the server states its limit, or counts the tokens that it reads.
+    It does not matter what its metadata says, or whether a server cuts texts without an error. An endpoint gets at most 40
+    requests.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
         texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python also a list of texts.
-        require: Tokens that the model should read from the start without a gap, special ones included. Exit status 1 if it
-            reads fewer, 2 if that cannot be said.
+        require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if that cannot be said.
         max_tokens: Longest text that is tried; by default a quarter more than the model claims, at most 32,768.
         tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
         revision: Revision of the model.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
-        chunker: A function that divides a text into a list of texts, such as `splitter.split_text` of LangChain; chunks that
-            are longer than what is read are counted.
+        chunker: A function that divides a text; chunks that are longer than what is read are counted.
         require_fit: Exit status 1 if any chunk is longer than what is read.
 
     Returns:

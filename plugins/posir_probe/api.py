@@ -63,8 +63,7 @@ def probe(
 
     Args:
         model: A registered model, a local folder, or an endpoint.
-        data: A task; a folder in the PosIR layout or of BEIR; a file or folder of questions or plain texts; or a dataset on the
-            Hub. `--data DATA` is the same.
+        data: A task, a dataset on the Hub, or any data of questions or plain texts; `--data DATA` is the same.
         probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
@@ -75,8 +74,7 @@ def probe(
         seed: Seed of the random sample.
         words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.
         min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
-        split_at_periods: For sentence_regression and text_removal, split sentences at line breaks and periods followed by a
-            space, as the code of Bias Learning does, and not by the rules of the language.
+        split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning does.
         column: Column or field of plain texts.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
@@ -131,8 +129,7 @@ def correlate(
 
     Args:
         results: A folder with results of `mteb run` and `posir probe` on several models; not needed with published.
-        families: CSV file with columns model,family: models of a family are variants of one model and not independent. Of other
-            models the family is the name before a +.
+        families: CSV file with columns model,family: its variants are not independent; by default the name before a +.
         architecture: PSI against parameters, dimension, attention, pooling and positional encoding.
         architectures: CSV file with columns model,positional_encoding,attention,pooling of further models.
         benchmark: nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or mteb results.

@@ -96,12 +96,9 @@ def published(
     Args:
         task: A task or benchmark to show; by default all.
         lengths: Show the length buckets Q1 to Q4 of PosIR, too.
-        bins: Show nDCG@10 over position instead: of PosIR the curves by length that could be read precisely from the authors'
-            figures (arXiv 2601.08363), of PosQ the position buckets (arXiv 2505.13950).
-        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv 2601.08363, Table 2):
-            Spearman's rho and its p-value, computed and as printed.
-        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI and cosines, and by how much
-            evidence at all positions lowers PSI.
+        bins: Show nDCG@10 over position, where the authors print it or draw it precisely.
+        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv 2601.08363, Table 2).
+        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI and cosines.
 
     Returns:
         Scores in [0, 1], without intervals, which the papers do not give. Every row names its source; a curve that was read

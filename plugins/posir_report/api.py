@@ -334,8 +334,7 @@ def report(
         columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
         full: Show PSI, what chance alone gives, and p-values, too.
         margin: Smallest difference that matters: of the bias, such as 5, or KEY=POINTS for ndcg_at_10, start_to_end or psi.
-        fail_if: Test instead of showing: fail if a score is beyond a limit, such as 'start_to_end > 10'. Exit status: 0 passes,
-            1 fails, 2 cannot be said.
+        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'start_to_end > 10'; 2 if that cannot be said.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 

@@ -167,8 +167,7 @@ def score(
         runs: Files, each a run, or folders, each the parts of one; in Python also a score by document id by query id, rows of
             query id, document id and score, a frame with such columns, or a retriever.
         data: A task, or any other data with judged queries.
-        retriever: A function of a query and `k` that returns ids, ids with scores, or hits of LangChain, LlamaIndex, Haystack
-            or a database, best first.
+        retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a framework, best first.
         model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
         name: Name of each run, filed as `run/NAME`; by default of the file or function.

@@ -188,8 +188,7 @@ def required_sample(
         effect: The true effect; None for none, which leads to the state of no effect larger than the margin.
         power: Probability of the state, in [0.5, 1).
         margin: Smallest start to end that matters, in nDCG@10.
-        models: 1, or 2 for a change between models on the same questions, whose gains have a correlation of 0.5: their
-            difference then varies as the gains of one.
+        models: 1, or 2 for a change between models on the same questions, whose gains have a correlation of 0.5.
     """
     level, share = (LEVEL, CHANGE_LEVEL)[models - 1], power if effect else (1 + power) / 2
     if effect:

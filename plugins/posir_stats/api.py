@@ -24,11 +24,9 @@ def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool
     """Describe a dataset: its size, lengths of documents and queries, types of queries and positions of the evidence.
 
     Args:
-        data: A task, such as PosIR-English; a folder in the PosIR layout or of BEIR; a file or folder of questions with their
-            evidence; or a dataset on the Hub.
+        data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions with their evidence.
         tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a folder.
-        repair: Whether an answer that is not where its file says is moved to its only match nearby; without, its question is
-            left out.
+        repair: Whether an answer that is not where its file says is moved to its only match nearby.
 
     Returns:
         A row for each language and domain and for their totals; lengths in words, characters and tokens, shares in [0, 1].

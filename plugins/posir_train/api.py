@@ -49,8 +49,7 @@ def train(
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's.
         per_article: Questions about one article in a row of a batch; 4 by default.
         guard: Data of a forgetting check: a task of mteb, or what `data` takes.
-        seeds: Models to train, each with a seed of its own, on the same articles: changes have an interval over seeds beside
-            those over articles. Each is in a folder in `output`, `seed-42` and so on.
+        seeds: Models to train, each with a seed of its own, on the same articles, for intervals over seeds.
         config: YAML file with settings; the other arguments take precedence.
         resume: Continue a run of the same settings that was interrupted.
         settings: Further fields by name, such as `learning_rate` (default 2e-5), `epochs` (3), `window` in tokens, and

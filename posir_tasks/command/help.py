@@ -29,7 +29,7 @@ class HelpLayout:
 
     def collect_usage_pieces(self: Any, ctx: Any) -> list[str]:
         """Return the words after the name of the command; Typer has what is required in braces."""
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
 
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Write usage, text, and a section for each panel of commands, arguments and options."""
