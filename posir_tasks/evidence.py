@@ -17,8 +17,8 @@ from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart, estimat
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-#: Names of the thirds of a document in labels, in order.
-THIRDS = ("beginning", "middle", "end")
+#: Names of the thirds of a document, in order, as FineWeb-PosQ calls them.
+POSITIONS = ("beginning", "middle", "end")
 #: Number of equal parts of what a model reads by which the place of evidence in it is stored; four of them are a third.
 TWELFTHS = 12
 
@@ -95,7 +95,7 @@ class Evidence:
         difference from start to end. Shape (0,) if the places or the documents' lengths are unknown.
         """
         if self.labels:
-            named = [[place for place, name in enumerate(THIRDS) if name in label] for label in self.labels]
+            named = [[place for place, name in enumerate(POSITIONS) if name in label] for label in self.labels]
             return np.array([4 * (places[0] if len(places) == 1 else 1) + 1 for places in named], np.int64)
         if not (len(self.starts) and len(self.characters)):
             return np.zeros(0, np.int64)

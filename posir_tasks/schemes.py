@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from posir_tasks.errors import ProfileError
-from posir_tasks.evidence import Evidence, Floats, Integers
+from posir_tasks.evidence import POSITIONS, Evidence, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class LabeledPositions(PositionScheme):
     A label counts in every position it contains, since an earlier release of the data had two labels on some rows.
     """
 
-    positions: tuple[str, ...] = ("beginning", "middle", "end")
+    positions: tuple[str, ...] = POSITIONS
 
     @property
     def axes(self) -> Axes:

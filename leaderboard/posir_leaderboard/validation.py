@@ -36,8 +36,7 @@ from posir_tasks.read_part import CountedWith
 from posir_tasks.results import DECIMALS, SubsetResult
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.sources.data import digest_data, digest_queries
-from posir_tasks.sources.declared import REPO_ID
-from posir_tasks.sources.posir import build_evidence, read_domain
+from posir_tasks.sources.posir import build_evidence
 from posir_tasks.sources.posir_rules import CORPUS_KEYS, QRELS, QUERIES, TITLE, PosirTables, tolerate_tables
 from posir_tasks.sources.repository import (
     HubRepository,
@@ -312,14 +311,10 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
     from posir_tasks.tasks.posir import PosirTask
     from posir_tasks.tasks.posq import PosqTask
 
-    if issubclass(task, NanoTask):
-        data = task().read_subset(subset, _open_repository(REPO_ID, revision))
-    elif issubclass(task, PosirTask) and with_corpus:
-        data = read_domain(_open_repository(REPO_ID, revision), task.language.code, task.corpus_language.code, subset)
-    elif issubclass(task, PosirTask):
-        return _posir_facts(_open_repository(REPO_ID, revision), task.language.code, subset)
-    elif issubclass(task, PosqTask):
-        data = task.read_from(_open_repository(task.repo_id, revision))
+    if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
+        return _posir_facts(_open_repository(task.repo_id, revision), task.language.code, subset)
+    if issubclass(task, PosirTask | PosqTask):
+        data = task().read_subset(subset, _open_repository(task.repo_id, revision))
     else:
         data = task().read_subset(subset)
         if data.revision != revision:

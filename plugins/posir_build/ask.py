@@ -19,10 +19,11 @@ from rapidfuzz import fuzz
 
 from posir_build.cluster import Recall
 from posir_build.locate import list_numbers, load_patterns, split_thirds
-from posir_build.records import POSITIONS, Discarded, Document, Question, StageResult, by_id, question_id, seeded_order
+from posir_build.records import Discarded, Document, Question, StageResult, by_id, question_id, seeded_order
 from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.evidence import POSITIONS
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import ModelAnswer, PromptTemplate, load_prompt
 from posir_tasks.languages import detect_other_language, english_name

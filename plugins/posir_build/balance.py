@@ -14,10 +14,11 @@ from itertools import product
 
 import numpy as np
 
-from posir_build.records import POSITIONS, Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
+from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
 from posir_significance.api import Design, find_effect, required_sample
 from posir_tasks.errors import PosirError
+from posir_tasks.evidence import POSITIONS
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third
 

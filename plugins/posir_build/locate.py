@@ -18,9 +18,10 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from posir_build.records import POSITIONS, Discarded, Question, QuestionVerdict, StageResult
+from posir_build.records import Discarded, Question, QuestionVerdict, StageResult
 from posir_build.settings import LocateSettings
 from posir_tasks.display.wording import pluralize
+from posir_tasks.evidence import POSITIONS
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.questions import find_occurrences

@@ -12,8 +12,6 @@ from posir_tasks.text.spans import Span
 
 #: The log of calls in a work folder.
 LOG_FILE = "calls.sqlite"
-#: Parts of a document in which a question's evidence may be asked for, as FineWeb-PosQ calls them.
-POSITIONS = ("beginning", "middle", "end")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -167,17 +168,16 @@ def compose(
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
     sources = examples.tokenize_examples(examples.pool_corpora(examples.read_examples(dataset)), tokenizer)
-    composer: examples.WindowComposer | examples.MosaicComposer | examples.MovedComposer
     chosen = sources
     match loaded.kind:
         case "windows":
-            composer = examples.WindowComposer(loaded.tokens)
+            compose: examples.Composer = partial(examples.compose_window, tokens=loaded.tokens)
         case "mosaics":
-            composer = examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
+            compose = examples.build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
         case "moved":
-            composer, chosen = examples.MovedComposer(language), examples.choose_one_each(sources)
+            compose, chosen = partial(examples.compose_moved, language=language), examples.choose_one_each(sources)
     shares = loaded.weights.shares if loaded.weights else None
-    corpora, skipped = examples.compose_examples(chosen, composer, loaded.seed, shares)
+    corpora, skipped = examples.compose_examples(chosen, compose, loaded.seed, shares)
     skipped += Counter({"another question about its document": len(sources) - len(chosen)})
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
     if not corpora[0]:

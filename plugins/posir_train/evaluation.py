@@ -68,11 +68,6 @@ class Measurement:
     unrelated_cosine: float
     """Mean cosine of pairs of documents of different articles; NaN if there are no two."""
 
-    @property
-    def ranks(self) -> DocumentRanks:
-        """The ranks by document."""
-        return self.values.ranks
-
     def to_json(self) -> dict[str, Any]:
         """Return the measurement as plain JSON."""
         return {**self.values.to_json(), "unrelated_cosine": self.unrelated_cosine}

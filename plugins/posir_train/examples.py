@@ -11,12 +11,13 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -297,29 +298,29 @@ def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExa
     return located
 
 
-@dataclass(frozen=True)
-class WindowComposer:
-    """Cuts natural windows of at most so many tokens out of documents, at word borders."""
+#: Returns a question with its evidence at a position, or why there is none.
+Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
 
-    tokens: int
 
-    def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
-        """Return the question with a window whose third at the position has the whole evidence, or why there is none."""
-        third, total = self.tokens / len(Position), len(source.tokens)
-        if source.last - source.first > third:
-            return TOO_LONG
-        lowest = max(0, int(np.ceil(source.last - (position + 1) * third)))
-        highest = min(total - self.tokens, source.first - int(np.ceil(position * third)))
-        starts = range(lowest, highest + 1)
-        for start in rng.sample(starts, min(TRIES, len(starts))):
-            low, high = source.tokens[start][0], source.tokens[start + self.tokens - 1][1]
-            window = _cut_window(source.example, int(low), int(high))
-            if window is None:
-                continue
-            spans = (window.start, window.end), (window.start, window.start + 1), (window.end - 1, window.end)
-            if {find_position(*span, len(window.document.text)) for span in spans} == {position}:
-                return window
-        return NO_ROOM
+def compose_window(source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int) -> Example | str:
+    """Return the question with a natural window of at most so many tokens, cut at word borders, whose third at the position has
+    the whole evidence, or why there is none.
+    """
+    third, total = tokens / len(Position), len(source.tokens)
+    if source.last - source.first > third:
+        return TOO_LONG
+    lowest = max(0, int(np.ceil(source.last - (position + 1) * third)))
+    highest = min(total - tokens, source.first - int(np.ceil(position * third)))
+    starts = range(lowest, highest + 1)
+    for start in rng.sample(starts, min(TRIES, len(starts))):
+        low, high = source.tokens[start][0], source.tokens[start + tokens - 1][1]
+        window = _cut_window(source.example, int(low), int(high))
+        if window is None:
+            continue
+        spans = (window.start, window.end), (window.start, window.start + 1), (window.end - 1, window.end)
+        if {find_position(*span, len(window.document.text)) for span in spans} == {position}:
+            return window
+    return NO_ROOM
 
 
 def _cut_window(example: Example, low: int, high: int) -> Example | None:
@@ -341,61 +342,57 @@ def _cut_window(example: Example, low: int, high: int) -> Example | None:
     return Example(example.id, example.question, document, example.start - low, example.end - low)
 
 
-@dataclass(frozen=True)
-class MosaicComposer:
-    """Puts a passage with the evidence between passages of other articles of the same group."""
+def compose_mosaic(
+    source: TokenizedExample,
+    position: Position,
+    rng: random.Random,
+    *,
+    tokens: int,
+    fillers: Mapping[str, Sequence[tuple[str, str]]],
+    groups: Mapping[str, str],
+) -> Example | str:
+    """Return the question with a mosaic of three passages of equal length, one with the evidence, or why there is none.
 
-    tokens: int
-    fillers: Mapping[str, Sequence[tuple[str, str]]]
-    """Passages of the articles of each group: article and text."""
-    groups: Mapping[str, str]
-
-    def compose(self, source: TokenizedExample, position: Position, rng: random.Random) -> Example | str:
-        """Return the question with a mosaic of three passages of equal length, one with the evidence, or why there is none."""
-        size, document = self.tokens // len(Position), source.example.document
-        if source.last - source.first > size:
-            return TOO_LONG
-        start = rng.randint(max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size)))
-        end = min(start + size, len(source.tokens)) - 1
-        passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
-        if passage is None:
-            return "answer not in one passage"
-        group = self.groups[document.article]
-        others = [text for article, text in self.fillers[group] if article != document.article]
-        if len(others) < len(Position) - 1:
-            return "too few passages of other articles"
-        parts = rng.sample(others, len(Position) - 1)
-        parts.insert(position, passage.document.text)
-        shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
-        name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
-        mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
-        composed = Example(source.example.id, source.example.question, mosaic, passage.start + shift, passage.end + shift)
-        return composed if composed.position == position else NO_ROOM
+    The others are of other articles of the same group; `fillers` has article and text of the passages of each group.
+    """
+    size, document = tokens // len(Position), source.example.document
+    if source.last - source.first > size:
+        return TOO_LONG
+    start = rng.randint(max(0, source.last - size), max(0, min(source.first, len(source.tokens) - size)))
+    end = min(start + size, len(source.tokens)) - 1
+    passage = _cut_window(source.example, int(source.tokens[start][0]), int(source.tokens[end][1]))
+    if passage is None:
+        return "answer not in one passage"
+    group = groups[document.article]
+    others = [text for article, text in fillers[group] if article != document.article]
+    if len(others) < len(Position) - 1:
+        return "too few passages of other articles"
+    parts = rng.sample(others, len(Position) - 1)
+    parts.insert(position, passage.document.text)
+    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
+    name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
+    mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
+    composed = Example(source.example.id, source.example.question, mosaic, passage.start + shift, passage.end + shift)
+    return composed if composed.position == position else NO_ROOM
 
 
-@dataclass(frozen=True)
-class MovedComposer:
-    """Moves the sentences with the evidence within their document: all sentences stay, and the position alone differs."""
-
-    language: str
-
-    def compose(self, source: TokenizedExample, position: Position, _: random.Random) -> Example | str:
-        """Return the question with its evidence before, among or behind the other sentences, or why there is none."""
-        example, text = source.example, source.example.document.text
-        sentences = find_sentences(text, self.language)
-        own = [span for span in sentences if span.start < example.end and example.start < span.end]
-        others = [span.of(text) for span in sentences if span not in own]
-        if not own or len(others) < len(Position) - 1:
-            return NOT_MOVED
-        space = "" if is_unspaced(text) else " "
-        ends = [len(space.join(others[:number])) for number in range(len(others) + 1)]
-        place = int(np.abs(np.array(ends) - ends[-1] * position / (len(Position) - 1)).argmin())
-        parts = [*others[:place], text[own[0].start : own[-1].end], *others[place:]]
-        shift = (ends[place] + len(space) if place else 0) - own[0].start
-        name = f"{example.document.id}:{position.title}"
-        document = replace(example.document, id=name, text=space.join(parts), tokens=0)
-        moved = Example(example.id, example.question, document, example.start + shift, example.end + shift)
-        return moved if moved.position == position else NOT_MOVED
+def compose_moved(source: TokenizedExample, position: Position, _: random.Random, *, language: str) -> Example | str:
+    """Return the question with the sentences of its evidence before, among or behind the others, or why there is none."""
+    example, text = source.example, source.example.document.text
+    sentences = find_sentences(text, language)
+    own = [span for span in sentences if span.start < example.end and example.start < span.end]
+    others = [span.of(text) for span in sentences if span not in own]
+    if not own or len(others) < len(Position) - 1:
+        return NOT_MOVED
+    space = "" if is_unspaced(text) else " "
+    ends = [len(space.join(others[:number])) for number in range(len(others) + 1)]
+    place = int(np.abs(np.array(ends) - ends[-1] * position / (len(Position) - 1)).argmin())
+    parts = [*others[:place], text[own[0].start : own[-1].end], *others[place:]]
+    shift = (ends[place] + len(space) if place else 0) - own[0].start
+    name = f"{example.document.id}:{position.title}"
+    document = replace(example.document, id=name, text=space.join(parts), tokens=0)
+    moved = Example(example.id, example.question, document, example.start + shift, example.end + shift)
+    return moved if moved.position == position else NOT_MOVED
 
 
 def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
@@ -403,7 +400,7 @@ def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExampl
     return list({source.example.document: source for source in reversed(sources)}.values())[::-1]
 
 
-def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int) -> MosaicComposer:
+def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int) -> Composer:
     """Divide the articles into groups, and their documents into passages that fill mosaics of the same group.
 
     Training and held-out data are divided by group, so that no passage is in both.
@@ -415,7 +412,7 @@ def build_mosaic_composer(sources: Sequence[TokenizedExample], tokens: int, grou
     for document, spans in {source.example.document: source.tokens for source in sources}.items():
         for text in _divide(document.text, spans, tokens // len(Position)):
             fillers[group_of[document.article]].append((document.article, text))
-    return MosaicComposer(tokens, fillers, group_of)
+    return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
 
 
 def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
@@ -429,7 +426,7 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
 
 def compose_examples(
     sources: Sequence[TokenizedExample],
-    composer: WindowComposer | MosaicComposer | MovedComposer,
+    compose: Composer,
     seed: int,
     shares: Sequence[float] | None = None,
 ) -> tuple[list[list[Example]], Counter[str]]:
@@ -443,7 +440,7 @@ def compose_examples(
     for source in progress(sources, "Composing"):
         rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
         positions = list(Position) if shares is None else rng.choices(list(Position), shares)
-        outcomes = [composer.compose(source, position, rng) for position in positions]
+        outcomes = [compose(source, position, rng) for position in positions]
         composed = [outcome for outcome in outcomes if isinstance(outcome, Example)]
         if len(composed) < len(outcomes):
             skipped[next(outcome for outcome in outcomes if isinstance(outcome, str))] += 1

@@ -113,9 +113,9 @@ class TrainingChange:
 
 def compare_measurements(before: Measurement, after: Measurement) -> list[TrainingChange]:
     """Return all changes on the same questions: nDCG@10, over all and by position, start to end, PSI and the cosine."""
-    first, other = (analyze(measured.ranks).overall for measured in (before, after))
+    first, other = (analyze(measured.values.ranks).overall for measured in (before, after))
     change = compare_groups(first, other, paired=True)
-    observed = [Observations.from_ranks(measured.ranks) for measured in (before, after)]
+    observed = [Observations.from_ranks(measured.values.ranks) for measured in (before, after)]
     paired, thirds = subtract_observations(*observed), []
     for position in Position:
         first_mean, other_mean = (estimate_mean(*select_third(observations, position)) for observations in observed)

@@ -201,7 +201,7 @@ def train_model(settings: TrainingSettings, output: Path, data: Examples, *, res
         primary_metric=METRICS.get(settings.chosen, CRITERION),
         batch_size=settings.mini_batch_size,
         write_csv=False,
-        baseline=before.ranks,
+        baseline=before.values.ranks,
     )
     trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)

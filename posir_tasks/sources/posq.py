@@ -11,7 +11,7 @@ from datasets import Dataset
 from polars._typing import PolarsDataType
 
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import POSITIONS, Evidence
 from posir_tasks.sources.checks import (
     CheckedTable,
     Rule,
@@ -36,22 +36,21 @@ SQUAD: dict[str, PolarsDataType] = {
 TINY_SQUAD_QUERIES, TINY_FINEWEB_CLASS, TINY_RAW_CLASS, TINY_SEED = 10_000, 1_000, 3_300, 42
 #: Title of the article, which older copies of the data lack.
 TITLE = {"title": pl.String}
-CLASSES = ("beginning", "middle", "end")
 #: Rows of FineWeb-PosQ with a question; the others are only passages.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
 #: Names of labels in the first release.
 FIRST_NAMES = {"before": "beginning", "after": "end"}
 #: JSON files of a dataset on the Hub that are no data.
 NO_DATA = ("dataset_infos.json", "dataset_dict.json", "state.json")
-NO_CLASS = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains("|".join(CLASSES))
+NO_CLASS = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains("|".join(POSITIONS))
 FINEWEB_RULES = (
     require_texts("content", "passages", keep=True),
     Rule(
         "span_class",
         NO_CLASS,
-        f"must contain one of {', '.join(CLASSES)}",
+        f"must contain one of {', '.join(POSITIONS)}",
         "questions_without_label",
-        f"rows have a question and no label of {', '.join(CLASSES)}",
+        f"rows have a question and no label of {', '.join(POSITIONS)}",
         "only the passage is used",
     ),
 )
@@ -174,7 +173,7 @@ def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
     order = _shuffle(len(data.evidence))
     chosen: dict[str, int] = {}
     texts = data.queries["text"][:]
-    for name in CLASSES:
+    for name in POSITIONS:
         in_class = [row for row in order if name in data.evidence.labels[row]]
         for row in in_class[:per_class]:
             chosen.setdefault(texts[row], row)

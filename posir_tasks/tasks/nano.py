@@ -15,7 +15,6 @@ from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.sources import nano
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import DISTRACTORS, declare_nano
-from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import Repository
 from posir_tasks.tasks.posir import PosirTask, build_posir_task
 
@@ -31,8 +30,7 @@ class NanoTask(PosirTask):
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read the sample of one domain, selected first if there is no list; raise DataError if that is of other data."""
-        name, codes = self.metadata.name, (self.language.code, self.corpus_language.code)
-        data = read_domain(repository or self._repository(), *codes, subset)
+        name, data = self.metadata.name, super().read_subset(subset, repository)
         sample = nano.read_sample(name, subset, data, self._share(subset))
         if sample is None:
             logger.warning("%s, %s: the sample is selected from the full corpus first, once", name, subset)

@@ -39,6 +39,7 @@ class PosirTask(PositionTask):
     """One language of PosIR, its queries searched in its own corpus or in the English one."""
 
     scheme = RelativePositions()
+    repo_id = REPO_ID
     language: ClassVar[Language]
     corpus_language: ClassVar[Language]
 
@@ -123,9 +124,9 @@ class PosirTask(PositionTask):
         codes = self.language.code, self.corpus_language.code
         return list_present_files(repository, [SubsetKey(*codes, domain) for domain in domains])
 
-    def read_subset(self, subset: str) -> PositionData:
+    def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
         """Read one domain; raise DataError if it is missing or invalid."""
-        return read_domain(self._repository(), self.language.code, self.corpus_language.code, subset)
+        return read_domain(repository or self._repository(), self.language.code, self.corpus_language.code, subset)
 
 
 @cache

@@ -95,9 +95,9 @@ class PosqTask(PositionTask):
         repository = open_repository(self.repo_id, self.revision)
         return repository, self.list_files(repository) if isinstance(repository, LocalRepository) else []
 
-    def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
+    def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
         """Read the dataset; raise DataError if it cannot be read."""
-        return self.read_from(open_repository(self.repo_id, self.revision))
+        return self.read_from(repository or open_repository(self.repo_id, self.revision))
 
 
 def _rename(task: type[PosqTask], declared: DeclaredTask, description: str) -> PositionTaskMetadata:

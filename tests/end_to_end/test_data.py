@@ -1,45 +1,18 @@
 """Custom data: from a file or a new language to a report, with the real commands."""
 
 import json
-from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
-
-import pytest
 
 from posir_tasks.sources.formats.files import read_squad_json
 from tests.end_to_end.test_run import BM25, result
 from tests.support.commands import run
-from tests.support.datasets import POSIR_FOLDER, imported
-
-XQUAD = {"zh": "cmn-Hans", "es": "spa-Latn", "de": "deu-Latn", "ru": "rus-Cyrl", "ar": "ara-Arab"}
+from tests.support.datasets import POSIR_FOLDER, build_squad, imported
 
 
 def done(*command: str, **environment: str) -> str:
     ran = run(*command, **environment)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     return ran.stdout
-
-
-@pytest.mark.slow
-def test_six_languages_in_one_folder(squad_data: Path, tmp_path: Path):
-    files = {"jpn-Jpan": sorted(squad_data.glob("jaquad/*/*.json"))} | {
-        XQUAD[name]: [squad_data / f"xquad.{name}.json"] for name in XQUAD
-    }
-    for language, paths in files.items():
-        imported(
-            chain.from_iterable(map(read_squad_json, paths)), tmp_path / POSIR_FOLDER, language=language, domain="wikipedia"
-        )
-    assert "6 languages, 6 domains checked: no problem" in done("posir", "validate", str(tmp_path))
-    tasks = [f"PosIR-{name}" for name in ("Arabic", "Chinese", "German", "Japanese", "Russian", "Spanish")]
-    done("mteb", "run", "-t", *tasks, "-m", BM25, "--output-folder", str(tmp_path / "out"), POSIR_DATA=str(tmp_path))
-    blocks = done("posir", "report", str(tmp_path / "out")).split("\n\n")
-    (overview,) = [block.splitlines() for block in blocks if block.startswith(f"{BM25} · 6 tasks")]
-    task_column, queries_column = 0, 2
-    rows = [line.split() for line in overview[2:]]
-    assert {row[task_column]: row[queries_column] for row in rows} == {
-        task: "35,687" if task == "PosIR-Japanese" else "1,190" for task in tasks
-    }
 
 
 #: A text about a house and one about a horse, a question about each, and its answer, by language.
@@ -67,21 +40,14 @@ ENGLISH = (
 )
 
 
-def write_translation(file: Path, texts: Sequence[tuple[str, str, str]]) -> Path:
-    """Write texts whose questions have the same ids in every language."""
-    paragraphs = []
-    for number, (text, question, answer) in enumerate(texts):
-        answers = [{"text": answer, "answer_start": text.index(answer)}]
-        paragraphs.append({"context": text, "qas": [{"id": f"q{number}", "question": question, "answers": answers}]})
-    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False), encoding="utf-8")
-    return file
-
-
 def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
     """Four languages: imported, checked, described, listed, run alone and against English."""
     data, output = tmp_path / "data", tmp_path / "out"
     for language, texts in {**INVENTED, "eng-Latn": ENGLISH}.items():
-        file = write_translation(tmp_path / f"{language}.json", texts)
+        # Questions have the same ids in every language.
+        numbered = {f"q{number}": (question, str(number), answer) for number, (_, question, answer) in enumerate(texts)}
+        file = tmp_path / f"{language}.json"
+        file.write_text(json.dumps(build_squad({str(number): text for number, (text, *_) in enumerate(texts)}, numbered)))
         imported(read_squad_json(file), data / POSIR_FOLDER, language=language, domain="own")
     assert "5 languages, 5 domains and 4 against the English corpus checked: no problem" in done("posir", "validate", str(data))
     names = ["Persian", "Thai", "Greek", "Finnish"]

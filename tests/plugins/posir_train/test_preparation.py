@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
+from posir_train.examples import compose_examples, compose_window, tokenize_examples
 from posir_train.preparation import (
     BatchPlan,
     PadsLoss,
@@ -88,7 +89,7 @@ def test_without_groups_a_batch_is_a_random_draw(windows):
 @pytest.fixture(scope="module")
 def windows():
     sources = tokenize_examples(build_examples(articles=8, questions=12, sentences=60), EstimatedTokenizer())
-    corpora, _ = compose_examples(sources, WindowComposer(90), seed=1)
+    corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     return [example for examples in corpora for example in examples]
 
 

@@ -90,7 +90,7 @@ def test_a_bias_that_changes_its_side_is_no_cure():
 
 
 def test_states_and_numbers_are_those_of_the_change(cured):
-    change = compare_groups(*(analyze(model.ranks).overall for model in (BIASED, EVEN)), paired=True)
+    change = compare_groups(*(analyze(model.values.ranks).overall for model in (BIASED, EVEN)), paired=True)
     for score, name in METRICS.items():
         metric = getattr(change, name)
         assert cured[score].metric.state == metric.state
@@ -124,7 +124,7 @@ def test_the_table_has_every_score(cured):
     table = build_table(list(cured.values()), "title", [])
     records = [change.record() for change in cured.values()]
     assert [row[0] for row in table.rows] == [*cured] == [record["score"] for record in records]
-    assert table.rows[0][1].startswith(f"{100 * BIASED.ranks.profile.score():.1f} [")
+    assert table.rows[0][1].startswith(f"{100 * BIASED.values.ranks.profile.score():.1f} [")
     assert [record["state"] for record in records] == ["better", None, None, None, "better", "better", None]
 
 

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from posir_tasks.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_train import evaluation
-from posir_train.examples import WindowComposer, compose_examples, tokenize_examples
+from posir_train.examples import compose_examples, compose_window, tokenize_examples
 from posir_train.settings import TrainingSettings
 from posir_train.training import PositionTrainer, find_checkpoint, train_model
 from tests.plugins.posir_train.texts import build_examples
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def data():
     source = build_examples(articles=10, questions=6)
-    corpora, _ = compose_examples(tokenize_examples(source, EstimatedTokenizer()), WindowComposer(40), seed=1)
+    corpora, _ = compose_examples(tokenize_examples(source, EstimatedTokenizer()), partial(compose_window, tokens=40), seed=1)
     return source.select(
         replace(item, document=replace(item.document, corpus=f"eng-Latn/c{number}"))
         for number, result in enumerate(corpora)

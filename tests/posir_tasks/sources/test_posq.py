@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import DataError
-from posir_tasks.evidence import Evidence
+from posir_tasks.evidence import POSITIONS, Evidence
 from posir_tasks.schemes import AbsolutePositions, LabeledPositions
 from posir_tasks.sources import posq
 from posir_tasks.sources.data import PositionData
@@ -248,7 +248,7 @@ def test_the_first_tiny_sample_has_the_published_numbers_of_questions():
     texts = Dataset.from_dict({"id": names, "text": names})
     data = PositionData(texts, texts, Evidence(names, names, labels=tuple(labels)), "local")
     tiny = sample_tiny_fineweb(data, posq.TINY_RAW_CLASS)
-    counts = [sum(name in label for label in tiny.evidence.labels) for name in posq.CLASSES]
+    counts = [sum(name in label for label in tiny.evidence.labels) for name in POSITIONS]
     assert counts == [3_300, pytest.approx(5_098, abs=60), 3_300]
     assert len(tiny.evidence) == pytest.approx(6_620, abs=10)
 
