@@ -72,15 +72,10 @@ def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 MINI = DeclaredTask("PosIR-Mini", "posir/PosIR-Mini", "1", documents=72, questions=720)
 SQUAD = DeclaredTask(
-    "SQuAD-PosQ",
-    "rajpurkar/squad_v2",
-    "3ffb306f725f7d2ce8394bc1873b24868140c412",
-    documents=20_233,
-    questions=92_749,
-    benchmark="PosQ",
+    "SQuAD-PosQ", "rajpurkar/squad_v2", "3ffb306f725f7d2ce8394bc1873b24868140c412", ENGLISH, 20_233, 92_749, "PosQ"
 )
 SQUAD_TINY = replace(SQUAD, name="SQuAD-PosQ-Tiny", questions=10_000, benchmark="")
-FINEWEB = DeclaredTask("FineWeb-PosQ", "NovaSearch/FineWeb-PosQ", "main", documents=13_902, questions=25_775, benchmark="PosQ")
+FINEWEB = DeclaredTask("FineWeb-PosQ", "NovaSearch/FineWeb-PosQ", "main", ENGLISH, 13_902, 25_775, "PosQ")
 FINEWEB_TINY = replace(FINEWEB, name="FineWeb-PosQ-Tiny", questions="up to 3,000", benchmark="")
 FINEWEB_RAW = replace(
     FINEWEB, name="FineWeb-PosQ-Raw", repository="NovaSearch/FineWeb-PosQ_raw", questions=265_865, benchmark=""
@@ -100,14 +95,8 @@ MIRACL_LANGUAGES = (
 PARAGRAPHS, OTHERS = "paragraph", "other"
 TYDI = DeclaredTask("TyDiQA-PosIR", "google-research-datasets/tydiqa", NOT_PINNED, _by_language(TYDI_LANGUAGES.values()))
 MIRACL = DeclaredTask("MIRACL-PosIR", "miracl/miracl-corpus", "d921ec7", _by_language(MIRACL_LANGUAGES))
-REPLIQA = DeclaredTask(
-    "RepLiQA-PosIR",
-    "ServiceNow/repliqa",
-    NOT_PINNED,
-    {f"repliqa_{number}": ENGLISH for number in range(5)},
-    documents="up to 17,954",
-    questions="up to 89,770",
-)
+PARTS = dict.fromkeys((f"repliqa_{number}" for number in range(5)), ENGLISH)
+REPLIQA = DeclaredTask("RepLiQA-PosIR", "ServiceNow/repliqa", NOT_PINNED, PARTS, "up to 17,954", "up to 89,770")
 NATURAL_QUESTIONS = DeclaredTask(
     "NQ-PosIR", "google-research-datasets/natural_questions", NOT_PINNED, dict.fromkeys((PARAGRAPHS, OTHERS), ENGLISH)
 )
