@@ -342,7 +342,7 @@ class ProbeMeasurements(Presentable):
         verdict, differences = describe_model(self.results, probes), build_differences(self.results, probes)
         sections = [
             DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
-            DisplaySection(sentences=facts, draw=partial(self._draw, shown)),
+            DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=strip.code if strip else ""),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
         for result in self.results:
@@ -388,7 +388,8 @@ class ProbeMeasurements(Presentable):
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
         for section in self.sections():
             if explain or not section.folded or len(self.results) <= MOST_SECTIONS:
-                section.print_on(console)
+                # A page has the values of a probe folded, and how to measure them alone.
+                replace(section, code="" if section.folded else section.code).print_on(console)
         self.print_legend(console, explain=explain)
 
     def records(self) -> list[IndexRow]:

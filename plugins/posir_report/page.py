@@ -25,7 +25,7 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, label_state, name_command
+from posir_significance.sentences import build_strip, describe_finding, label_state, name_command
 from posir_tasks.display.numbers import MISSING, format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -79,9 +79,8 @@ def describe_saved(file: Path) -> Iterator[str]:
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
     for row in list_overall(row for summary in saved for row in build_rows(summary)):
         if row.decision:
-            words = ". ".join(build_strip(row.decision, row.model).words)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.task}, {row.model}: nDCG@10 {score}. {words}."
+            yield f"{row.task}, {row.model}: nDCG@10 {score}. {describe_finding(row.decision)}"
 
 
 def _is_fine(row: ReportRow) -> bool:

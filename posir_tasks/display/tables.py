@@ -433,7 +433,7 @@ class DisplaySection:
         if self.tables and (sentences or self.strips):
             console.print()
         print_tables(console, self.tables)
-        if not self.tables:
+        if not self.tables or self.tables[-1].notes:
             console.print()
 
     def to_markdown(self) -> str:

@@ -163,13 +163,16 @@ def answer_runs(module: ModuleType) -> None:
 
 def print_answers() -> None:
     """Print what plugins say about the results that mteb has saved or loaded, on the error stream."""
+    from rich.console import Console
+
     from posir_tasks.display.progress import report_progress
+    from posir_tasks.display.tables import print_paragraph
     from posir_tasks.host.result_saving import process_saver
 
     with report_progress(quiet=True):
         answers = [line for file in process_saver().used for _, line in collect_items("posir_answers", "answer", file=file)]
     for line in answers:
-        print(line, file=sys.stderr)
+        print_paragraph(Console(stderr=True, highlight=False), line)
 
 
 def count_corpora(module: ModuleType) -> None:
