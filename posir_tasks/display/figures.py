@@ -25,7 +25,6 @@ from posir_tasks.display.strip import (
     STYLE,
     FigureStyle,
     Strip,
-    describe_marks,
     draw_glyph,
     draw_strips,
     format_share,
@@ -253,7 +252,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
-    environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph, "describe_marks": describe_marks}
+    environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph}
     environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
     environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
     return environment.get_template(template).render(values, version=version("posir"), today=date.today())
