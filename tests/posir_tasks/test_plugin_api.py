@@ -131,42 +131,24 @@ def test_plugins_that_are_not_used_are_reported_once_in_a_warning(monkeypatch, c
     ]
 
 
+INVALID = (math.nan, {"deep": 1.0}, np.float32(0.5), True, Estimate(math.inf), Estimate(0.5, (0.6, 0.7)))
+RAISED = "posir plugin 'broken': score 'mean' raised"
+
+
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "said"),
     [
-        raising(ZeroDivisionError("division by zero")),
-        scoring(mean=math.nan),
-        scoring(mean={"deep": 1.0}),
-        scoring(mean=np.float32(0.5)),
-        scoring(mean=True),
-        scoring(mean=Estimate(math.inf)),
-        scoring(mean=Estimate(0.5, (0.6, 0.7))),
-        scoring(mean=Estimate(0.5, (math.nan, 0.7))),
+        (raising(ZeroDivisionError("division by zero")), RAISED),
+        *((scoring(mean=value), RAISED) for value in (*INVALID, Estimate(0.5, (math.nan, 0.7)))),
+        (module(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
+        (module(posir_scores=lambda: {"queries": 1}), "declared 'queries', which is no posir_tasks.scores.Score"),
+        (scoring(main_score=1), "score key 'main_score'"),
+        (scoring(first=2), "declared a score 'first', a key of plugin 'a'"),
     ],
-    ids=["raises", "NaN", "mapping", "NumPy number", "bool", "infinite estimate", "estimate outside", "NaN in interval"],
 )
-def test_a_plugin_with_invalid_scores_is_reported_and_the_others_are_kept(broken, scores_of):
+def test_a_plugin_with_invalid_scores_or_declarations_is_reported_and_the_others_are_kept(broken, said, scores_of):
     scores, warnings = scores_of(Point("a", scoring(first=1)), Point("broken", broken), Point("z", scoring(last=None)))
     assert scores == {"first": 1, "last": None}
-    assert len(warnings) == 1
-    assert "posir plugin 'broken': score 'mean' raised" in warnings[0]
-
-
-@pytest.mark.parametrize(
-    ("declare", "said"),
-    [
-        (lambda: 1 // 0, "could not add its scores: ZeroDivisionError"),
-        (lambda: {"queries": 1}, "declared 'queries', which is no posir_tasks.scores.Score"),
-        (lambda: scoring(main_score=1).posir_scores(), "score key 'main_score'"),
-        (lambda: scoring(first=2).posir_scores(), "declared a score 'first', a key of plugin 'a'"),
-    ],
-    ids=["raises", "no declaration", "key of mteb's", "key of another plugin's"],
-)
-def test_a_plugin_that_fails_to_declare_is_reported_and_the_others_are_kept(declare, said, scores_of):
-    scores, warnings = scores_of(
-        Point("a", scoring(first=1)), Point("broken", module(posir_scores=declare)), Point("z", scoring(last=1))
-    )
-    assert scores == {"first": 1, "last": 1}
     assert len(warnings) == 1
     assert said in warnings[0]
 

@@ -14,6 +14,7 @@ from posir_significance.decision import CHANGE_LEVEL, Change, ChangeState, Metri
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import Difference, Estimate
+from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 
@@ -31,18 +32,11 @@ def data(tmp_path):
     return tmp_path / "bells"
 
 
-def invoke(*arguments):
-    result = CliRunner().invoke(build_app(), ["mitigate", *map(str, arguments)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 @pytest.mark.slow
 def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_again(model, data, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "cache"))
-    arguments = (model, data, *METHODS, "--output", tmp_path / "results")
-    first = invoke(*arguments, "--format", "json")
+    arguments = ("mitigate", *map(str, (model, data, *METHODS, "--output", tmp_path / "results")))
+    first = CliRunner().invoke(build_app(), [*arguments, "--format", "json"])
     assert "not tried: local/tiny: chunks of 1000 tokens exceed" in first.stderr
     values = json.loads(first.stdout)
     plain, chunks, mean = values["outcomes"]
@@ -57,10 +51,10 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
     assert len(files) == 3
-    rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))
     assert {file: file.stat().st_mtime_ns for file in files} == files
     assert float(rows[1]["ndcg_at_10"]) == chunks["ndcg_at_10"]
-    table = invoke(*arguments).stdout
+    table = invoke(*arguments)
     assert "chunks(8,4,max,tokens)" in table
     assert "cannot be said" in table
 
@@ -71,7 +65,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
 )
 def test_a_mistake_is_said_in_a_sentence(model, data, tmp_path, method, message):
     with pytest.raises(PosirError, match=message):
-        invoke(model, data, "--method", method, "--output", tmp_path / "results")
+        invoke("mitigate", model, data, "--method", method, "--output", tmp_path / "results")
 
 
 def test_a_folder_of_several_languages_is_one_task(data):
@@ -88,7 +82,7 @@ def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monke
     folder.mkdir()
     for _ in range(2):
         with pytest.raises(PosirError, match=r"PosIR-Mini.*: has no .* It hides the task of this name: rename it, or run in"):
-            invoke(model, "PosIR-Mini")
+            invoke("mitigate", model, "PosIR-Mini")
         (folder / "notes.txt").write_text("A result, not data.")
 
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
+from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import invent_texts
@@ -22,13 +23,6 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     return tmp_path_factory.mktemp("results")
-
-
-def invoke(*arguments):
-    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.stdout
 
 
 PROBES = ("--probe", "segment_similarity", "--probe", "gradient_saliency")

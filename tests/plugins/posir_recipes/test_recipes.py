@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import posir
 from posir_build.settings import BuildSettings
@@ -23,12 +22,12 @@ from posir_recipes.api import (
     select_item,
     to_page,
 )
-from posir_tasks.command.app import build_app
 from posir_tasks.command.calls import Call, check_call, expand_line
 from posir_tasks.errors import PosirError
 from posir_tasks.settings_file import Section, load_settings
 from posir_tasks.sources.mini import read_documents
 from posir_train.settings import TrainingSettings
+from tests.support.cli import invoke
 from tests.support.commands import run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.human_answers import Truth, mini_documents
@@ -132,27 +131,20 @@ def test_an_item_is_selected_with_the_variables_that_it_uses():
         select_item(read_recipe("posq"), "Table 9")
 
 
-def invoke(*arguments: object) -> str:
-    result = CliRunner().invoke(build_app(), ["recipe", *map(str, arguments)])
-    if isinstance(result.exception, PosirError):
-        raise result.exception
-    return result.stdout
-
-
 def test_the_command_lists_recipes_and_shows_items():
-    assert "posq" in invoke()
-    (item,) = json.loads(invoke("posq", "--item", "Table 2", "--format", "json"))["items"]
+    assert "posq" in invoke("recipe")
+    (item,) = json.loads(invoke("recipe", "posq", "--item", "Table 2", "--format", "json"))["items"]
     assert item["commands"][0] == "posir stats $SQUAD"
     with pytest.raises(PosirError, match="Recipes: "):
-        invoke("posk")
+        invoke("recipe", "posk")
 
 
 def test_settings_files_are_copied_and_never_overwrite_others(tmp_path: Path):
     file = tmp_path / "posq" / "fineweb-posq.yaml"
-    assert invoke("posq", "--output", file.parent).split() == [str(file)]
+    assert invoke("recipe", "posq", "--output", file.parent).split() == [str(file)]
     file.write_text("mine")
     with pytest.raises(PosirError, match="other content"):
-        invoke("posq", "--output", file.parent)
+        invoke("recipe", "posq", "--output", file.parent)
     assert file.read_text() == "mine"
 
 

@@ -29,9 +29,13 @@ def expected(content: bytes) -> bytes:
     return hashlib.blake2b(content).digest()
 
 
-def test_a_large_file_is_read_once(tmp_path, cache, monkeypatch):
-    file = tmp_path / "large"
-    file.write_bytes(b"0123456789")
+@pytest.fixture
+def file(tmp_path) -> Path:
+    (tmp_path / "large").write_bytes(b"0123456789")
+    return tmp_path / "large"
+
+
+def test_a_large_file_is_read_once(file, cache, monkeypatch):
     assert digest_file(file) == expected(b"0123456789")
     monkeypatch.setattr(digests, "_known", {})
     monkeypatch.setattr(digests, "_compute", None)
@@ -48,9 +52,7 @@ def test_a_small_file_and_a_file_just_written_are_not_cached(tmp_path, cache, mo
     assert not cache.exists()
 
 
-def test_other_content_of_the_same_size_and_time_of_modification_is_seen(tmp_path):
-    file = tmp_path / "large"
-    file.write_bytes(b"0123456789")
+def test_other_content_of_the_same_size_and_time_of_modification_is_seen(file):
     before = file.stat()
     digest_file(file)
     time.sleep(0.02)
@@ -59,9 +61,7 @@ def test_other_content_of_the_same_size_and_time_of_modification_is_seen(tmp_pat
     assert digest_file(file) == expected(b"9876543210")
 
 
-def test_a_damaged_or_unwritable_cache_only_costs_time(tmp_path, cache, monkeypatch):
-    file = tmp_path / "large"
-    file.write_bytes(b"0123456789")
+def test_a_damaged_or_unwritable_cache_only_costs_time(file, cache, monkeypatch):
     digest_file(file)
     next(cache.iterdir()).write_bytes(b"short")
     monkeypatch.setattr(digests, "_known", {})

@@ -112,11 +112,34 @@ def test_a_missing_or_corrupt_file_is_named(posir_folder, table, content):
         read(posir_folder)
 
 
-@pytest.mark.parametrize(("table", "field"), [(table, field) for table in FILES for field in posir_tables()[table].columns])
-def test_a_missing_column_is_named(tmp_path, table, field):
+#: Field, its column, what another kind of values.
+OTHER_KINDS = [
+    ("queries", "pos_char_span", ["15-27", "0-3", "32-41", "14-33"]),
+    ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [32.0, 41.0], [14.0, 33.0]]),
+    ("queries", "pos_char_length", [52.5, 64.0, 64.0, 33.0]),
+    ("corpus", "text", [{"title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "d"}]),
+    ("qrels", "score", ["yes", "yes", "yes", "yes"]),
+]
+#: Table, what is wrong with it, and what is said of its file.
+WRONG_TABLES = [
+    *(
+        (table, lambda frame, field=field: frame.drop(field), f"field '{field}': missing column;")
+        for table in FILES
+        for field in posir_tables()[table].columns
+    ),
+    *(
+        (table, lambda frame, column=(field, values): frame.with_columns(pl.Series(*column)), f"field '{field}'")
+        for table, field, values in OTHER_KINDS
+    ),
+    *((table, pl.DataFrame.clear, "has no rows; at least one") for table in ("corpus", "queries")),
+]
+
+
+@pytest.mark.parametrize(("table", "change", "said"), WRONG_TABLES)
+def test_a_missing_column_one_of_another_kind_and_a_table_without_rows_are_named(tmp_path, table, change, said):
     tables = posir_tables()
-    folder = write_domain(tmp_path, tables | {table: tables[table].drop(field)})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: field '{field}': missing column;")):
+    folder = write_domain(tmp_path, tables | {table: change(tables[table])})
+    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: {said}")):
         read(tmp_path)
 
 
@@ -206,32 +229,6 @@ def test_a_query_without_exactly_one_positive_is_refused(tmp_path, documents, nu
     said = f"{folder / FILES['queries']}: field '_id': has {number} relevant document.* in {folder / FILES['qrels']}"
     with pytest.raises(DataError, match=rf"{said}.*1 row, first: 1 \('q1'\)"):
         validate(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("table", "field", "values"),
-    [
-        ("queries", "pos_char_span", ["15-27", "0-3", "32-41", "14-33"]),
-        ("queries", "pos_char_span", [[15.5, 27.0], [0.0, 3.0], [32.0, 41.0], [14.0, 33.0]]),
-        ("queries", "pos_char_length", [52.5, 64.0, 64.0, 33.0]),
-        ("corpus", "text", [{"title": "a"}, {"title": "b"}, {"title": "c"}, {"title": "d"}]),
-        ("qrels", "score", ["yes", "yes", "yes", "yes"]),
-    ],
-    ids=str,
-)
-def test_a_column_of_another_kind_is_named(tmp_path, table, field, values):
-    tables = posir_tables()
-    folder = write_domain(tmp_path, tables | {table: tables[table].with_columns(pl.Series(field, values))})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: field '{field}'")):
-        read(tmp_path)
-
-
-@pytest.mark.parametrize("table", ["corpus", "queries"])
-def test_a_table_without_rows_is_refused(tmp_path, table):
-    tables = posir_tables()
-    folder = write_domain(tmp_path, tables | {table: tables[table].clear()})
-    with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: has no rows; at least one")):
-        read(tmp_path)
 
 
 def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):

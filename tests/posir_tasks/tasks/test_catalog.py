@@ -1,5 +1,7 @@
 """Tasks of any language and of plugins: found by name, listed from the data and the Hub, refused if they would not run."""
 
+import re
+
 import pluggy
 import pytest
 
@@ -181,26 +183,23 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
     ],
 )
 def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said):
-    tasks, problems = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
-    (problem,) = problems
+    tasks, (problem,) = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
     assert problem.startswith("plugin 'plugin0': ")
     assert said in problem
     assert list(tasks) == ["Good", "After"]
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("provide", "said"),
     [
-        (module(posir_task_classes=raising), "ZeroDivisionError: division by zero"),
-        (module(posir_task_classes=lambda: None), "must return a list of task classes"),
-        (module(posir_task_classes=lambda: 42), "'int' object is not iterable"),
+        (raising, "ZeroDivisionError: division by zero"),
+        (lambda: None, "must return a list of task classes"),
+        (lambda: 42, "'int' object is not iterable"),
     ],
 )
-def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(broken, said):
-    tasks, problems = collect(broken, giving(Good))
-    (problem,) = problems
-    assert problem.startswith("plugin 'plugin0' could not provide its tasks: ")
-    assert said in problem
+def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(provide, said):
+    tasks, (problem,) = collect(module(posir_task_classes=provide), giving(Good))
+    assert re.match(f"plugin 'plugin0' could not provide its tasks: .*{said}", problem)
     assert list(tasks) == ["Good"]
 
 
