@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +14,10 @@ import numpy as np
 from mteb.models.model_meta import ScoringFunction
 from mteb.types import EncodeKwargs, PromptType
 
-from posir_data.texts import TextCollection
+from posir_data.texts import CollectedText, TextCollection
 from posir_inspect import questions as asking
 from posir_inspect import splitting
-from posir_inspect.model_window import describe_model, measure_unread
+from posir_inspect.model_window import UnreadShare, describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
 from posir_inspect.snippets import SnippetKind, write_snippet
 from posir_inspect.window import measure_window
@@ -36,6 +37,7 @@ from posir_tasks.result_schema import SPLIT
 from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import TextSplitter
+from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer, find_tokenizer
 
 #: Texts whose encoding is timed.
@@ -109,6 +111,7 @@ def inspect_model(
         skipped=collection.skipped,
         window=window,
         unread=unread,
+        most_unread=_describe_most_unread(collection.texts, unread),
         full=full,
     )
     show(known)
@@ -309,6 +312,20 @@ class InspectionRun:
 
     def _build_task(self, questions: asking.QuestionSet, wording: asking.Wording) -> asking.PseudoQuestionTask:
         return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
+
+
+def _describe_most_unread(texts: Sequence[CollectedText], unread: UnreadShare) -> str:
+    """Return the texts of which most is never read, with a sentence of it; empty if all is read."""
+    sizes = {row: share * len(texts[row].text) for row, share in enumerate(unread.by_text) if share}
+    rows = sorted(sizes, key=lambda row: -sizes[row])[:3]
+    named = [f"{texts[row].id or texts[row].name} ({100 * unread.by_text[row]:.0f} %)" for row in rows]
+    if not rows:
+        return ""
+    text = texts[rows[0]].text
+    spans = find_sentences(text, texts[rows[0]].language)
+    middle = min(spans, key=lambda span: abs(len(text) - sizes[rows[0]] / 2 - span.middle)).of(text)
+    example = textwrap.shorten(middle, 160, placeholder=" ...")
+    return f'Most is unread of {", ".join(named)}; in the first, for example: "{example}".'
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:

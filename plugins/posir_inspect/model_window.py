@@ -45,6 +45,8 @@ class UnreadShare:
     share: Estimate
     """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by bootstrap over texts."""
     texts_cut: int
+    by_text: tuple[float, ...] = ()
+    """Share of each text."""
 
 
 def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
@@ -102,7 +104,9 @@ def measure_unread(texts: Sequence[str], reading: ReadingLength, tokenizer: Mode
     rng = np.random.default_rng(SEED)
     draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack([unread, lengths], axis=1)
     low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
-    return UnreadShare(Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()))
+    return UnreadShare(
+        Estimate(float(unread.sum() / lengths.sum()), (low, high)), int((unread > 0).sum()), tuple((unread / lengths).tolist())
+    )
 
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:

@@ -34,7 +34,7 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import format_seconds
-from posir_tasks.display.strip import NDCG, Strip, format_share
+from posir_tasks.display.strip import NDCG, Strip
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.host.private_names import TASKS_REGISTRY
@@ -145,6 +145,8 @@ class Inspection(Presentable):
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
+    most_unread: str = ""
+    """A sentence on the texts of which most is never read; empty if all is."""
     work: WorkEstimate | None = None
     """Tokens and time of the rest; None if it is not known yet."""
     encoded_tokens: int | None = None
@@ -185,20 +187,22 @@ class Inspection(Presentable):
         counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
         asked = [f"Searched: {count}, by their rarest words." for count in counts]
         rest = (section for section in others if section.sentences or section.tables)
-        added = {LENGTHS: (OWN,)}
         shown = (
-            replace(section, folded=section.title == READING, sentences=(*section.sentences, *added.get(section.title, ())))
-            for section in rest
+            replace(section, sentences=(*section.sentences, OWN)) if section.title == LENGTHS else section for section in rest
         )
         lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, *asked))
-        return [lead, *sorted(shown, key=lambda section: section.folded)]
+        return [lead, *shown]
+
+    def describe_data(self) -> str:
+        """Return model and texts with the revision of the model."""
+        return f"{self.model}, revision {(self.revision or 'unknown')[:12]}; {pluralize(self.texts, 'text')} of {self.source}"
 
     @property
     def page_title(self) -> str:
-        """Heading of the page: the part that the model reads, and the share that it never does."""
-        these, read = f"these {pluralize(self.texts, 'text')}", self.window.read_part.phrase
-        never = f"{read} of {these} and never reads {format_share(self.unread.share.value)} of their words"
-        return f"{self.name} reads {never if self.unread.texts_cut else f'{these} to the end'}"
+        """Heading of the page: the part that the model reads, and how many texts are longer."""
+        these, cut = f"these {pluralize(self.texts, 'text')}", self.unread.texts_cut
+        longer = f"only {self.window.read_part.phrase}: {cut:,} of {these} {'is' if cut == 1 else 'are'} longer"
+        return f"{self.name} reads {longer if cut else f'{these} to the end'}"
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict, with what the title of the page does not say; other wordings are in the table."""
@@ -282,7 +286,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     skipped = describe_skipped(inspection.skipped, examples=1)
     yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
     never = f"{_describe_share(unread)} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
-    yield DisplaySection(READING, (inspection.window.sentence, never if cut else "All of these texts are read as a whole."))
+    read = (never, inspection.most_unread) if cut else ("All of these texts are read as a whole.",)
+    yield DisplaySection(READING, (inspection.window.sentence, *filter(None, read)))
     if inspection.fading is None:
         return
     if not inspection.fading:
@@ -335,9 +340,10 @@ def _advise(inspection: Inspection) -> str:
 
 def _write_command(inspection: Inspection) -> str:
     is_task = _is_task(inspection)
-    about, task = ("", inspection.source) if is_task else ("# evaluate these chunks on a task\n", "TASK")
+    texts, task = (inspection.source, inspection.source) if is_task else ("TEXTS", "TASK")
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        return f"{about}mteb run -t {task} -m '{model}'"
+        own = f"posir inspect {inspection.model} {texts} --snippet langchain  # code for your system"
+        return f"{own}\nmteb run -t {task} -m '{model}'  # evaluates them"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
 
 
@@ -352,10 +358,7 @@ def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
     def list_all() -> Iterator[tuple[str, str]]:
         for name, value in strip.facts():
             if name == "Not read" and unread.texts_cut:
-                cut = f"{unread.texts_cut:,} of {pluralize(inspection.texts, 'text')} are longer"
-                yield f"Words never read ({cut})", _describe_share(unread.share)
-                sentences = f"{format_percent(decision.not_read)} % of {fading.groups[ALL][0]:,}"
-                yield "Sentences never read (at most ten a text: long texts count less)", sentences
+                yield "Not read (of the sentences searched for)", f"{format_percent(decision.not_read)} %"
             elif name not in ("Not read", "Read minus not read (points)"):
                 yield name, _advise(inspection) if name == ADVICE else value
 

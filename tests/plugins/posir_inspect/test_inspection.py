@@ -116,7 +116,7 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     assert "<script>alert(1)" not in page
     assert not re.search(r'(src|href)="', re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert page.count('class="range"') > 2
-    shown = ("What to do", "mteb run -t", "<h2>How well it finds", "<h2>How far the model reads")
+    shown = ("What to do", "mteb run -t", "<h2>How far the model reads", "<h2>How well it finds")
     assert sorted(map(page.index, shown)) == list(map(page.index, shown))
 
 
@@ -187,7 +187,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
-    assert [section.title for section in inspection.page_sections()][::4] == ["", "How far the model reads"]
+    assert [section.title for section in inspection.page_sections()][:2] == ["", "How far the model reads"]
     assert sum(bool(row["chunk_size"]) for row in inspection.records()) == 2 * (len(inspection.chunks.rows) - 1)
 
 
