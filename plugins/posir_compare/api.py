@@ -172,7 +172,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Return how to read the numbers."""
         if all(row.change.judged for row in self.rows):
             return (JUDGED_BRIEF,)
-        is_open = any(row.metric_change.reason is Reason.OTHER_SIDE for row in self.rows)
+        shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
+        is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
         return (BRIEF + " Differs: which of the two is nearer to 0 cannot be said." * is_open,)
 
     def explanation(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
-from posir_inspect.splitting import ChunkComparison, ChunkRow
+from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import WindowReading
 from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.sentences import (
@@ -482,7 +482,7 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
     headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
     rows = tuple(
         (
-            f"{_name_chunks(row)}{' (advised)' * (row is chunks.row and chunks.is_advised)}",
+            f"{f'{row.size:,} tokens' if row.size else row.name}{' (advised)' * (row is chunks.row and chunks.is_advised)}",
             format_count(row.vectors),
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
@@ -492,7 +492,3 @@ def _chunk_table(chunks: ChunkComparison) -> Table:
         for row in chunks.rows
     )
     return Table(build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:]), rows)
-
-
-def _name_chunks(row: ChunkRow) -> str:
-    return row.name if row.size is None else f"{row.size:,} tokens"

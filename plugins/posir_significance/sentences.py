@@ -162,11 +162,13 @@ def advise(decision: Decision, more: str = f"evaluate on a {LARGER}") -> str:
         again = "Run the model again: the result does not store which evidence it reads."
         return more if decision.read.part is Part.CHUNKS else again
     lost = decision.interval(decision.not_read_difference)
+    # Below the margin there is hardly a difference to be seen.
+    finds_nothing = decision.ndcg_at_10 is not None and decision.ndcg_at_10.value < decision.margin
     steps = []
     if lost and lost[0] > 0:
         steps.append("search in chunks that fit what it reads (`posir mitigate` compares sizes)")
     match decision.state:
-        case State.NO_BIAS | State.CANNOT_BE_SAID if not steps and _finds_nothing(decision):
+        case State.NO_BIAS | State.CANNOT_BE_SAID if not steps and finds_nothing:
             return (
                 "Nearly nothing is found, at any position: check that the ids of documents are those of the data, and that "
                 "language and prompts are those of the model."
@@ -196,11 +198,6 @@ def name_command(decision: Decision, model: str, task: str) -> str:
     run = f"mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
     commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
     return "\n".join(command for words, command in commands.items() if words in advise(decision))
-
-
-def _finds_nothing(decision: Decision) -> bool:
-    """Return whether nDCG@10 is below the margin, so that there is hardly a difference to be seen."""
-    return decision.ndcg_at_10 is not None and decision.ndcg_at_10.value < decision.margin
 
 
 def label_change(change: MetricChange) -> str:
