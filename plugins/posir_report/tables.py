@@ -62,7 +62,7 @@ ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read
 #: Heading of the pictures of the answer.
 SKETCH = "Over position"
 #: Heading of the states, which are of what is read alone.
-STATE = "Bias in\nwhat it reads"
+STATE = "State: bias in\nwhat it reads"
 #: Keys of the columns that are shown if all is asked for.
 FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
 

@@ -266,7 +266,7 @@ def test_ten_models_are_one_table_of_80_columns_and_lengths_without_queries_are_
         "Start to end": "right",
         "Over position": "left",
         "Not read": "right",
-        "Bias in\nwhat it reads": "left",
+        "State: bias in\nwhat it reads": "left",
     }
     *_, lengths, note = answer_sections(build_rows(summary))
     assert [row[0] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
