@@ -352,13 +352,12 @@ def describe_finding(decision: Decision) -> str:
 
 
 def _describe_ends(decision: Decision) -> str:
-    """Return the state where all is read, or else how far start and end differ, which is known where the state is not."""
+    """Return the state where all is read, or else that start and end differ, which is known where the state is not."""
     ends, interval = decision.start_to_end, decision.interval(decision.start_to_end)
     if not ends or not interval or decision.reason is Reason.FEW_DOCUMENTS or decision.state is State.NO_BIAS:
         return _phrase_state(decision)
     if interval[0] <= 0 <= interval[1]:
-        value, low, high = map(numbers.format_points, (ends.value, *interval))
-        return f"no difference between start and end is seen ({value}, between {low} and {high})"
+        return "a bias is neither shown nor excluded"
     lower = (
         f"the {'end' if ends.value > 0 else 'start'} of documents scores {numbers.format_percent(abs(ends.value))} points lower"
     )
