@@ -266,17 +266,6 @@ def results_in(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_run_killed_twenty_times(data: Path, expected: dict[str, dict]):
-    folder = data / "run"
-    folder.mkdir()
-    (folder / POSIR_FOLDER).symlink_to(data / POSIR_FOLDER)
-    kill_and_resume(folder, ("run", "-t", "PosIR-English", "-m", MODEL, "--output", "out"), random.Random(8))
-    both = (scores_in(folder / "killed"), expected)
-    scores, others = ({name: row["ndcg_at_10"] for name, row in side.items()} for side in both)
-    assert scores == others
-
-
-@pytest.mark.slow
 def test_inspect_killed_twenty_times(tmp_path: Path):
     """No answer of the language model that was saved is asked for again."""
     write_tiny_model(tmp_path / "tiny")

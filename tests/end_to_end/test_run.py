@@ -14,7 +14,6 @@ import pytest
 from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
-from tests.support.results import as_of_the_hub
 
 BM25 = "mteb/baseline-bm25s"
 
@@ -121,32 +120,6 @@ def test_changed_domains_are_evaluated_again_and_no_others(command: str, data: P
     assert result(output, "PosIR-English")["custom"]["position_profile"]["queries"] == 1
     (file,) = output.rglob("PosIR-English.json")
     assert re.fullmatch("local-[0-9a-f]{16}", json.loads(file.read_text())["dataset_revision"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["mteb", "posir"])
-def test_a_run_on_another_folder_keeps_the_results_of_the_first(command: str, data: Path, tmp_path: Path):
-    output, other = tmp_path / "out", tmp_path / "other"
-    run_on = (command, "run", "-t", "PosIR-English", "-m", BM25, OUTPUT[command], str(output))
-    assert run(*run_on, POSIR_DATA=str(data)).returncode == 0
-    first = result(output, "PosIR-English")
-    for domain in ("sports", "biology"):
-        write_domain(other / POSIR_FOLDER, OTHER, domain=domain)
-    ran = run(*run_on, POSIR_DATA=str(other))
-    assert ran.returncode == 0, ran.stderr
-    second = result(output, "PosIR-English")
-    queries = {name: scores["position_profile"]["queries"] for name, scores in second.items()}
-    assert queries == {"custom": 4, "sports": 1, "biology": 1}
-    assert second["custom"] == first["custom"]
-    (kept,) = output.rglob("*.replaced")
-    assert {scores["hf_subset"]: scores for scores in json.loads(kept.read_text())["scores"]["test"]} == first
-    assert "the file before is kept as" in " ".join((ran.stdout + ran.stderr).split())
-    as_of_the_hub(next(output.rglob("PosIR-English.json")), "a" * 40)
-    refused = run(*run_on, POSIR_DATA=str(data))
-    assert refused.returncode == 1
-    assert "holds results of the Hub's data" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert set(result(output, "PosIR-English")) == set(second)
 
 
 @pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])

@@ -73,13 +73,6 @@ def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, messag
             load_settings(Painting, None, (), given)
 
 
-def test_a_field_that_is_stated_twice_is_refused_by_name(tmp_path):
-    file = tmp_path / "twice.yaml"
-    file.write_text("title: sea\ntitle: sky\n")
-    with pytest.raises(PosirError, match=r"twice\.yaml: .*'title'.* twice"):
-        load_settings(Painting, file)
-
-
 def test_the_printed_file_has_every_setting_with_its_description_and_is_read():
     text = describe_settings(Painting)
     assert "# Of the painting. Required.\ntitle:\n# Of the background. One of red, blue.\ncolor: null\nlayers: []\n" in text

@@ -461,17 +461,6 @@ def test_chunks_are_ranked_within_the_document(tmp_path):
     assert row.precision.value == pytest.approx(evidence / own)
 
 
-def test_what_is_left_out_is_counted_by_cause(tmp_path):
-    rows = [
-        tydi_row(1, TELUGU, [(1, "1869")]),
-        *(tydi_row(number, TELUGU, [(1, "1869"), NULL, NULL]) for number in range(2, 8)),
-    ]
-    file = write(tmp_path / "train.jsonl", [*rows, tydi_row(8, TELUGU, [NULL])])
-    result = posir.import_data(file, language="tel-Telu", domain="tydiqa", output=tmp_path / "data/TyDiQA-PosIR")
-    assert sum("(and 5 more)" in line for line in result.last) == 1
-    assert "without an answer: 1 question, not imported" in result.last
-
-
 TASKS = ("TyDiQA-PosIR", "MIRACL-PosIR", "RepLiQA-PosIR", "NQ-PosIR")
 
 

@@ -11,7 +11,6 @@ from posir_data.texts import are_distinct, read_texts, sample_candidates
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import describe_skipped
 from posir_tasks.sources.opening import open_data
-from tests.support.datasets import posir_tables, write_domain
 
 GOOD = "The ferry left the harbour at noon. Nobody on the quay saw where it went after that."
 OTHER = "A lamp burned in the upper window. It went out before the clock of the town hall struck nine."
@@ -134,16 +133,6 @@ def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
     with pytest.raises(PosirError, match="it has left, right; name one with --column"):
         read_texts(str(tmp_path))
     assert read_texts(str(tmp_path), column="right").texts[0].text == OTHER
-
-
-def test_only_the_corpus_of_a_dataset_is_read(tmp_path: Path):
-    write_domain(tmp_path, posir_tables())
-    assert names(tmp_path) == ["eng-Latn/sports:doc_0", "eng-Latn/sports:doc_1"]
-
-
-def test_a_folder_without_texts_is_one_message(tmp_path: Path):
-    with pytest.raises(PosirError, match="has no files"):
-        read_texts(str(tmp_path))
 
 
 def test_languages_that_the_detector_confuses_are_not_taken_for_a_mixture():
