@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import posir
+from posir_mitigate.trials import open_data_task
 from posir_tasks.sources.opening import open_data
-from posir_tasks.tasks.opened import open_data_task
 
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 POOLINGS, POSITIONS = ("mean", "cls", "lasttoken"), ("begin", "end", "uniform")

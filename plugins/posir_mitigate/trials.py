@@ -24,10 +24,10 @@ from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.result_schema import average_vectors
 from posir_tasks.results import NAN_PREFIX, read_all_results
 from posir_tasks.scores import Estimate
+from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import is_hub_name
-from posir_tasks.tasks.base import PositionTask
-from posir_tasks.tasks.opened import open_data_task
+from posir_tasks.tasks.base import LayoutTask, PositionTask, build_task, register_task
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -45,6 +45,24 @@ def open_task(data: str) -> PositionTask:
         return open_data_task(open_data(data).with_questions("posir mitigate"))
     (task,) = find_tasks([data], [])
     return task
+
+
+def open_data_task(data: Dataset) -> LayoutTask:
+    """Return a task on data, which mteb finds by its name; raise PosirError if its language is unknown."""
+    if not data.has_questions or data.in_memory:
+        for subset in data.subsets:
+            # Before a model is loaded.
+            subset.read()
+    return register_task(
+        build_task(
+            data.name,
+            location=data.location,
+            revision=data.find_revision(),
+            languages=data.find_languages(),
+            readers=[subset.read for subset in data.subsets],
+            scheme=data.scheme,
+        )
+    )
 
 
 def run_trials(

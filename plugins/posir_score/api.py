@@ -112,8 +112,7 @@ AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 load_retriever = partial(load_function, "--retriever")
 
 
-#: Titles in the help of `posir score`, each with its options.
-#: Titles in its help; what is under none comes first.
+#: Titles in the help of `posir score`, each with its options; what is under none comes first.
 GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from huggingface_hub import constants
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
-from posir_tasks.models.flag_rerankers import CLASSES, resolve_flag_reranker
 from posir_tasks.models.folder import require_weights, resolve_model_folder
 from posir_tasks.models.references import (
     CROSS_ENCODER,
@@ -92,7 +92,7 @@ def refuse_unknown(name: str) -> None:
     if "mteb" in sys.modules or not PLAIN.fullmatch(name) or Path(name).exists() or not constants.HF_HUB_OFFLINE:
         return
     declared = read_declared_names()
-    known = {*declared, *map(bare_name, declared), *PAPER_NAMES, *CLASSES}
+    known = {*declared, *map(bare_name, declared), *PAPER_NAMES, *FLAG_CLASSES}
     is_cached = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").exists()
     if name not in known and not is_cached and not any(resolver(name, {}) for resolver in plugin_resolvers()):
         raise unknown_model(name, declared, "the Hub cannot be asked for it (HF_HUB_OFFLINE is set)")
@@ -286,6 +286,56 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
             "similarity_fn_name": ScoringFunction.MAX_SIM,
         }
     )
+
+
+# BGE's rerankers that are language models, which mteb does not register: FlagEmbedding loads them, as for PosQ's authors. They
+# score by the logit of a word, which a cross-encoder of sentence-transformers does not. No code of a repository is run.
+
+#: Class of FlagEmbedding by model (FlagEmbedding 1.3.4, inference/reranker/model_mapping.py), and its settings. A layer-wise
+#: model has a score for each layer; the 28th is that of the example on its model card, while the papers state none.
+FLAG_CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "BAAI/bge-reranker-v2-gemma": ("FlagLLMReranker", {}),
+    "BAAI/bge-reranker-v2-minicpm-layerwise": ("LayerWiseFlagLLMReranker", {"cutoff_layers": [28]}),
+}
+
+
+def load_flag_reranker(
+    model_name: str,
+    revision: str | None = None,  # noqa: ARG001
+    device: str | None = None,
+    *,
+    flag_class: str,
+    cutoff_layers: list[int] | None = None,
+    **_: Any,
+) -> Any:
+    """Return one of these models in mteb's class for BGE's rerankers, whose scores are probabilities."""
+    from mteb.models.model_implementations.rerankers_custom import BGEReranker
+
+    settings = {"cutoff_layers": cutoff_layers} if cutoff_layers else {}
+    model = BGEReranker.__new__(BGEReranker)
+    # Its constructor loads an encoder.
+    super(BGEReranker, model).__init__(model_name)
+    model.model = getattr(import_module("FlagEmbedding"), flag_class)(model_name, use_fp16=True, devices=device, **settings)
+    return model
+
+
+def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
+    """Resolve the name of one of these models; None for any other."""
+    if name not in FLAG_CLASSES:
+        return None
+    from mteb.models import ModelMeta
+
+    flag_class, settings = FLAG_CLASSES[name]
+    values: dict[str, Any] = {
+        "loader": load_flag_reranker,
+        "loader_kwargs": {"flag_class": flag_class, **settings},
+        "name": name,
+        "reference": f"https://huggingface.co/{name}",
+        "model_type": [CROSS_ENCODER],
+        "framework": ["PyTorch", "Transformers"],
+        "extra_requirements_groups": ["flagembedding"],
+    }
+    return ModelMeta.create_empty(values)
 
 
 #: In order of precedence, after the full names of registered models and the resolvers of plugins.
