@@ -53,7 +53,7 @@ def photograph(browser: Browser, address: str) -> None:
 def draw_figures(results: Path) -> None:
     """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone, and a published one."""
     strips = posir.read_results(results).strips()
-    reads = [strip.words[0].removeprefix("It") if strip.not_read else " reads to the end" for strip in strips]
+    reads = [strip.finding.partition(";")[0].removeprefix("It") if strip.not_read else " reads to the end" for strip in strips]
     named = [replace(strip, name=strip.name + part) for strip, part in zip(strips, reads, strict=True)]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)

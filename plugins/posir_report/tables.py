@@ -218,8 +218,8 @@ def describe_reading(rows: Sequence[ReportRow]) -> str:
     """Return which models do not read to the end, of one its finding, of many or of several tasks how many there are."""
     models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
     unread = sum(bool(row.decision and row.decision.not_read) for row in rows)
-    if len(rows) == 1 and rows[0].decision:
-        clause = re.split(r"; |, and |\. |\.$", describe_finding(rows[0].decision))[0]
+    if len(rows) == 1 and rows[0].decision and not unread:
+        clause = re.split(r"; |\. |\.$", describe_finding(rows[0].decision))[0]
         return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
     if len(tasks) > 1 or not unread:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"

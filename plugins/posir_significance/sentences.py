@@ -315,17 +315,18 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
     """Yield what the finding rests on, a name with its definition in parentheses and a value each, then what to do."""
     read, share = decision.read, decision.not_read
     yield "nDCG@10 (100: always ranked first)", numbers.format_estimate(decision.ndcg_at_10, numbers.format_percent)
-    yield "Start to end (first minus last third, points)", format_contrast(decision, decision.start_to_end)
+    # Where all is read, the bias is start to end.
+    state = [] if share else [f"{'bias: ' * (decision.state is State.CANNOT_BE_SAID)}{label_state(decision)}"]
+    ends = format_contrast(decision, decision.start_to_end)
+    yield "Start to end (first minus last third, points)", "\n".join([ends, *state])
     if read.kind is not ReadKind.PART:
         yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
     else:
-        yield "Not read", f"{numbers.format_percent(share)} %: it reads {read.phrase}"
+        yield "Not read", f"{numbers.format_percent(share)} % of the evidence"
         yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
-    # Where all is read, that is start to end.
-    contrast = decision.bias_within_read if share else decision.start_to_end
-    bias = format_contrast(decision, contrast).removeprefix(numbers.MISSING)
-    label = f"Bias in what it reads (beyond {format_margin(decision.margin)})"
-    yield label, "\n".join(filter(None, (bias, label_state(decision))))
+    if share:
+        bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING)
+        yield "Bias in what it reads", "\n".join(filter(None, (bias, label_state(decision))))
     if shape := describe_shape(decision):
         yield "Shape", shape
     yield "What to do", advise(decision)
@@ -336,13 +337,11 @@ def describe_finding(decision: Decision) -> str:
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
     is_open = decision.state is State.CANNOT_BE_SAID
     if decision.not_read:
-        reads, ends = (
-            f"{format_share(decision.not_read)} of the evidence lies {_place_unread(decision.read)} what it reads",
-            "" if is_open else _phrase_state(decision),
-        )
+        share, place = f"{format_share(decision.not_read)} of the evidence", _place_unread(decision.read)
+        reads, ends = f"it reads {decision.read.phrase}; {share} lies {place}", "" if is_open else _phrase_state(decision)
         if lost and interval and not interval[0] <= 0 <= interval[1]:
             points = f"{numbers.format_percent(abs(lost.value))} points {'less well' if lost.value > 0 else 'better'}"
-            reads += f", and is found {points}"
+            reads = f"it reads {decision.read.phrase}; the {share} {place} is found {points} than what it reads"
     else:
         kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
         reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
@@ -381,7 +380,7 @@ def build_strip(decision: Decision, name: str) -> Strip:
     return Strip(
         name,
         (
-            *([f"It reads {read.phrase}"] if read.kind is ReadKind.PART else []),
+            *([f"It reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []),
             f"Start to end {format_contrast(decision, decision.start_to_end)}",
             finding.removesuffix("."),
         ),

@@ -299,7 +299,7 @@ def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_p
     for page in (results.to_html(), results._repr_html_(), inspect(decisions["org/window"]).to_html()):
         assert page.index('<svg class="strip"') < page.index("<table")
     text = inspect(decisions["org/window"]).to_markdown()
-    assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +\d+ % of the evidence lies beyond what it reads", text)
+    assert re.search(r"model +[▁▂▃▄▅▆▇█]+┊░+ +It reads the first \d+ tokens; the \d+ % of the evidence beyond", text)
     run("report", folder, "--card", tmp_path / "card.png", "--quiet")
     assert (tmp_path / "card.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(PosirError, match="no results by position"):
