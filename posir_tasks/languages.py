@@ -1,12 +1,12 @@
 """Any language: what the papers report of it, its code, its name in the names of tasks, and the language of a text.
 
 Codes are checked against mteb's tables of ISO 639-3 and ISO 15924; macrolanguages, two-letter codes and usual scripts are those
-of `langcodes`, from IANA's registry and Unicode's CLDR. Importing this module does not import mteb, which takes seconds;
-checking a code of the papers does not either.
+of `langcodes`, from IANA's registry and Unicode's CLDR. mteb, which takes seconds to import, is not imported.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Any
 
 from posir_tasks.errors import PosirError
+from posir_tasks.host.private_names import mteb_folder
 
 CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
@@ -84,6 +85,13 @@ def check_code(code: str) -> None:
         raise PosirError(f"language {code}: {problem}{meant} {FORMAT}")
 
 
+@cache
+def read_codes(table: str) -> dict[str, str]:
+    """Return a table of mteb's codes from its file: importing mteb takes seconds."""
+    names: dict[str, str] = json.loads((mteb_folder() / "languages" / f"iso_{table}.json").read_text(encoding="utf-8"))
+    return names
+
+
 def is_valid(code: str) -> bool:
     """Return whether a text is the code of an individual language and a script."""
     try:
@@ -94,13 +102,12 @@ def is_valid(code: str) -> bool:
 
 
 def _find_problem(language: str, script: str) -> str | None:
-    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
-
+    languages, scripts = read_codes("639_3_to_language"), read_codes("15924_to_script")
     if language in macrolanguages():
-        return f"'{language}' is a macrolanguage, {_strip(ISO_TO_LANGUAGE[language])}"
-    if language not in ISO_TO_LANGUAGE or language in NOT_A_LANGUAGE:
+        return f"'{language}' is a macrolanguage, {_strip(languages[language])}"
+    if language not in languages or language in NOT_A_LANGUAGE:
         return f"ISO 639-3 has no individual language '{language}'"
-    if script not in ISO_TO_SCRIPT:
+    if script not in scripts:
         return f"ISO 15924 has no script '{script}'" if script else "it has no script"
     return None
 
@@ -108,21 +115,21 @@ def _find_problem(language: str, script: str) -> str | None:
 def suggest_codes(text: str) -> list[str]:
     """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an English name, a typing error."""
     from langcodes.data_dicts import LANGUAGE_ALPHA3
-    from mteb.languages import ISO_TO_LANGUAGE, ISO_TO_SCRIPT
 
+    languages, scripts = read_codes("639_3_to_language"), read_codes("15924_to_script")
     first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
-    stated = rest.title() if rest.title() in ISO_TO_SCRIPT else None
+    stated = rest.title() if rest.title() in scripts else None
     names = {name.lower(): code for code, name in language_names().items()}
     code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
-    code = code if code in ISO_TO_LANGUAGE else names.get(code, code)
-    members = macrolanguages().get(code, (code,) if code in ISO_TO_LANGUAGE and code not in NOT_A_LANGUAGE else ())
+    code = code if code in languages else names.get(code, code)
+    members = macrolanguages().get(code, (code,) if code in languages and code not in NOT_A_LANGUAGE else ())
     published = [known for known in _PUBLISHED if known[:3] == code and stated in (None, known[4:])]
     suggested = published or [
         f"{member}-{script}" for member in members if (script := stated or default_script(member) or default_script(code))
     ]
     if suggested:
         return suggested[:MAX_SUGGESTIONS]
-    individual = ISO_TO_LANGUAGE.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
+    individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
     usual = [f"{language}-{script}" for language in sorted(individual) if (script := default_script(language))]
     return get_close_matches(text, [*_PUBLISHED, *usual], MAX_SUGGESTIONS, CLOSE)
 
@@ -131,14 +138,14 @@ def suggest_codes(text: str) -> list[str]:
 def macrolanguages() -> dict[str, tuple[str, ...]]:
     """Return the individual languages of each macrolanguage of ISO 639-3: the one that CLDR takes for it, or else all."""
     from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
-    from mteb.languages import ISO_TO_LANGUAGE
 
+    languages = read_codes("639_3_to_language")
     members: dict[str, tuple[str, ...]] = {}
     for table in (NORMALIZED_MACROLANGUAGES, MACROLANGUAGES):
         chosen = {*members}
         for member, macrolanguage in table.items():
             code, name = (LANGUAGE_ALPHA3.get(tag, tag) for tag in (member, macrolanguage))
-            if name not in chosen and code in ISO_TO_LANGUAGE:
+            if name not in chosen and code in languages:
                 members[name] = (*members.get(name, ()), code)
     return members
 
@@ -168,9 +175,8 @@ def two_letter_code(code: str) -> str:
 @cache
 def english_name(code: str) -> str:
     """Return the English name of a language such as `deu-Latn`, for prompts."""
-    from mteb.languages import ISO_TO_LANGUAGE
-
-    return str(ISO_TO_LANGUAGE.get(code.partition("-")[0], code))
+    languages = read_codes("639_3_to_language")
+    return str(languages.get(code.partition("-")[0], code))
 
 
 @cache
@@ -180,18 +186,17 @@ def language_names() -> dict[str, str]:
     It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`), unless several languages
     have that name. The main language of a macrolanguage has its name: "Iranian Persian" is `Persian`.
     """
-    from mteb.languages import ISO_TO_LANGUAGE
-
+    languages = read_codes("639_3_to_language")
     names = {language.code[:3]: language.name for language in LANGUAGES}
     for macrolanguage, (main, *_) in macrolanguages().items():
-        name = _to_letters(_strip(ISO_TO_LANGUAGE[macrolanguage]))
-        if main not in names and name not in names.values() and name in _to_letters(ISO_TO_LANGUAGE[main]):
+        name = _to_letters(_strip(languages[macrolanguage]))
+        if main not in names and name not in names.values() and name in _to_letters(languages[main]):
             names[main] = name
-    others = [code for code in ISO_TO_LANGUAGE if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}]
-    short = {code: _to_letters(_strip(ISO_TO_LANGUAGE[code])) for code in others}
+    others = [code for code in languages if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}]
+    short = {code: _to_letters(_strip(languages[code])) for code in others}
     uses = Counter([*names.values(), *short.values()])
     for code in others:
-        names[code] = short[code] if uses[short[code]] == 1 else _to_letters(ISO_TO_LANGUAGE[code])
+        names[code] = short[code] if uses[short[code]] == 1 else _to_letters(languages[code])
     repeated = Counter(names.values())
     return {code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()}
 

@@ -18,7 +18,7 @@ from posir_tasks.files import cache_folder
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
-from posir_tasks.models.references import RERANKER, find_endpoint
+from posir_tasks.models.references import RERANKER, bare_name, find_endpoint
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import DataReference, Option, load_function, public
 from posir_tasks.read_part import parse_window
@@ -178,14 +178,19 @@ def inspect(
         questions = Path(write_questions) if write_questions else None
         return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
     if texts is None or not isinstance(model, str | Path):
-        raise PosirError("Give a model and texts, or texts and --retriever module:function.")
+        raise PosirError("Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
         raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
     with track("Reading texts"):
         # The readers take a second to import.
-        from posir_tasks.models.registry import refuse_unknown
+        from posir_tasks.models.registry import read_declared_names, refuse_unknown
+        from posir_tasks.tasks.catalog import refuse_missing
 
+        if Path(model).is_dir() and str(texts) in {name for full in read_declared_names() for name in (full, bare_name(full))}:
+            raise PosirError(f"'{texts}' is a model. Did you mean `posir inspect {texts} {model}`?")
         refuse_unknown(str(model))
+        if isinstance(texts, str | Path):
+            refuse_missing(str(texts))
         from posir_data.texts import read_texts
 
         collection = read_texts(texts, column=column, limit=limit)

@@ -128,8 +128,10 @@ def mitigate(
     """
     with track("Loading libraries"):
         from posir_tasks.models.registry import refuse_unknown
+        from posir_tasks.tasks.catalog import refuse_missing
 
         refuse_unknown(str(model))
+        refuse_missing(str(data))
         from datasets import disable_progress_bars
         from transformers.utils.logging import disable_progress_bar
 

@@ -26,6 +26,7 @@ from posir_tasks.public import Option, public, to_list
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.results import read_result_file
+from posir_tasks.tasks.catalog import refuse_missing
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -174,6 +175,8 @@ def run(
     fields = {"query_field": query_field, "passage_field": passage_field}
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
+    for name in to_list(task):
+        refuse_missing(name)
     find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
     if plan:
         from posir_run.plan import plan_run

@@ -11,10 +11,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from posir_tasks.errors import PosirError
+
+
+def mteb_folder() -> Path:
+    """Return the folder of mteb's modules, which is not imported, as that takes seconds."""
+    return Path(str(getattr(find_spec("mteb"), "origin", ""))).parent
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache, partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from huggingface_hub import constants
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.host.private_names import MODEL_REGISTRY, step_aside
+from posir_tasks.host.private_names import MODEL_REGISTRY, mteb_folder, step_aside
 from posir_tasks.models.folder import require_weights, resolve_model_folder
 from posir_tasks.models.references import (
     CROSS_ENCODER,
@@ -83,7 +82,7 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 def read_declared_names() -> set[str]:
     """Return the names of mteb's models from the text of its modules: importing them takes seconds."""
-    folder = Path(str(getattr(find_spec("mteb"), "origin", ""))).parent / "models" / "model_implementations"
+    folder = mteb_folder() / "models" / "model_implementations"
     return {name for file in folder.glob("*.py") for name in DECLARED.findall(file.read_text(encoding="utf-8"))}
 
 

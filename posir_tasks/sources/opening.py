@@ -24,7 +24,7 @@ from posir_tasks.sources.checks import read_column_types
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID, REVISION
-from posir_tasks.sources.formats.files import KINDS, find_file_format, find_hub_use, read_file, read_hub
+from posir_tasks.sources.formats.files import find_file_format, find_hub_use, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
 from posir_tasks.sources.formats.passages import (
     Item,
@@ -58,7 +58,7 @@ from posir_tasks.sources.repository import (
     is_hub_name,
     open_repository,
 )
-from posir_tasks.tasks.catalog import mention_task, require_task
+from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
 
 #: Kind of judgments without texts.
 QRELS = "TREC qrels"
@@ -111,7 +111,7 @@ def open_data(
     """
     if not isinstance(data, str | Path):
         if not isinstance(data, Iterable):
-            raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. Give {KINDS}, or a list of texts.")
+            raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a list of texts.")
         return _open_strings(data)
     options = ReadOptions(column, id_column, split, revision, language, repair)
     path = Path(data).expanduser()
@@ -121,8 +121,7 @@ def open_data(
         return _open_file(path, options)
     if is_hub_name(str(data)):
         return _open_hub(str(data), options)
-    if "/" in str(data) or path.suffix:
-        raise PosirError(f"{data}: no such file or folder. Give {KINDS}.")
+    refuse_missing(str(data))
     return _open_task_data(str(data), options)
 
 
@@ -181,7 +180,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         return _open_layout(path.resolve().name, LocalRepository(root), own)
     files, format_ = list_files(path), find_folder_format(path)
     if not files:
-        raise PosirError(f"{path}: has no files.{mention_task(str(path))} Give {KINDS}.")
+        raise PosirError(f"{path}: has no files.{mention_task(str(path))}\n{KINDS}")
     return _open_items(
         path.resolve().name,
         format_.title,

@@ -6,12 +6,16 @@ Importing this module does not import mteb.
 from __future__ import annotations
 
 import logging
+import sys
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.host.private_names import TASKS_REGISTRY, mteb_folder
 from posir_tasks.plugin_api import Plugins, loaded_plugins
+from posir_tasks.sources.repository import is_hub_name
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
@@ -26,6 +30,11 @@ logger = logging.getLogger(__name__)
 
 #: Of the names of tasks of the PosIR layout.
 PREFIX = "PosIR-"
+#: What data may be, for messages.
+KINDS = (
+    "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or folder, in the formats of "
+    "`posir inspect --help` for texts and `posir import --help` for questions."
+)
 #: The plugin and the class of each task of a plugin, by the task's name.
 PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
@@ -45,19 +54,26 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
     return {task.metadata.name: task for task in builtin_task_classes()}
 
 
-def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the name is no such name."""
+def _read_language(name: str) -> Language | None:
+    """Return the language in the name of a task of any language; None if the name is no such name."""
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.languages import PIVOT, find_language
     from posir_tasks.sources.declared import SUFFIX
+
+    return find_language(name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}"), list_languages)
+
+
+def find_language_task(name: str) -> type[PosirTask] | None:
+    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the name is no such name."""
+    language = _read_language(name)
+    if language is None:
+        return None
+    from posir_tasks.languages import PIVOT
+    from posir_tasks.sources.declared import SUFFIX
     from posir_tasks.tasks.nano import build_nano_task
     from posir_tasks.tasks.posir import build_posir_task
 
-    language_name = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
-    language = find_language(language_name, list_languages)
-    if language is None:
-        return None
     complete = build_posir_task(language, PIVOT if name.endswith(f"-{PIVOT.name}") else language)
     task = build_nano_task(language) if name.endswith(SUFFIX) else complete
     return task if task.metadata.name == name else None
@@ -76,26 +92,42 @@ def name_larger_task(name: str) -> str:
 
 
 def require_task(name: str) -> type[PositionTask]:
-    """Return a task of posir or a plugin by its name; raise PosirError, with the most similar names, if there is none."""
-    from posir_tasks.sources.formats.files import KINDS
-
-    known = builtin_tasks() | language_tasks() | plugin_tasks()
-    task = known.get(name) or find_task(name)
+    """Return a task of posir or a plugin by its name; raise PosirError if there is none."""
+    task = find_task(name) or language_tasks().get(name) or plugin_tasks().get(name)
     if task is None:
-        raise PosirError(
-            f"'{name}' is neither a file or folder nor a task with evidence positions.{suggest_name(name, known)} "
-            f"`posir tasks` lists the tasks. Data is {KINDS}."
-        )
+        raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
     return task
+
+
+def refuse_missing(data: str) -> None:
+    """Raise PosirError, with the nearest name, for what is no file, folder or task, and cannot be a dataset on the Hub.
+
+    Unless it is imported already, mteb, whose import takes seconds, is not: the text of its modules has the names of its tasks.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir() and not any(path.iterdir()):
+        raise PosirError(f"{data}: has no files.{mention_task(data)}\n{KINDS}")
+    if path.exists() or is_hub_name(data):
+        return
+    tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]
+    if tasks and (data in tasks or _read_language(data) or _is_of_mteb(data)):
+        return
+    what = "file or folder" if not tasks else "file, folder or task"
+    near = suggest_name(path.name, [*(entry.name for entry in path.parent.glob("*")), *tasks])
+    stands = " It stands for a name of yours." if data.isupper() else ""
+    raise PosirError(f"{data}: no such {what}.{near}{stands}\n{KINDS}")
+
+
+def _is_of_mteb(name: str) -> bool:
+    if "mteb" in sys.modules:
+        return name in TASKS_REGISTRY.resolve()
+    return any(f'"{name}"' in module.read_text(encoding="utf-8") for module in mteb_folder().glob("tasks/**/*.py"))
 
 
 def mention_task(name: str) -> str:
     """Return a sentence if a file or folder hides the task of its name; else nothing."""
-    try:
-        require_task(name)
-    except PosirError:
-        return ""
-    return " It hides the task of this name: rename it, or run in another folder."
+    hides = any(task.name == name for task in declare_tasks())
+    return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:

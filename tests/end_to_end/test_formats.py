@@ -275,7 +275,7 @@ def test_only_the_layout_can_be_validated(tmp_path, write):
 
 @pytest.mark.parametrize("reference", ["none.json", "no/such/folder", "PosIR-Minni"])
 def test_what_does_not_exist_is_one_sentence(reference):
-    with pytest.raises(PosirError, match=r"no such file or folder\. Give a task;|is neither a file or folder nor a task"):
+    with pytest.raises(PosirError, match=r"no such file(, folder or task| or folder)\."):
         open_data(reference)
 
 

@@ -414,18 +414,13 @@ FILE_FORMATS = (
     FileFormat("PDF", (".pdf",), read_pdf_file),
     FileFormat("plain text or Markdown", ("", *PLAIN_TEXT), read_text_file),
 )
-#: What data may be, for messages.
-KINDS = (
-    "a task; a folder in the PosIR layout, of BEIR or of Chroma's chunking evaluation; a file or folder of "
-    f"{', '.join(format_.title for format_ in FILE_FORMATS)}; or a dataset on the Hub (owner/name)"
-)
 
 
 def find_file_format(file: Path, options: ReadOptions) -> FileFormat | None:
     """Return the format of a file, None if it is none of ours; raise DataError if it cannot be read."""
     suffix = split_suffix(file)[1]
     formats = (format_ for format_ in FILE_FORMATS if suffix in format_.suffixes)
-    with error_context(file, "", KINDS):
+    with error_context(file, "", ", ".join(format_.title for format_ in FILE_FORMATS)):
         texts = options.column is not None
         return next((row for row in formats if not (texts and row.use) and row.accepts(file)), None)
 

@@ -63,7 +63,7 @@ def test_a_build_does_not_write_among_its_documents(settings, override):
     [
         ("verify.rerankers=[./missing]", r"./missing: no such folder"),
         ("balance.psi=0.99", r"balance.psi: 0.99: with a mean nDCG@10 of 0.6.*another balance.ndcg_at_10"),
-        ("documents=missing", "is neither a file or folder nor a task"),
+        ("documents=missing", "no such file, folder or task"),
     ],
 )
 def test_a_setting_that_a_late_stage_refuses_is_found_first(settings, override, message):

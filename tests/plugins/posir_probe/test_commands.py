@@ -96,9 +96,9 @@ def test_plain_texts_are_measured_and_bad_files_named(model, tmp_path):
         (("study", "correlate", "nowhere"), "nowhere: no such folder"),
         (("study", "subset-validity", "nowhere"), "no such folder"),
         (("probe", "mteb/baseline-bm25s"), "not a dense encoder"),
-        (("probe", "tiny", "nothing"), "neither a file or folder nor a task"),
-        (("probe", "tiny", "--data", "nothing"), "neither a file or folder nor a task"),
-        (("probe", "--data=nothing", "tiny"), "'nothing' is neither a file or folder nor a task"),
+        (("probe", "tiny", "nothing"), "no such file, folder or task"),
+        (("probe", "tiny", "--data", "nothing"), "no such file, folder or task"),
+        (("probe", "--data=nothing", "tiny"), "nothing: no such file, folder or task"),
         (("probe", "tiny", "--probe", "nothing"), "there is no probe 'nothing'"),
     ],
 )

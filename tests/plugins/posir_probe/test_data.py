@@ -107,7 +107,7 @@ def test_data_in_the_posir_layout_and_tasks_are_found_first(tmp_path):
     assert list(open_probe_source(str(tmp_path)).subsets) == ["eng-Latn/sports"]
     assert len(read(tmp_path).questions) > 0
     assert open_probe_source("PosIR-Mini").name == "PosIR-Mini"
-    with pytest.raises(PosirError, match="neither a file or folder nor a task"):
+    with pytest.raises(PosirError, match="no such file, folder or task"):
         open_probe_source("PosIR-Minni")
 
 
