@@ -6,7 +6,6 @@ of `langcodes`, from IANA's registry and Unicode's CLDR. mteb, which takes secon
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -18,6 +17,7 @@ from itertools import chain
 from typing import Any
 
 from posir_tasks.errors import PosirError
+from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import mteb_folder
 
 CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
@@ -88,7 +88,7 @@ def check_code(code: str) -> None:
 @cache
 def read_codes(table: str) -> dict[str, str]:
     """Return a table of mteb's codes from its file: importing mteb takes seconds."""
-    names: dict[str, str] = json.loads((mteb_folder() / "languages" / f"iso_{table}.json").read_text(encoding="utf-8"))
+    names: dict[str, str] = read_json(mteb_folder() / "languages" / f"iso_{table}.json")
     return names
 
 
