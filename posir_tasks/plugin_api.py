@@ -154,7 +154,7 @@ def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
 
 @hookspec
 def posir_answers(file: Path) -> Iterable[str]:  # type: ignore[empty-body]
-    """Return what the result in a file says, a line each, which `mteb run` prints on the error stream at its end.
+    """Return what the result in a file says, a title and a paragraph in a string each, which `mteb run` prints at its end.
 
     Args:
         file: A result of a position-aware task, as mteb saves it.

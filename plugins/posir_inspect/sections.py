@@ -342,8 +342,8 @@ def _write_command(inspection: Inspection) -> str:
     is_task = _is_task(inspection)
     texts, task = (inspection.source, inspection.source) if is_task else ("TEXTS", "TASK")
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        own = f"posir inspect {inspection.model} {texts} --snippet langchain  # code for your system"
-        return f"{own}\nmteb run -t {task} -m '{model}'  # evaluates them"
+        own = f"# code for your system\nposir inspect {inspection.model} {texts} --snippet langchain"
+        return f"{own}\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
 
 

@@ -75,12 +75,12 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
 
 
 def describe_saved(file: Path) -> Iterator[str]:
-    """Yield the answer of a result in a line: task, model, nDCG@10, and the words of its picture."""
+    """Yield the answer of a result: a line of model, picture, task and nDCG@10, then the finding."""
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
     for row in list_overall(row for summary in saved for row in build_rows(summary)):
         if row.decision:
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.task}, {row.model}: nDCG@10 {score}. {describe_finding(row.decision)}"
+            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_finding(row.decision)}"
 
 
 def _is_fine(row: ReportRow) -> bool:

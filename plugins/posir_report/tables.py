@@ -344,7 +344,8 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
             continue
         for name, row in zip(names, group, strict=True):
             command = name_command(row.decision, row.model, row.task) if row.decision else ""
-            yield DisplaySection(f"{name}  {row.sketch}", (describe_answer(row.decision),), code=command)
+            title = f"{name:{max(map(len, names))}}  {row.sketch}"
+            yield DisplaySection(title, (describe_answer(row.decision),), code=command)
         for row in group if of_model or len(group) == 1 else ():
             lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
             yield from _length_section(lengths, f"{row.task}, " if of_model else "")

@@ -37,7 +37,7 @@ SCALE = 2
 HATCH, APART = 7, 0.014
 #: Labels of an axis where there is no room for the others.
 SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
-#: Characters of a line of text, without the mark where reading ends.
+#: Characters of a line of text.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
 #: Attributes of each kind of mark in light, and their colors in dark: Okabe & Ito 2008 (Color Universal Design) and grays.
@@ -177,8 +177,9 @@ def describe_marks(strips: Sequence[Strip]) -> str:
 
 def sketch_strip(strip: Strip) -> str:
     """Return a strip as a line of text: `▆▅▄┊░░`, with a mark where reading ends; `·` where there is no evidence."""
-    unread = min(max(round(CHARACTERS * strip.not_read), 1), CHARACTERS - 1) if strip.not_read else 0
-    parts, columns = len(strip.ndcg_by_part), CHARACTERS - unread
+    parts, marks = len(strip.ndcg_by_part), 1 if strip.before in (None, 0) else 2
+    unread = min(max(round(CHARACTERS * strip.not_read), 1), CHARACTERS - marks - 1) if strip.not_read else 0
+    columns = CHARACTERS - unread - (marks if unread else 0)
     ends = np.arange(parts + 1) / parts
     values = np.array([part.value if part else nan for part in strip.ndcg_by_part])
     means = []
@@ -186,13 +187,13 @@ def sketch_strip(strip: Strip) -> str:
         overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None) * ~np.isnan(values)
         means.append(float(overlap @ np.nan_to_num(values) / overlap.sum()) if overlap.sum() > 1e-9 else nan)
     line, before = draw_sparkline(means), columns if strip.before is None else round(columns * strip.before / parts)
-    marks = (MARK if before else "", UNREAD * unread, MARK if before < columns else "")
-    return f"{line[:before]}{''.join(marks) if unread else ''}{line[before:]}"
+    beyond = (MARK if before else "", UNREAD * unread, MARK if before < columns else "")
+    return f"{line[:before]}{''.join(beyond) if unread else ''}{line[before:]}"
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
     """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is not read."""
-    sketches = [f"  {sketch_strip(strip):{CHARACTERS + 2}}  " for strip in strips]
+    sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
     shares = [f"{sketch}{strip.share}".rstrip() for sketch, strip in zip(sketches, strips, strict=True)]
     names = shorten_names([strip.name for strip in strips], width - max(map(len, shares), default=0))
     longest = max(map(len, names), default=0)

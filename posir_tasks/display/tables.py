@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GAP, MIN_WIDTH = 2, 12
 #: Columns of shortened names in a table that is divided.
 DIVIDED_WIDTH = 20
-#: Columns of a table of answers, in any terminal and outside one, and most of a line of prose.
+#: Columns of a table of answers with long names, and most of a line of prose and, outside a terminal, of a picture.
 NARROW, PROSE = 80, 100
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
 #: before one is looked for. A number with a sign is none.
@@ -260,7 +260,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
 
 def _picture_width(console: Console) -> int:
     """Return how wide pictures may be: outside a terminal the same for a file, a pipe and a string."""
-    return console.width if console.is_terminal else NARROW
+    return console.width if console.is_terminal else PROSE
 
 
 def _print_title(console: Console, title: str) -> None:
@@ -274,6 +274,16 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
     lines = [line for paragraph in escape_controls(text).split("\n") for line in wrap(paragraph, width)]
     printed = Text("\n".join(lines), style=style)
     printed.stylize("bold", 0, bold)
+    printed.highlight_regex("(?m)^What to do:", "bold")
+    console.print(printed, soft_wrap=True)
+
+
+def print_code(console: Console, code: str) -> None:
+    """Print code as it is, or commands with their comments, set off and indented; no line is broken."""
+    code = escape_controls(code.rstrip())
+    is_command = code.startswith(("posir ", "mteb ", "# "))
+    printed = Text(f"\n{textwrap.indent(code, '  ')}", style="cyan") if is_command else Text(code)
+    printed.highlight_regex("(?m)^  #.*", "dim default")
     console.print(printed, soft_wrap=True)
 
 
@@ -429,7 +439,7 @@ class DisplaySection:
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.strips), "dim")
         if self.code:
-            console.print(escape_controls(self.code.rstrip()), markup=False, highlight=False, soft_wrap=True)
+            print_code(console, self.code)
         if self.tables and (sentences or self.strips):
             console.print()
         print_tables(console, self.tables)

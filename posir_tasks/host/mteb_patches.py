@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,8 +20,16 @@ from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
-from posir_tasks.host.private_names import BENCHMARK_REGISTRY, MODEL_REGISTRY, describe_untested, record_failure, step_aside
+from posir_tasks.host.private_names import (
+    BENCHMARK_REGISTRY,
+    MODEL_REGISTRY,
+    TASKS_REGISTRY,
+    describe_untested,
+    record_failure,
+    step_aside,
+)
 from posir_tasks.plugin_api import collect_items
 
 if TYPE_CHECKING:
@@ -154,25 +163,40 @@ def answer_runs(module: ModuleType) -> None:
 
     @wraps(run)
     def run_and_answer(args: Any) -> None:
-        run(args)
+        if getattr(args, "batch_size", 0) is None:
+            args.batch_size = 32  # mteb's own default, which it would log at length
+        try:
+            run(args)
+        except KeyError as error:
+            unknown = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
+            if not unknown:
+                raise
+            subject = f"no task or benchmark '{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            raise PosirError(f"There is {subject} `posir tasks` lists those with positions.") from None
         if args.verbosity:
-            step_aside(answer_runs.__name__, print_answers, otherwise=None)
+            step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
     module.run = run_and_answer  # type: ignore[attr-defined]
 
 
-def print_answers() -> None:
-    """Print what plugins say about the results that mteb has saved or loaded, on the error stream."""
+def print_answers(output_folder: str | None) -> None:
+    """Print what plugins say about the results that mteb has saved or loaded, on the error stream, and where they are."""
+    from mteb import ResultCache
     from rich.console import Console
 
     from posir_tasks.display.progress import report_progress
-    from posir_tasks.display.tables import print_paragraph
+    from posir_tasks.display.tables import DisplaySection
     from posir_tasks.host.result_saving import process_saver
 
     with report_progress(quiet=True):
         answers = [line for file in process_saver().used for _, line in collect_items("posir_answers", "answer", file=file)]
-    for line in answers:
-        print_paragraph(Console(stderr=True, highlight=False), line)
+    if not answers:
+        return
+    folder, console = str(ResultCache(output_folder).cache_path), Console(stderr=True, highlight=False)
+    sections = [DisplaySection(title, (said,)) for title, _, said in (answer.partition("\n") for answer in answers)]
+    console.print()
+    for section in (*sections, DisplaySection(sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}")):
+        section.print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:

@@ -426,7 +426,8 @@ def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_pat
     (file,) = tmp_path.rglob("PosIR-French.json")
     (line,) = describe_saved(file)
     (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
-    assert line.startswith(f"PosIR-French, {summary.model}: nDCG@10 {raw.ndcg.mean() * 100:.1f}. ")
+    assert f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}\n" in line
+    assert line.startswith(summary.model)
     assert line.endswith(describe_finding(summary.decisions[0]))
 
 

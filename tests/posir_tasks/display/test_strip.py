@@ -46,9 +46,9 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
 @pytest.mark.parametrize(
     ("before", "edges", "sketch"),
     [
-        (None, [0, 0.25, 0.5, 0.75, 1], "▇▇▇▅▅▅▄▄▄┊░░░"),
-        (0, [0, 0.25, 0.5, 0.75, 1], "░░░┊▇▇▇▅▅▅▄▄▄"),
-        (1, [0, 0.25, 0.5, 0.75, 1], "▇▇▇┊░░░┊▅▅▅▄▄▄"),
+        (None, [0, 0.25, 0.5, 0.75, 1], "▇▇▆▅▅▄▄▄┊░░░"),
+        (0, [0, 0.25, 0.5, 0.75, 1], "░░░┊▇▇▆▅▅▄▄▄"),
+        (1, [0, 0.25, 0.5, 0.75, 1], "▇▇┊░░░┊▆▅▅▄▄"),
     ],
 )
 def test_what_is_not_read_is_where_the_model_does_not_read(before, edges, sketch):
