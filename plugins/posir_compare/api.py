@@ -19,7 +19,7 @@ from posir_significance.decision import ChangeState, Margins, Reason
 from posir_significance.intervals import ALPHA, LEVEL
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
-from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
+from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public, to_list
@@ -34,18 +34,24 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "Start to end: nDCG@10 of the first third of documents minus the last. Change: model minus baseline, with its interval, "
-    "adjusted for 3 metrics."
+    "Start to end: nDCG@10 of the first third of documents minus the last.",
+    "Change: model minus baseline, with its interval, adjusted for 3 metrics.",
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
 NOTES = (
     "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
+    "State: from the interval of the change: equivalent if it lies within the margin (by default 2 points of nDCG@10, 5 of "
+    "start to end), better or worse if 0 is outside; else it cannot be said.",
     "Paired by query: both models answered the same questions, and are compared question by question.",
-    "Change: model minus baseline, x 100 but for PSI. Its interval decides: equivalent if it lies within the margin (by "
-    "default 2 points of nDCG@10, 5 of start to end), better or worse if 0 is outside; else it cannot be said.",
-    "PSI: 1 - worst / best position, posterior median: 0 is even, lower is better.",
+    "PSI: 1 - worst / best position, posterior median: 0 is even, lower is better. Its change is not the difference of two "
+    "medians, but the median of the difference.",
+)
+#: What a reader of a page needs first.
+TERMS = (
+    "nDCG@10: 100 if the right document is always first. Start to end: first minus last third, in points. In brackets: "
+    "intervals adjusted for 3 metrics, PSI among them."
 )
 
 
@@ -110,20 +116,23 @@ class Comparison(Presentable, comparison.ModelComparison):
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
         shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        scores = replace(comparison_table(self.rows), split_by="{Metric}\n{Task}, {Method}, {Model} against {Baseline}")
+        scores = comparison_table(replace(row, length=row.length_title or row.length) for row in self.rows)
+        names = drop_organizations([self.baseline, self.rows[0].model]) if count_pairs(self.rows) == 1 else []
+        heads = dict(zip(("Baseline score", "Score"), names, strict=False))
+        columns = tuple(replace(column, heading=heads.get(column.heading, column.heading)) for column in scores.columns)
+        split_by = "{Metric}\n{Task}, {Method}, {Model} against {Baseline}"
+        scores = replace(scores, columns=columns, split_by=split_by, notes=NOTES[-1:] if self.common else ())
         folded = [DisplaySection("Scores of both sides", tables=(scores,), folded=True)]
         folded += [self._build_sources()] if self.common else []
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
-        row, lead = shown[0], []
-        if count_pairs(shown) == 1:
-            data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}"
-            lead = [f"{data}.", describe_reads(row)]
+        row = shown[0]
+        data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
         overall = [row for row in shown if row.length == ALL]
         is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
         tables = [section for section in changes if section.tables]
-        return [*to_paragraphs(filter(None, [" ".join(lead).rstrip()])), *tables, *to_paragraphs(is_open), *folded]
+        return [*to_paragraphs([data] * (count_pairs(shown) == 1)), *tables, *to_paragraphs(is_open), *folded]
 
     def _build_sources(self) -> DisplaySection:
         """Return the revisions of models and data."""
@@ -174,7 +183,7 @@ class Comparison(Presentable, comparison.ModelComparison):
             return (JUDGED_BRIEF,)
         shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
         is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
-        return (BRIEF + " Differs: which of the two is nearer to 0 cannot be said." * is_open,)
+        return (*BRIEF, *["Differs: which of the two is nearer to 0 cannot be said."] * is_open)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -331,7 +340,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {model}; intervals adjusted for {compared} comparisons"
+            title = f"Change by length · {model}; intervals adjusted for {compared // 3} lengths x 3 metrics"
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
@@ -367,25 +376,20 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
     by_metric = _group_metrics(rows)
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
-    names = [row.model if is_models else row.length_title for row in first]
-    counts = [] if is_models else [["", *(format_count(row.queries) for row in first)]]
-    headings, columns = ["Queries" for _ in counts], counts
+    columns = list(build_columns([heading, "Queries"][: 1 + (not is_models)], ["Queries"]))
+    cells = [[first[0].baseline, *(row.model if is_models else row.length_title for row in first)]]
+    cells += [] if is_models else [["", *(format_count(row.queries) for row in first)]]
     for metric, listed in by_metric.items():
         # The interval stands below its state.
-        changes = [
-            sentences.format_change(row.metric_change, row.change).replace("; which is better: cannot be said: ", ": ")
-            for row in listed
-        ]
-        changes = ["\n".join(change.rsplit(": ", 1)) for change in changes]
+        changes = ["\n".join(sentences.format_change(row.metric_change, row.change).rsplit(": ", 1)) for row in listed]
         baseline, *own = (
             FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
         )
-        change = f"Change in {metric.value[0].lower()}{metric.value[1:]}"
-        headings += [metric.heading.partition(" (")[0], change] if is_models else [change]
-        columns += [[baseline, *own], ["baseline", *changes]] if is_models else [[baseline, *changes]]
-    lines = list(zip([first[0].baseline, *names], *columns, strict=True))[not is_models :]
-    drawn = [name for name in headings if name.startswith("Change in ")]
-    return Table(build_columns([heading, *headings], headings, drawn=drawn), tuple(lines), title)
+        columns += [Column("Score", "right", metric.heading)] if is_models else []
+        columns.append(Column("Change", "right", metric.heading, drawn=True))
+        cells += [[baseline, *own], ["baseline", *changes]] if is_models else [[baseline, *changes]]
+    lines = list(zip(*cells, strict=True))[not is_models :]
+    return Table(tuple(columns), tuple(lines), title, (TERMS,) if is_models else ())
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
