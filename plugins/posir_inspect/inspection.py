@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,8 @@ WHOLE_SHARE = 0.5
 MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
+#: Marks of Markdown in a sentence that is quoted; of a link, its words remain.
+MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*`#|>]+")
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def inspect_model(
         skipped=collection.skipped,
         window=window,
         unread=unread,
-        most_unread=_describe_most_unread(collection.texts, unread),
+        **_find_most_unread(collection.texts, unread),
         full=full,
     )
     show(known)
@@ -210,7 +213,7 @@ class InspectionRun:
         """Add the search in whole texts, more and more of them until the interval is narrow or the budget is used."""
         most = self.most_texts
         texts = most if self.setup.budget is None else min(MIN_TEXTS, most)
-        planned = f" (the rest takes at most about {format_seconds(known.work.seconds)})" if known.work else ""
+        planned = f" (rest: up to {format_seconds(known.work.seconds)})" if known.work else ""
         with track(f"Searching whole texts{planned}") as advance:
             while True:
                 search = self._search(None, self.questions.first(texts), self.wordings)
@@ -314,18 +317,17 @@ class InspectionRun:
         return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
 
 
-def _describe_most_unread(texts: Sequence[CollectedText], unread: UnreadShare) -> str:
-    """Return the texts of which most is never read, with a sentence of it; empty if all is read."""
-    sizes = {row: share * len(texts[row].text) for row, share in enumerate(unread.by_text) if share}
-    rows = sorted(sizes, key=lambda row: -sizes[row])[:3]
-    named = [f"{texts[row].id or texts[row].name} ({100 * unread.by_text[row]:.0f} %)" for row in rows]
+def _find_most_unread(texts: Sequence[CollectedText], unread: UnreadShare) -> dict[str, Any]:
+    """Return the texts of which most is never read, with a sentence of it; nothing if all is read."""
+    rows = sorted((row for row, share in enumerate(unread.by_text) if share), key=lambda row: -unread.by_text[row])[:3]
     if not rows:
-        return ""
-    text = texts[rows[0]].text
+        return {}
+    text, share = texts[rows[0]].text, unread.by_text[rows[0]]
     spans = find_sentences(text, texts[rows[0]].language)
-    middle = min(spans, key=lambda span: abs(len(text) - sizes[rows[0]] / 2 - span.middle)).of(text)
-    example = textwrap.shorten(middle, 160, placeholder=" ...")
-    return f'Most is unread of {", ".join(named)}; in the first, for example: "{example}".'
+    middle = min(spans, key=lambda span: abs(len(text) * (1 - share / 2) - span.middle)).of(text)
+    example = textwrap.shorten(MARKUP.sub(r"\1", middle), 160, placeholder=" ...")
+    named = tuple((unread.by_text[row], texts[row].id or texts[row].name) for row in rows)
+    return {"most_unread": named, "unread_example": example}
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:

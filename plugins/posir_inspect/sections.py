@@ -10,7 +10,7 @@ from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import WindowReading
-from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
+from posir_significance.decision import CHANGE_LEVEL, ChangeState, Decision, Reason
 from posir_significance.sentences import (
     advise,
     build_strip,
@@ -49,6 +49,8 @@ SCALE = replace(
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
+#: An interval that excludes nothing.
+EVERYTHING = "[-100.0, +100.0]"
 LENGTHS = "How well it finds a sentence, by length of the text"
 #: What a state is of, which a report of a task need not share.
 OWN = "The queries are the texts' own sentences: `posir report`, with a task's questions, can say otherwise."
@@ -145,8 +147,10 @@ class Inspection(Presentable):
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
-    most_unread: str = ""
-    """A sentence on the texts of which most is never read; empty if all is."""
+    most_unread: tuple[tuple[float, str], ...] = ()
+    """Shares that are never read and names of the texts of which most is, highest first; empty if all is read."""
+    unread_example: str = ""
+    """A sentence of the first of them that is not read."""
     work: WorkEstimate | None = None
     """Tokens and time of the rest; None if it is not known yet."""
     encoded_tokens: int | None = None
@@ -190,7 +194,7 @@ class Inspection(Presentable):
         shown = (
             replace(section, sentences=(*section.sentences, OWN)) if section.title == LENGTHS else section for section in rest
         )
-        lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, *asked))
+        lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, f"{first.title}.", *asked))
         return [lead, *shown]
 
     def describe_data(self) -> str:
@@ -272,8 +276,8 @@ class Inspection(Presentable):
         }
 
     def legend(self) -> tuple[str, ...]:
-        """Return what the numbers are."""
-        return (LEGEND,)
+        """Return what was skipped, and what the numbers are."""
+        return tuple(filter(None, (describe_skipped(self.skipped, examples=1), LEGEND)))
 
     def explanation(self) -> tuple[str, ...]:
         """Return how it was found out, and how well sentences that are not read are found."""
@@ -283,11 +287,11 @@ class Inspection(Presentable):
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     name, cut, unread = inspection.name, inspection.unread.texts_cut, inspection.unread.share
-    skipped = describe_skipped(inspection.skipped, examples=1)
-    yield DisplaySection(inspection.title, tuple(filter(None, (f"{_describe_texts(inspection)}.", skipped))))
-    never = f"{_describe_share(unread)} of the words of these texts is never read: {cut:,} of {inspection.texts:,} are longer."
-    read = (never, inspection.most_unread) if cut else ("All of these texts are read as a whole.",)
-    yield DisplaySection(READING, (inspection.window.sentence, *filter(None, read)))
+    these = f"these {pluralize(inspection.texts, 'text')}"
+    headline = f"never reads {_describe_share(unread)} of the words of {these}" if cut else f"reads {these} to the end"
+    yield DisplaySection(f"{name} {headline}", (f"{_describe_texts(inspection)}.",))
+    longer = [f"{cut:,} of {inspection.texts:,} texts are longer."] if cut else []
+    yield DisplaySection(READING, (inspection.window.sentence, *longer), tables=tuple(_list_unread(inspection)))
     if inspection.fading is None:
         return
     if not inspection.fading:
@@ -317,13 +321,17 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         ),
     )
     sentences = chunks.doubts if chunks.is_advised else chunks.sentences
-    known = any(row.change and row.change.ndcg_at_10.reason is not Reason.FEW_DOCUMENTS for row in chunks.rows)
-    if not known and inspection.work and inspection.chunk_texts < inspection.texts:
-        notes = (*notes, f"To measure on more, raise --budget, such as to {2 * inspection.work.tokens:,}.")
+    if _has_few_texts(chunks) and (work := inspection.work) and inspection.chunk_texts < inspection.texts:
+        notes = (*notes, f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
     yield DisplaySection(title, (*sentences, *notes, *excerpts), tables=(_chunk_table(chunks),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
-    yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(inspection.fading, full=inspection.full)))
+    if all(decision.reason in (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED) for _, decision in rarest.groups.values()):
+        yield DisplaySection(
+            LENGTHS, (f"Cannot be said: {pluralize(inspection.fading_texts, 'text is', 'texts are')} too few.",)
+        )
+    else:
+        yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(inspection.fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
@@ -332,6 +340,11 @@ def _advise(inspection: Inspection) -> str:
     """Return what to do: the chunks that were found better, with what they gain and cost, or what follows from the state."""
     chunks, fading = inspection.chunks, inspection.fading
     assert fading
+    if chunks and not chunks.is_advised and inspection.fading_texts == inspection.texts and _has_few_texts(chunks):
+        few, whole = pluralize(inspection.texts, "text"), inspection.unread.texts_cut == 0
+        sizes = [row.size for row in chunks.rows if row.size and not whole]
+        steps = [f"Search in chunks of {max(sizes)} tokens: it reads no more." for _ in sizes[:1]]
+        return " ".join([*steps, f"Add texts: with {few}, neither the best size nor a bias can be measured."])
     if not (chunks and chunks.is_advised):
         sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
         return advise(fading[-1].decision, *sample)
@@ -345,6 +358,19 @@ def _write_command(inspection: Inspection) -> str:
         own = f"# code for your system\nposir inspect {inspection.model} {texts} --snippet langchain"
         return f"{own}\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
+
+
+def _has_few_texts(chunks: ChunkComparison) -> bool:
+    changes = [row.change.ndcg_at_10 for row in chunks.rows if row.change]
+    return all(change.reason is Reason.FEW_DOCUMENTS for change in changes)
+
+
+def _list_unread(inspection: Inspection) -> Iterator[Table]:
+    """Yield the texts of which most is never read, with a sentence of the first."""
+    rows = tuple((f"{format_percent(share, '.0f')} %", name) for share, name in inspection.most_unread)
+    if rows:
+        example = f'Never read, for example: "{inspection.unread_example}"'
+        yield Table(build_columns(("Not read", "Text"), ["Not read"]), rows, notes=(example,))
 
 
 def _is_task(inspection: Inspection) -> bool:
@@ -372,8 +398,10 @@ def _describe_loss(fading: Fading) -> str:
     if not lost or not interval or interval[0] <= 0:
         return ""
     which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
-    loss = f"{format_percent(lost.value)} points less well (nDCG@10 {' against '.join(map(format_percent, scores))})"
-    return f"Sentences {which} are found {loss}."
+    points, apart = format_percent(lost.value), (scores[1] or 0.0) - (scores[0] or 0.0)
+    # The difference is within texts; means of all that do not subtract to it would confuse.
+    known = f" (nDCG@10 {' against '.join(map(format_percent, scores))})" if format_percent(apart) == points else ""
+    return f"Sentences {which} are found {points} points less well{known}."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -473,22 +501,31 @@ def _label(reason: Reason | None, state: str) -> str:
 
 def _format_bias(decision: Decision) -> str:
     """Return the bias for a cell; an interval of all that there can be is no result."""
-    interval = decision.interval(decision.bias_within_read)
-    return MISSING if interval and interval[1] - interval[0] >= 2 else format_contrast(decision, decision.bias_within_read)
+    points = format_contrast(decision, decision.bias_within_read)
+    return MISSING if EVERYTHING in points else points
 
 
 def _chunk_table(chunks: ChunkComparison) -> Table:
     tokens = any(row.chunker for row in chunks.rows)
-    headings = ("Chunks", "Vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
+    headings = ("Chunks", "x vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
     rows = tuple(
         (
             f"{f'{row.size:,} tokens' if row.size else row.name}{' (advised)' * (row is chunks.row and chunks.is_advised)}",
-            format_count(row.vectors),
+            f"{row.cost:.1f}",
             *([format_count(row.counts.tokens)] if tokens else []),
             format_estimate(row.ndcg_at_10, format_percent),
             _label(row.change.ndcg_at_10.reason, label_change(row.change.ndcg_at_10)) if row.change else "",
-            (row.change and format_difference(row.change.ndcg_at_10, row.change)) or MISSING,
+            change
+            if (change := row.change and format_difference(row.change.ndcg_at_10, row.change)) and EVERYTHING not in change
+            else MISSING,
         )
         for row in chunks.rows
     )
-    return Table(build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:]), rows)
+    is_better = chunks.row.change and chunks.row.change.ndcg_at_10.state is ChangeState.BETTER
+    why = (
+        "Advised: of those that are better than whole, the fewest vectors."
+        if is_better
+        else "Advised: as good, for fewer vectors."
+    )
+    notes = (why,) if chunks.is_advised else ()
+    return Table(build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:]), rows, notes=notes)

@@ -235,7 +235,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
             few = describe_few(metric.documents_needed, change.documents, change.counted)
-            return f"{question}: {few}. It changes by {points}."
+            return f"{question}: {few}.{f' It changes by {points}.' if '-100.0, +100.0' not in points else ''}"
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed, change.counted)}"
