@@ -317,7 +317,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     assert text.endswith(f" to {100 * best:.1f}")
     assert " cannot be told apart in long documents: nDCG@10 " in text
     page.check("input[value=all]", force=True)
-    expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
+    expect(page.locator("#finding")).to_contain_text(" on PosIR: nDCG@10 ")
     answers = page.locator("#answers .question").all_inner_texts()
     assert answers[:2] == ["Loses least from short to long", "Best under 1B parameters"]
     provenance = page.text_content("#provenance")
@@ -798,7 +798,7 @@ def test_own_results_come_first(visit, tmp_path):
         assert "the papers' data" in page.locator("#table .marks").last.inner_text()
         assert "local-0123 (2 results)" in page.text_content("#provenance")
         page.check("input[value='PosIR-Mini']", force=True)
-        expect(page.locator("#finding")).to_contain_text("in documents of all lengths")
+        expect(page.locator("#finding")).to_contain_text("finds evidence best on PosIR-Mini")
 
 
 def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit, published):
@@ -843,6 +843,9 @@ def test_the_smallest_screen_has_large_targets_and_shows_all_of_it_without_scrol
               .filter(([, { width, height }]) => width < 24 || height < 24).map(([html]) => html)"""
         )
         assert small == [], state
+    page.click("#table .expand >> nth=0")
+    page.wait_for_selector("#table .detail table")
+    assert page.evaluate("document.documentElement.scrollWidth") == 320, "with a row open"
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.locator("#table tbody tr").first.bounding_box()["y"] + 60 < 844, "the first row is on the first screen"
     assert not page.is_visible("#kind")

@@ -191,7 +191,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 JSON = TypeAdapter(BoardRecord)
 
 

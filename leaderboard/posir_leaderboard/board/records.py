@@ -28,7 +28,7 @@ from posir_report.summary import (
 )
 from posir_report.tables import describe_places, known_columns, not_read_notes
 from posir_significance.analysis import analyze
-from posir_significance.sentences import build_strip, iterate_answer, label_state
+from posir_significance.sentences import build_strip, iterate_answer, label_state, name_command
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import draw_glyph
@@ -50,7 +50,7 @@ CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low"
 LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "best_psi", "states", "state_label", "parts")
+DRAWN = ("score", "score_low", "score_high", "best_psi", "states", "state_label", "parts", "code")
 #: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
 NAMED = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance")
 #: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the submitter's run alone.
@@ -172,6 +172,8 @@ class BoardRow(ReportRow):
     """The columns of the decision; empty if there is none."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """The answer: a sentence for each of its five parts, by title; empty without a decision."""
+    code: str = ""
+    """The commands that do what is to do, a line each."""
 
     @property
     def score(self) -> Estimate | None:
@@ -189,7 +191,7 @@ class BoardRow(ReportRow):
         said: dict[str, Any] = {}
         if decision := row.decision:
             said = {"states": (decision.state.value,), "state_label": label_state(decision), "decided": row.decision_columns()}
-            said["parts"] = dict(iterate_answer(decision))
+            said |= {"parts": dict(iterate_answer(decision)), "code": name_command(decision, row.model, row.task)}
         kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length")}
         return cls(**kept, scores=dict(row.scores), **said)
 
@@ -352,7 +354,7 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
-    drawn = {name: getattr(row, name) for name in ("best_psi", "state_label", "parts")}
+    drawn = {name: getattr(row, name) for name in ("best_psi", "state_label", "parts", "code")}
     scores = {
         name: cell for column in board_columns() for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
     }

@@ -216,12 +216,8 @@ def cached_chart_library(folder: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-#: Most models in the picture.
-MODELS = 3
-
-
 def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> bytes:
-    """Return a PNG of the best models with known positions of the view that opens; of an empty leaderboard, a title alone."""
+    """Return a PNG of the three best models with known positions of the first view; of an empty leaderboard, a title alone."""
     views = [view for group in groups for view in build_views(group, records)]
     view = min(views, key=attrgetter("opening_order"), default=View("", ()))
     length, scored = view.opening_length, []
@@ -231,7 +227,7 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
             words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
             words += [] if row.state_label == NOT_PUBLISHED else [f"Bias in what it reads: {row.state_label}"]
             scored.append((row.score.value, read_strip(record, length, *words)))
-    strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:MODELS]
+    strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:3]
     return render_png(
         draw_card(strips, "PosIR leaderboard", f"{view.data}, {view.describe_documents(length)}." if strips else "")
     )

@@ -230,11 +230,11 @@ class View:
 
     def describe_documents(self, length: str) -> str:
         """Return which documents a length has, in words."""
-        if len(self.lengths) == 1:
+        if length == ALL or len(self.lengths) == 1:
             return f"on {self.data}"
         questions, _, language = self.label.rpartition(" → ")
         what = "documents" if self.average or language in ("", self.name) else f"{language} documents"
-        ends = {ALL: f"{what} of all lengths", self.lengths[1]: f"short {what}", self.lengths[-1]: f"long {what}"}
+        ends = {self.lengths[1]: f"short {what}", self.lengths[-1]: f"long {what}"}
         titles = dict(zip(RelativePositions().axes.lengths, RelativePositions().axes.length_titles, strict=True))
         asked = f"for {questions} questions " if questions else ""
         return f"{asked}in {ends.get(length) or f'{what} of ' + titles.get(length, length).split(': ')[-1]}"
@@ -250,7 +250,8 @@ class View:
         low = scores[first].low
         ties = [at for at in others if (not ahead[at] if paired[at] else low is not None and low <= (scores[at].high or 0))]
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
-        headline = ["", names[first], f" finds evidence best {where} {best}"]
+        counted = f"Of {len(scores)} models, " if self.own and others else ""
+        headline = [counted, names[first], f" finds evidence best {where} {best}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]

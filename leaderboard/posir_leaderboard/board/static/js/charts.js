@@ -8,7 +8,7 @@
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
-  const LETTER = 7.2;
+  const LETTER = innerWidth < 500 ? 6.2 : 7.2;
   const requested = new WeakMap();
   const drawn = new Map();
   const themes = new Map();
@@ -149,7 +149,7 @@
     const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
     const { low: bottom, high: top } = board.ends([...points, { effect: 0 }, ...points.map((one) => ({ effect: 1.1 * one.effect }))], "effect", "effect_low", "effect_high");
-    namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 60 }, selected);
+    namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 84 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
     panel.querySelector("figcaption").firstChild.data = board.startToEnd(points).join("") || TITLE;

@@ -69,6 +69,7 @@
     return section(
       heading,
       figure.element,
+      ...drawn.map((model, at) => partRead(model, panels[at], shown)),
       el(
         "p",
         { class: "faint" },
@@ -85,6 +86,15 @@
       download(rows, choice),
     );
   };
+
+  /** Return the picture of a model that does not read to the end, hatched where it does not; null of another one. */
+  function partRead(model, detail, length) {
+    const at = detail.rows.length.indexOf(length);
+    const share = detail.rows.not_read?.[at];
+    if (!detail.strips?.[at] || !(share >= 0.0005)) return null;
+    const said = ` does not read ${Math.round(100 * share)} % of the evidence. In this picture its places are those of what it reads; hatched: the rest.`;
+    return el("div", { class: "part-read" }, el("p", {}, board.swatch(model), " ", board.name(model.label), said), board.strip({ strip: detail.strips[at] }));
+  }
 
   /** Name each line at its end, where names would overlap below each other. */
   function nameEnds(rows) {

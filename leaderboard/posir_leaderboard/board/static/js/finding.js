@@ -4,7 +4,7 @@
 {
   const { el, byId, known } = board;
   const short = (row) => board.name(row.label.split("/").at(-1) || row.label);
-  /** A difference that does not matter. */
+  /** Points below which neither end is named as the better one. */
   const ALIKE = 0.05;
   const points = (value) => Math.abs(value * 100).toFixed(1);
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
@@ -45,9 +45,11 @@
     const { best } = board.standing(rows.filter(board.isComparable));
     if (!best || !best.effect) return "";
     if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? "" : `Within what it reads: ${best.state_label}.`;
-    if (Math.abs(best.effect) < ALIKE) return `It finds start and end alike (${board.points(best.effect)}).`;
+    const ends = board.intervalText(best, "start_to_end");
+    const interval = ends && ` (start minus end: ${ends})`;
+    if (Math.abs(best.effect) < ALIKE) return `Its start and end differ by ${points(best.effect)} points${interval}.`;
     const [better, worse] = best.effect > 0 ? ["start", "end"] : ["end", "start"];
-    return `It finds the ${better} ${points(best.effect)} points better than the ${worse}.`;
+    return `It finds the ${better} ${points(best.effect)} points better than the ${worse}${interval}.`;
   }
 
   /** Return text that a phone leaves out, where its row says it. */
@@ -64,14 +66,15 @@
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead).map(setAside), aside(endsOf(rows))]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
-    byId("lead").replaceChildren(...ahead, ...(published ? largest(rows, state) : []));
+    byId("lead").replaceChildren(...ahead, published ? el("span", { class: "aside" }, ...largest(rows, state)) : "");
+    byId("search").placeholder = (rows.at(-1)?.label ?? "").split("/").at(-1);
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isDecided);
-    const data = shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
+    const data = where.startsWith("on ") ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const source = published ? "; results published in the papers" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
     const sample = shown.group.name === "PosIR-Mini" ? [" A small sample for a first run; published models are under ", el("a", { href: board.hash({ ...board.defaults(), benchmark: "PosIR" }) }, "PosIR"), "."] : [];
-    return byId("measured").replaceChildren(`nDCG@10 x 100${what}; ${data}${source}${single}.`, ...sample);
+    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, source, single].join("")}.`, ...sample);
   };
 
   /** Leave out of the legend what no row has. */

@@ -89,7 +89,7 @@
   const COLUMNS = [
     ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
     ["Start to end", (row) => board.points(effectOf(row)), (row) => board.intervalText(row, "start_to_end")],
-    ["Bias in what it reads", (row) => (board.isDecided(row) && board.known(row.score) ? row.state_label : board.DASH)],
+    ["Bias in what it reads", (row) => (board.isDecided(row) && board.known(row.score) && row.state_label !== "cannot be said" ? row.state_label : board.DASH)],
   ];
 
   /** Return a model's row of a view at a length, for a sentence on its start to end. */
@@ -104,7 +104,13 @@
     const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
     if (!lengths.length) return null;
     const rows = (_, at) => lengths.map((length) => [lengthName(length), found[at].get(length)]);
-    return board.section(`${titleOf(choice)}: by document length`, tablesOf(models, "scores by length", "Length", COLUMNS, rows));
+    const labels = found.flatMap((one) => [...one.values()].map((row) => row.state_label));
+    const open = labels.includes("cannot be said") && `Bias in what it reads: cannot be said${labels.every((label) => label === "cannot be said") ? " at any length." : ", where there is a dash."}`;
+    return board.section(
+      `${titleOf(choice)}: by document length`,
+      open ? el("p", { class: "faint" }, open) : null,
+      tablesOf(models, "scores by length", "Length", COLUMNS, rows),
+    );
   };
 
   const titleOf = (choice) => (choice.average ? `${choice.name}, ${choice.label.toLowerCase()}` : choice.name);

@@ -126,12 +126,12 @@
     const row = table.row(button.closest("tr"));
     const open = !row.child.isShown();
     button.setAttribute("aria-expanded", open);
-    if (open) row.child(detailsOf(row.data(), lengthsOf(row.data(), await board.everyLength())), "details").show();
+    if (open) row.child(detailsOf({ ...row.data(), length: shown.length }, lengthsOf(row.data(), await board.everyLength())), "details").show();
     else row.child.hide();
   }
 
-  /** Return a value with its interval, between whose ends no line breaks. */
-  const withEnds = (value, ends) => [value, ends.replace(" ", "\u00a0")].filter(Boolean).join(" ");
+  const withEnds = (one) => [board.percent(one.score), board.scoreInterval(one)].filter(Boolean).join(" ");
+  const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
   const IN_THE_ROW = ["How well", "Start to end"];
 
   /** Return in a sentence how published scores change from the shortest to the longest documents. */
@@ -156,27 +156,42 @@
       row.published ? null : ["PSI, observed (chance increases it)", board.valueText(row, "psi_as_published")],
       [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
       row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
+      row.length === "all" || !lengths.all ? null : [`${board.title("ndcg_at_10")}, all lengths`, withEnds(lengths.all)],
       [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
       row.published && board.known(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
     ].filter((fact) => fact?.[1] && fact[1] !== board.DASH);
     const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
-    const every = Object.values(lengths);
+    const others = Object.entries(lengths).filter(([name]) => name !== "all" && name !== row.length);
+    const every = others.map(([, one]) => one);
     const parted = [
-      ["Length", () => true, (one, name) => (name === "all" ? "All" : name)],
-      [board.title("ndcg_at_10"), (one) => one.score, (one) => withEnds(board.percent(one.score), board.scoreInterval(one)), row.published ? means : null],
+      ["Length", () => true, (one, name) => name],
+      [board.title("ndcg_at_10"), (one) => one.score, (one) => [el("span", { class: "repeated" }, board.percent(one.score)), " ", ends(board.scoreInterval(one))], row.published ? means : null],
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
-      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => withEnds(board.points(one.start_to_end ?? one.start_to_end_unweighted), board.intervalText(one, "start_to_end"))],
+      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), " ", ends(board.intervalText(one, "start_to_end"))]],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
     ].filter(([, value]) => every.filter((one) => board.known(value(one))).length >= Math.min(2, every.length));
-    const head = parted.map(([text, , , title]) => el("th", { scope: "col", title }, text));
-    const body = Object.entries(lengths).map(([name, one]) =>
-      el("tr", {}, ...parted.map(([, , text], at) => el(at ? "td" : "th", { scope: at ? null : "row" }, text(one, name).replace(/^–$/, "")))),
+    // What the row itself has where it is wide: a column, or the table.
+    const repeats = ([title]) => title === board.title("ndcg_at_10") && !every.some(board.scoreInterval);
+    const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
+    const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0], column[0] === board.title("ndcg_at_10") ? el("span", { class: "beside" }, " interval") : null));
+    const body = others.map(([name, one]) =>
+      el("tr", {}, ...parted.map((column, at) => el(at ? "td" : "th", { scope: at ? null : "row", class: kind(column) }, ...[column[2](one, name)].flat().filter((part) => part !== board.DASH)))),
     );
-    const byLength = el("table", {}, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
+    const byLength = el("table", { class: parted.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     byLength.querySelectorAll("tbody td:nth-child(2)").forEach((cell, at) => board.shade(cell, every[at].score));
+    const curve = row.published && row.strip ? el("div", { class: "curve" }, board.strip(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
     const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
     const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
-    return el("div", { class: "detail" }, answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths)), byLength, statistics);
+    const told = answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths));
+    const table = every.length ? byLength : null;
+    const [left, right] = row.published ? [[told, curve ? table : null, curve ? statistics : null], [curve ?? statistics, curve ? null : table]] : [[told, row.code ? commands(row.code) : null], [table]];
+    return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right), row.published ? null : statistics);
+  }
+
+  /** Return commands as code, with a button that copies them. */
+  function commands(code) {
+    const copy = ({ target }) => navigator.clipboard.writeText(code).then(() => (target.textContent = "Copied"));
+    return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, code), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
   }
 
   function linkTo(id) {
@@ -413,7 +428,7 @@
     labelHeader(table.column(place("score")).header(), key);
     table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
-    qualify("psi", shown.observed ? "observed, 0: even" : "0: even");
+    qualify("psi", "0 = even");
     table.column(place("psi")).header().title = board.describe(shown.observed ? "psi_as_published" : "psi");
     qualify("start_to_end", "+: start found better");
   }
