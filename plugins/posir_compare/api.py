@@ -340,7 +340,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {model}; intervals adjusted for {compared // 3} lengths x 3 metrics"
+            title = f"Change by length · {model}; intervals adjusted for {pluralize(compared // 3, 'length')} x 3 metrics"
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
@@ -376,20 +376,18 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
     by_metric = _group_metrics(rows)
     first = next(iter(by_metric.values()))
     is_models = heading == "Model"
-    columns = list(build_columns([heading, "Queries"][: 1 + (not is_models)], ["Queries"]))
-    cells = [[first[0].baseline, *(row.model if is_models else row.length_title for row in first)]]
-    cells += [] if is_models else [["", *(format_count(row.queries) for row in first)]]
+    cells = [[first[0].baseline, *(row.model for row in first)]]
+    if not is_models:
+        cells = [[row.length_title for row in first], [format_count(row.queries) for row in first]]
+    columns = list(build_columns([heading, "Queries"][: len(cells)], ["Queries"]))
     for metric, listed in by_metric.items():
         # The interval stands below its state.
         changes = ["\n".join(sentences.format_change(row.metric_change, row.change).rsplit(": ", 1)) for row in listed]
-        baseline, *own = (
-            FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))
-        )
+        scores = [FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))]
         columns += [Column("Score", "right", metric.heading)] if is_models else []
         columns.append(Column("Change", "right", metric.heading, drawn=True))
-        cells += [[baseline, *own], ["baseline", *changes]] if is_models else [[baseline, *changes]]
-    lines = list(zip(*cells, strict=True))[not is_models :]
-    return Table(tuple(columns), tuple(lines), title, (TERMS,) if is_models else ())
+        cells += [scores, ["baseline", *changes]] if is_models else [changes]
+    return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, (TERMS,) if is_models else ())
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
