@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -211,7 +212,8 @@ def inspect(
     if snippet:
         require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    setup = Setup(encoder, counter, collection, None if all_texts else most_tokens, splitters, writer, snippet)
+    most, location = None if all_texts else most_tokens, shlex.quote(str(texts)) if isinstance(texts, str | Path) else "TEXTS"
+    setup = Setup(encoder, counter, collection, most, splitters, writer, location, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 

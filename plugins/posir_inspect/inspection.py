@@ -70,6 +70,8 @@ class Setup:
     splitters: tuple[TextSplitter, ...] = ()
     """Compared in place of sizes of chunks, if there are any."""
     writer: QuestionWriter | None = None
+    location: str = "TEXTS"
+    """The texts as a command names them."""
     snippet: SnippetKind | None = None
     """The library that code for the advised chunks is written for."""
 
@@ -114,6 +116,7 @@ def inspect_model(
         skipped=collection.skipped,
         window=window,
         unread=unread,
+        location=setup.location,
         **_find_most_unread(collection.texts, unread),
         full=full,
     )
@@ -358,7 +361,6 @@ def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, re
     unread = observations.twelfths >= TWELFTHS
     return Fading(
         wording=wording,
-        ndcg_at_10_read=float(observations.gains[~unread].mean()) if len(unread) and not unread.all() else None,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
         not_read_without_model=asking.measure_unread_baseline(search.tasks[wording], values.read),
         groups={ALL: (profile.queries, decisions[0])} | {title: (count, group) for title, count, group in lengths if count},

@@ -11,6 +11,7 @@ from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import WindowReading
 from posir_significance.decision import CHANGE_LEVEL, ChangeState, Decision, Reason
+from posir_significance.position_effect import fewest_documents
 from posir_significance.sentences import (
     advise,
     build_strip,
@@ -83,10 +84,8 @@ class Fading:
     """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
 
     wording: Wording
-    ndcg_at_10_read: float | None
-    """nDCG@10 of the questions about sentences that the model reads; None if there are none, or it is unknown."""
     ndcg_at_10_not_read: float | None
-    """The same of the questions about sentences that it does not read."""
+    """nDCG@10 of the questions about sentences that the model does not read; None if there are none, or it is unknown."""
     not_read_without_model: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
     groups: Mapping[str, tuple[int, Decision]]
@@ -147,6 +146,8 @@ class Inspection(Presentable):
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
+    location: str = "TEXTS"
+    """The texts as a command names them."""
     most_unread: tuple[tuple[float, str], ...] = ()
     """Shares that are never read and names of the texts of which most is, highest first; empty if all is read."""
     unread_example: str = ""
@@ -187,15 +188,14 @@ class Inspection(Presentable):
 
     def page_sections(self) -> list[DisplaySection]:
         """Return what was asked at the top, and what the card does not say."""
-        first, *others = self.sections()
-        counts = [pluralize(fading.groups[ALL][0], "sentence") for fading in (self.fading or ())[-1:]]
-        asked = [f"Searched: {count}, by their rarest words." for count in counts]
-        rest = (section for section in others if section.sentences or section.tables)
-        shown = (
-            replace(section, sentences=(*section.sentences, OWN)) if section.title == LENGTHS else section for section in rest
-        )
-        lead = replace(first, title="", sentences=(f"Texts: {self.source}.", *first.sentences, f"{first.title}.", *asked))
-        return [lead, *shown]
+        # A card has one action; the other stands below what it evaluates.
+        codes, notes = {CHUNKS: _write_command(self).partition("\n\n")[2]}, {LENGTHS: (OWN,)}
+        lead = f"{pluralize(self.texts, 'text')} of {self.source}, {_describe_texts(self)}."
+        return [DisplaySection(sentences=(lead,))] + [
+            replace(part, sentences=(*part.sentences, *notes.get(part.title, ())), code=codes.get(part.title, part.code))
+            for part in self.sections()[1:]
+            if part.sentences or part.tables
+        ]
 
     def describe_data(self) -> str:
         """Return model and texts with the revision of the model."""
@@ -280,8 +280,8 @@ class Inspection(Presentable):
         return tuple(filter(None, (describe_skipped(self.skipped, examples=1), LEGEND)))
 
     def explanation(self) -> tuple[str, ...]:
-        """Return how it was found out, and how well sentences that are not read are found."""
-        return (*EXPLANATION, *(_describe_unread(self.fading[-1]) if self.fading else ()))
+        """Return how it was found out."""
+        return EXPLANATION
 
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
@@ -289,7 +289,7 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     name, cut, unread = inspection.name, inspection.unread.texts_cut, inspection.unread.share
     these = f"these {pluralize(inspection.texts, 'text')}"
     headline = f"never reads {_describe_share(unread)} of the words of {these}" if cut else f"reads {these} to the end"
-    yield DisplaySection(f"{name} {headline}", (f"{_describe_texts(inspection)}.",))
+    yield DisplaySection(f"{name} {headline}", (f"The {_describe_texts(inspection)}.".replace("median", "median text has"),))
     longer = [f"{cut:,} of {inspection.texts:,} texts are longer."] if cut else []
     yield DisplaySection(READING, (inspection.window.sentence, *longer), tables=tuple(_list_unread(inspection)))
     if inspection.fading is None:
@@ -348,15 +348,15 @@ def _advise(inspection: Inspection) -> str:
     if not (chunks and chunks.is_advised):
         sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
         return advise(fading[-1].decision, *sample)
-    return chunks.advise(pluralize(inspection.chunk_texts, "excerpt" if inspection.excerpt_tokens else "text"))
+    length = f" of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
+    return chunks.advise(f"{pluralize(inspection.chunk_texts, 'excerpt' if length else 'text')}{length}")
 
 
 def _write_command(inspection: Inspection) -> str:
-    is_task = _is_task(inspection)
-    texts, task = (inspection.source, inspection.source) if is_task else ("TEXTS", "TASK")
+    task = inspection.source if (is_task := _is_task(inspection)) else "TASK"
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        own = f"# code for your system\nposir inspect {inspection.model} {texts} --snippet langchain"
-        return f"{own}\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
+        own = f"# code for your system\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
+        return f"{own}\n\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
 
 
@@ -379,29 +379,36 @@ def _is_task(inspection: Inspection) -> bool:
 
 def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
     """Return the picture of the verdict with what the title of the page does not say."""
-    unread, decision = inspection.unread, fading.decision
+    questions, decision = fading.groups[ALL]
+    bias, read, few = decision.bias_within_read, decision.read, ""
+    if decision.reason is Reason.FEW_DOCUMENTS and bias:
+        needed = f"{bias.documents:,} can be compared on one side, and {fewest_documents(bias.held_fixed)} are needed"
+        few = f"too few texts\n{needed}: {format_contrast(decision, bias)}."
 
     def list_all() -> Iterator[tuple[str, str]]:
-        for name, value in strip.facts():
-            if name == "Not read" and unread.texts_cut:
-                yield "Not read (of the sentences searched for)", f"{format_percent(decision.not_read)} %"
-            elif name not in ("Not read", "Read minus not read (points)"):
-                yield name, _advise(inspection) if name == ADVICE else value
+        known = {name.partition(" (")[0]: value for name, value in strip.facts()}
+        yield "How well", f"nDCG@10 {known['nDCG@10']}, over {pluralize(questions, 'sentence')} (100: always ranked first)."
+        yield "Start to end", f"{known['Start to end']} points of nDCG@10: first minus last third."
+        if decision.not_read:
+            yield "Not read", _describe_unread(fading) or f"{format_percent(decision.not_read)} % of the sentences."
+        yield ("Within what it reads" if decision.not_read else "Bias"), few or known["Bias in what it reads"]
+        yield from ((name, known[name]) for name in ("Shape",) if name in known)
+        yield ADVICE, _advise(inspection)
 
-    return replace(strip, finding=_describe_loss(fading) or strip.finding, facts=list_all, code=_write_command(inspection))
+    border = f"{read.tokens:,} tokens" if read.tokens and read.part is Part.FIRST and decision.not_read else ""
+    code = _write_command(inspection).partition("\n\n")[0]
+    return replace(strip, finding=_describe_loss(fading) or strip.finding, facts=list_all, code=code, border=border)
 
 
 def _describe_loss(fading: Fading) -> str:
     """Return how much less well sentences are found that are not read; empty where that is not shown."""
-    decision, scores = fading.decision, (fading.ndcg_at_10_not_read, fading.ndcg_at_10_read)
+    decision = fading.decision
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
     if not lost or not interval or interval[0] <= 0:
         return ""
     which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
-    points, apart = format_percent(lost.value), (scores[1] or 0.0) - (scores[0] or 0.0)
-    # The difference is within texts; means of all that do not subtract to it would confuse.
-    known = f" (nDCG@10 {' against '.join(map(format_percent, scores))})" if format_percent(apart) == points else ""
-    return f"Sentences {which} are found {points} points less well{known}."
+    value, low, high = map(format_percent, (lost.value, *interval))
+    return f"Sentences {which} are found {value} points of nDCG@10 less well [{low}, {high}]."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -439,25 +446,24 @@ def _describe_texts(inspection: Inspection) -> str:
     estimated = ", estimated" if inspection.tokens_estimated else ""
     languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
     counted = f"; languages: {languages}" if len(inspection.languages) > 1 else ""
-    return f"The median text has {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
+    return f"median {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
 
 
 def _describe_share(share: Estimate) -> str:
     return f"{format_percent(share.value)} % {format_interval(share, format_percent)}".rstrip()
 
 
-def _describe_unread(fading: Fading) -> Iterator[str]:
-    """Yield how well sentences that are not read are found without the model."""
+def _describe_unread(fading: Fading) -> str:
+    """Return how well sentences that are not read are found, beside what is found without the model; empty if unknown."""
     score, baseline, (questions, decision) = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.groups[ALL]
-    if baseline and score is not None:
-        shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
-        unread = f"For the {round((decision.not_read or 0) * questions):,} sentences that it does not read"
-        first = f"BM25 on {decision.read.phrase}"
-        if 1.5 * baseline.chance < score <= baseline.shared_words:
-            known = f"{unread}, it is no better than {first} ({shared}; chance {chance})"
-            yield f"{known}: what it finds of them is guessed from the topic."
-        else:
-            yield f"{unread}, {first} has nDCG@10 {shared}, a random order {chance}."
+    if not baseline or score is None:
+        return ""
+    shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+    unread = f"nDCG@10 {format_percent(score)} for {pluralize(round((decision.not_read or 0) * questions), 'sentence')}"
+    first, guessed = f"BM25 on {decision.read.phrase}", "what it finds there is guessed from the topic"
+    if 1.5 * baseline.chance < score <= baseline.shared_words:
+        return f"{unread}, no better than {first} ({shared}; chance {chance}): {guessed}."
+    return f"{unread}; {first} has {shared}, a random order {chance}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:

@@ -122,6 +122,8 @@ class Strip:
     """The quantity that is drawn."""
     code: str = ""
     """A command that does what is to do, for the card of a page."""
+    border: str = ""
+    """The end of what is read, for the axis of a page."""
 
     @property
     def edges(self) -> list[float]:

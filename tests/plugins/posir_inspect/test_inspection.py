@@ -51,7 +51,7 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
         assert fading.decision.interval(fading.decision.start_to_end)[0] > 0.3
         assert (fading.decision.not_read, fading.decision.read.part) == (pytest.approx(2 / 3, abs=0.05), Part.FIRST)
         assert fading.by_position[0].value > 0.95 > 0.3 > fading.by_position[-1].value
-        assert fading.ndcg_at_10_read > 0.9 > 0.4 > fading.ndcg_at_10_not_read
+        assert fading.ndcg_at_10_not_read < 0.4
     assert inspection.chunks.row.size in (64, 107)
     assert inspection.chunks.change.state is ChangeState.BETTER
     assert [row.size for row in inspection.chunks.rows] == [None, 107, 64]
@@ -64,7 +64,7 @@ def test_a_model_that_reads_the_last_words_does_not_read_the_start(tmp_path):
     assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     fading = inspection.fading[-1]
-    assert fading.ndcg_at_10_read > 0.9 > 0.4 > fading.ndcg_at_10_not_read
+    assert fading.ndcg_at_10_not_read < 0.4
     assert {result.values.read.part for result in read_results(tmp_path)} == {Part.LAST}
 
 

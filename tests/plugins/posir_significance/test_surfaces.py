@@ -159,7 +159,7 @@ def inspect(decision: Decision) -> Inspection:
     bounds = Bounds(read.tokens or 4000, read.tokens or 4000)
     reading = ReadingLength(read.part, bounds, bounds, bounds, bounds, "tokens", 1)
     window = WindowReading("org/model", None, reading, 0, 0, None, "org/model")
-    fading = Fading(Wording.RAREST_WORDS, 0.5, None, None, {ALL: (100, decision)})
+    fading = Fading(Wording.RAREST_WORDS, None, None, {ALL: (100, decision)})
     whole = ChunkRow(None, None, 300, ChunkCounts(0), None, None)
     chunks = ChunkComparison((), whole, ("Search in whole texts.",), (), "org/model")
     return Inspection(
