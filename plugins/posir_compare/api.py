@@ -35,7 +35,7 @@ Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "Start to end: nDCG@10 of the first third of documents minus the last.",
-    "Change: model minus baseline, with its interval, adjusted for 3 metrics.",
+    "Change: model minus baseline, with its interval, adjusted for 3 metrics; --full has the third.",
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
@@ -108,10 +108,15 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
         shown = self._name_models(partial(shorten_names, width=32))
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
-        drawn = [DisplaySection(strips=tuple(self.draw_common()))] if 0 < len(self.common) <= MOST_SENTENCES else []
+        strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
+        drawn = [DisplaySection(strips=strips)] if strips else []
+        commands = dict.fromkeys(
+            line for strip in strips for line in strip.code.split("\n") if line.startswith(sentences.MITIGATE)
+        )
+        steps = [DisplaySection("What to do", ("Search in chunks that fit what it reads:",), code="\n".join(commands))]
         changes = list(change_sections(shown))
         place = next((at for at, section in enumerate(changes) if section.tables), 0)
-        return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []))
+        return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []), *(steps if commands else []))
 
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
@@ -183,7 +188,7 @@ class Comparison(Presentable, comparison.ModelComparison):
             return (JUDGED_BRIEF,)
         shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
         is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
-        return (*BRIEF, *["Differs: which of the two is nearer to 0 cannot be said."] * is_open)
+        return (*BRIEF, *["Side unclear: which of the two is nearer to 0 cannot be said."] * is_open)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -340,7 +345,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {model}; intervals adjusted for {pluralize(compared // 3, 'length')} x 3 metrics"
+            title = f"Change by length · {model}; intervals for {pluralize(compared // 3, 'length')} x 3 metrics"
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
@@ -365,7 +370,7 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
         lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
         for row, score in zip(listed, scores[1:], strict=True):
             first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
-            state = sentences.label_change(row.metric_change).partition(";")[0]
+            state = sentences.label_change(row.metric_change).replace("; which is better: cannot be said", " (side unclear)")
             lines.append((*first, sentences.format_difference(row.metric_change, row.change), state))
     numbers = ["Score" if is_models else "Queries", "Change"]
     return Table(build_columns([heading, *numbers, "State"], numbers), tuple(lines), title, is_narrow=is_models)
@@ -435,11 +440,10 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
         by_chance = format_number(len(pairs) * (1 - LEVEL), ".1f").removesuffix(".0")
         yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
         return
-    for (task, model, baseline, is_judged), pair in pairs.items():
-        is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
-        is_known = pair[0].metric_change.state is not ChangeState.CANNOT_BE_SAID
-        known = [f"{sentences.describe_ndcg_change(pair[0].change, baseline, model)}."] if is_known else []
-        said = "\n".join(filter(None, [" ".join([*known, *is_open]), describe_reads(pair[0])]))
+    for (task, *_, is_judged), pair in pairs.items():
+        is_open = (row for row in pair[2:] if row.metric_change.state is ChangeState.CANNOT_BE_SAID)
+        changes = " ".join(row.describe() for row in (*pair[:2], *is_open))
+        said = "\n".join(filter(None, [changes, describe_reads(pair[0])]))
         yield f"{task}{', judged queries' if is_judged else ''}: {said}"
 
 

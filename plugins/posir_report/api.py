@@ -13,6 +13,7 @@ from posir_report import recall, tables
 from posir_report.judged import JudgedSummary, judged_table, summarize_judged
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
+    MOST_SENTENCES,
     ReportRow,
     TaskSummary,
     average_languages,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 BRIEF = (
-    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95 % intervals. Start to end: first third of documents minus "
+    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95 % intervals.\nStart to end: first third of documents minus "
     "the last."
 )
 NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
@@ -123,7 +124,8 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Return the answers, every length with all scores that are asked for, then judged queries and several places."""
         further = [judged_table(self.judged_summaries)] if self.judged else []
         if self and (self.keys or self.full):
-            rows = [*self.rows, *average_languages(self.rows)]
+            titled = (replace(row, length=row.length_title or row.length) for row in self.rows)
+            rows = [*titled, *average_languages(self.rows)]
             further.insert(0, tables.length_table(rows, self.columns, curves=True))
         shown = [*tables.answer_sections(self.rows + self.place_rows), *to_paragraphs(tables.place_notes(self.summaries))]
         return [*shown, *([DisplaySection(tables=tuple(further))] if further else [])]
@@ -143,18 +145,20 @@ class Results(Presentable, Sequence[SubsetResult]):
     def legend(self) -> list[str]:
         """Return how to read the numbers."""
         positions = (
-            [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())} {BRIEF}"] if self.subset_results else []
+            [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())}\n{BRIEF}"] if self.subset_results else []
         )
         return [*positions, *([JUDGED_NOTE] if self.judged else [])]
 
     def explanation(self) -> Iterator[str]:
         """Yield notes on what is not read and on these documents, and what every column means."""
         if self.subset_results:
-            for task in dict.fromkeys(summary.task for summary in self.summaries):
+            # Of few, the answers say it.
+            several = len(self.summaries) > MOST_SENTENCES
+            for task in dict.fromkeys(summary.task for summary in self.summaries if several):
                 of_task = [summary for summary in self.summaries if summary.task == task]
                 yield from (f"{task}: {note}" for note in tables.not_read_notes(model_labels(of_task), of_task))
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
-            yield from (f"{NOTE} {tables.build_legend(self.columns)}", CURVE_NOTE)
+            yield from (NOTE, tables.build_legend(self.columns), CURVE_NOTE)
 
     def strips(self) -> list[Strip]:
         """Return the picture of each model and task; a terminal has it in the tables."""

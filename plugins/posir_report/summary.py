@@ -135,6 +135,8 @@ class ReportRow:
     """Revision of the model; empty for published results."""
     length: str = ALL
     """`all`, or the length bucket."""
+    length_title: str = ""
+    """The length bucket with its bounds: `Q1 up to 512`."""
     position: str | None = None
     """The position bin; None for all positions."""
     scores: GroupScores = field(default_factory=dict)
@@ -329,11 +331,13 @@ def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return the row of all lengths, then one per length bucket, each with its decision."""
     profile, rows = summary.profile, []
     lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
+    titles = dict(zip(profile.lengths, profile.axes.length_titles, strict=True))
     for length, decision in zip(lengths, summary.decisions, strict=True):
         row = ReportRow(
             model=summary.model,
             task=summary.task,
             length=length,
+            length_title=titles.get(length, "").replace(":", "").removesuffix(" tokens"),
             revision=summary.revision,
             scores=summary.scores[length.lower()],
             subsets=len(summary.subsets),

@@ -143,7 +143,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     """Return what the columns mean, a sentence each."""
     described = [(column.title, column.description) for column in columns]
     # After a colon a sentence begins with a small letter, unless its first word is an acronym.
-    return " ".join(f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}" for title, text in described)
+    return "\n".join(f"{title}: {text if text[1:2].isupper() else text[:1].lower() + text[1:]}" for title, text in described)
 
 
 def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
@@ -316,7 +316,11 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
 def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False) -> Table:
     """Return a table with a line for all lengths and for each length bucket, with the curves over position if wanted."""
     rows = list(rows)
-    names = {"Model": full_labels(rows), "Task": list(map(_name_task, rows)), "Length": [row.length for row in rows]}
+    names = {
+        "Model": full_labels(rows),
+        "Task": list(map(_name_task, rows)),
+        "Length": [row.length for row in rows],
+    }
     table = _build_table(rows, columns, names, "{Model} · {Task}", curves=curves)
     return replace(table, notes=tuple(filter(None, (level_note(rows),))))
 

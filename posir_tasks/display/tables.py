@@ -271,10 +271,12 @@ def _print_title(console: Console, title: str) -> None:
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
     """Print a paragraph, broken by `wrap`, some characters of it in bold."""
     width = min(console.width, PROSE) if console.is_terminal else PROSE
-    lines = [line for paragraph in escape_controls(text).split("\n") for line in wrap(paragraph, width)]
-    printed = Text("\n".join(lines), style=style)
+    paragraphs = [Text("\n".join(wrap(paragraph, width)), style=style) for paragraph in escape_controls(text).split("\n")]
+    for paragraph in paragraphs:
+        # What is explained, and what to do.
+        paragraph.highlight_regex(r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold")
+    printed = Text("\n").join(paragraphs)
     printed.stylize("bold", 0, bold)
-    printed.highlight_regex("(?m)^What to do:", "bold")
     console.print(printed, soft_wrap=True)
 
 
