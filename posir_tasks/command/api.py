@@ -9,8 +9,9 @@ import re
 import site
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -217,21 +218,26 @@ def check_data() -> Iterator[CheckResult]:
 
 
 COLUMNS = build_columns(("Task", "Language", "Documents", "Questions"), ("Documents", "Questions"))
-NOTE = "31 x: in each of 31 domains, on average over PosIR's ten languages (arXiv 2601.08363). Blank: not published."
+NOTE = (
+    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. About: the average of PosIR's ten languages "
+    "(arXiv 2601.08363). Blank: not published."
+)
 ADVICE = (
-    "After PosIR-Mini: PosIR-English-Nano, with evidence in up to 1,488 documents.",
-    "To run one task:  mteb run -m MODEL -t PosIR-English-Nano",
-    "A benchmark:      mteb run -m MODEL -b PosIR",
-    '                  or "PosIR(nano)", "PosIR(cross-lingual)", PosQ',
+    "One task:     mteb run -m MODEL -t PosIR-English-Nano",
+    "A benchmark:  mteb run -m MODEL -b PosIR",
+    '              or "PosIR(nano)", "PosIR(cross-lingual)", PosQ',
+    "How long:     posir run --plan -m MODEL -t PosIR-English",
 )
-#: Titles of groups of tasks in their order, each with what the names have in common.
+#: Titles of groups of tasks in their order, each with what they are for, and what the names have in common.
 GROUPS = (
-    ("Small, to start with", r"-(Mini|Nano|Tiny)$"),
-    ("PosIR in one language", r"^PosIR-[^-]+$"),
-    ("PosIR across languages", r"^PosIR-"),
-    ("PosQ", r"-PosQ"),
-    ("Others, after posir import", ""),
+    ("Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes", r"-(Mini|Nano|Tiny)$"),
+    ("PosIR in one language: English is about 15 hours with MiniLM on two CPU cores", r"^PosIR-[^-]+$"),
+    ("PosIR across languages: questions in LANGUAGE, documents in English", r"^PosIR-"),
+    ("PosQ: by the position of the answer in a passage", r"-PosQ"),
+    ("Others: after posir import", ""),
 )
+#: Of a task that is in several languages, what stands for them in a name.
+ANY = "LANGUAGE"
 
 
 def _find_group(task: DeclaredTask) -> int:
@@ -252,15 +258,23 @@ def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]
 
 
 @public()
-def tasks() -> TableResult:
+def tasks(word: str | None = None) -> TableResult:
     """List the position-aware tasks that `mteb run -t` accepts.
+
+        posir tasks
+        posir tasks German
+
+    Tasks that differ in their language alone are one line, without a word; `--format csv` has all.
+
+    Args:
+        word: Part of a task's name or language.
 
     Returns:
         A row for each task, small ones first: its name, languages of queries and documents, number of subsets, of documents
         and of questions as far as they are published, benchmark and data.
 
     Raises:
-        PosirError: Never.
+        PosirError: No task has the word.
 
     Examples:
         >>> import posir
@@ -268,13 +282,30 @@ def tasks() -> TableResult:
         True
     """
     rows, cells = list[dict[str, Any]](), list[tuple[str, ...]]()
-    listed = sorted(declare_tasks(), key=lambda task: (_find_group(task), task.name != MINI.name))
+    ten = {language.name for language in LANGUAGES}
+    listed = sorted(
+        declare_tasks(), key=lambda task: (_find_group(task), task.name != MINI.name, "-PosQ" in task.name, task.name)
+    )
     for group, members in groupby(listed, key=_find_group):
-        cells.append((GROUPS[group][0], "", "", ""))
-        for row, shown in map(_tabulate_task, members):
-            rows.append(row)
-            cells.append(shown)
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=[NOTE], last=ADVICE)
+        tabulated = [
+            (row, shown) for row, shown in map(_tabulate_task, members) if (word or "").lower() in " ".join(shown).lower()
+        ]
+        rows += [row for row, _ in tabulated]
+        shown = [shown for _, shown in tabulated]
+        # What is known of English alone is not that of the others.
+        folded = shown if word else [*{line[0]: line for line in map(partial(_fold_language, ten), shown[::-1])}.values()][::-1]
+        cells += [(GROUPS[group][0], "", "", ""), *folded] if folded else []
+    if not rows:
+        raise PosirError(f"{word}: no task has this in its name or language. `posir tasks` lists all.")
+    notes = [] if word else [NOTE.format(languages=", ".join(sorted(ten)))]
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=ADVICE)
+
+
+def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the cells of a task as those of all tasks that differ in one of the languages alone."""
+    name, spoken, *sizes = cells
+    own = next((part for part in name.split("-")[1:2] if part in languages), None)
+    return (name.replace(own, ANY, 1), spoken.replace(own, ANY, 1), *sizes) if own else cells
 
 
 @public()

@@ -157,7 +157,7 @@ class Table:
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
-        cells = zip(self.headings, *self.rows, strict=True)
+        cells = zip(self.headings, *(row for row in self.rows if any(row[1:]) or not row[1:]), strict=True)
         return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
 
     def _select(self, indices: Sequence[int]) -> Table:
@@ -307,7 +307,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
     right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
         if row[1:] and not any(row[1:]) and row is not table.headings:
-            yield ""
+            yield from ("", row[0])
+            continue
         cells = [cell.split("\n") for cell in row]
         if cell_len(row[0]) > widths[0]:
             cells[0] = [part for line in cells[0] for part in chop_cells(line, widths[0])]
@@ -325,7 +326,7 @@ def _color(table: Table, limit: int) -> Text:
     for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  )": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     # The heading of rows stands below an empty line.
-    text.highlight_regex(r"(?<=\n\n).+", "bold")
+    text.highlight_regex(r"\n\n(?P<bold>[^:\n]+)(?P<dim>:?.*)")
     return text
 
 
