@@ -13,6 +13,10 @@ class PosirError(Exception):
     """The own message of a server that refuses what it was sent."""
 
 
+class UsageError(PosirError):
+    """A wrong value of an option. Commands exit with status 2, as for an option that there is not."""
+
+
 class DataError(PosirError):
     """The data violates its format. The message names file, row and field."""
 

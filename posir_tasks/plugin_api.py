@@ -36,16 +36,16 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 #: Decorator for implementations of hooks: `from posir_tasks.plugin_api import hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-#: The panels of `posir --help`, in the order shown: four questions, then the other commands by topic, in a line each.
+#: The panels of `posir --help`, in the order shown: four questions, then the other commands by purpose.
 PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, LEADERBOARD, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
     "Which is better?",
     "What can I do?",
-    "Look into a model",
-    "Data",
-    "Leaderboard",
-    "This installation",
+    "Study models and papers",
+    "Your own data",
+    "Share",
+    "Maintain",
 )
 
 

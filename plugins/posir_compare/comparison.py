@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from itertools import chain, groupby, islice
@@ -32,7 +33,7 @@ from posir_tasks.display.wording import drop_organizations
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
-from posir_tasks.models.references import suggest_names
+from posir_tasks.models.references import bare_name
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
@@ -97,8 +98,11 @@ def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
     models = {run.results[0].model for run in named}
     if not named:
         known = sorted({run.results[0].model for run in runs})
-        choice = suggest_names(name, known) or f"Use one of these names: {', '.join(known)}."
-        raise PosirError(f"There are no results of a model '{name}'. {choice}")
+        parts = {part.casefold(): model for model in known for part in (model, *bare_name(model).split("-"), bare_name(model))}
+        near = [f" Did you mean {bare_name(parts[part])}?" for part in get_close_matches(wanted, parts, 1)]
+        raise PosirError(
+            f"There are no results of a model '{name}'.{''.join(near)} Use one of these names: {', '.join(known)}."
+        )
     if len(models) > 1:
         raise PosirError(f"'{name}' matches {' and '.join(sorted(models))}. Give the full name.")
     return named

@@ -231,7 +231,11 @@ def parse_limit(text: str) -> Limit:
     """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is printed."""
     match = LIMIT.fullmatch(text)
     if match is None:
-        raise PosirError(f"'{text}' is no limit. Give a metric, < or >, and a number, such as {EXAMPLE}.")
+        quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
+        keys = ", ".join(metric.key for metric in Metric)
+        raise PosirError(
+            f"'{text}' is no limit. Give a metric, < or >, and a number, such as {EXAMPLE}.{quoted}\nMetrics: {keys}."
+        )
     metric = next((metric for metric in Metric if metric.key == match["key"]), None)
     if metric is None:
         raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {', '.join(m.key for m in Metric)}.")

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from posir_tasks.sources.dataset import Dataset
     from posir_tasks.sources.formats.passages import Passage, SkippedText
 
-#: Tokens that are encoded at most by default.
-BUDGET = 180_000
 #: Texts that are read at most within a budget; of more, a random sample.
 MAX_TEXTS = 1000
 
@@ -72,7 +70,7 @@ def inspect(
     passage_field: str | Iterable[str] | None = None,
     column: str | None = None,
     tokenizer: str | Path | None = None,
-    budget: int | str = BUDGET,
+    budget: int | str = "180k",
     all_texts: bool = False,
     batch_size: Annotated[int, Option(min=1)] = 32,
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,

@@ -126,9 +126,11 @@ class WindowReading(Presentable):
         at_start, total, unit, factor, about, parts = reading.at_start, self.tokens, "tokens", 1.0, "", ""
         if known:
             start = self._count(at_start) if at_start and at_start.tokens else None
-            special = f", {self.special_tokens} of them special" if self.special_tokens else ""
             before = "the question" if self.is_reranker else "its prompt"
-            parts = special + (f", {self.prompt_tokens} of {before}" if self.prompt_tokens else "")
+            added = ((self.special_tokens or 0, "that the model adds"), (self.prompt_tokens, f"of {before}"))
+            own = Bounds(total.low - sum(number for number, _ in added), total.high - sum(number for number, _ in added))
+            counts = [f"{_describe_bounds(own)} of the text", *(f"{number:,} {of}" for number, of in added if number)]
+            parts = f", {', '.join(counts[:-1])} and {counts[-1]}" if counts[1:] else ""
         else:
             total, unit = reading.bounds, reading.unit
             start = at_start.in_unit(unit) if at_start else None
@@ -166,7 +168,7 @@ class WindowReading(Presentable):
 
     def closing(self) -> tuple[str, ...]:
         """Return the next command."""
-        return () if self.is_reranker else ("For your own texts:", f"posir inspect {self.model} FOLDER")
+        return () if self.is_reranker else ("For your own texts:", f"    posir inspect {self.model} FOLDER")
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""
@@ -202,7 +204,10 @@ class WindowReading(Presentable):
         return {**row, "sentence": self.sentence, "measured_on": tried | lengths}
 
     def _describe_unread(self) -> Iterator[str]:
-        reading, english = self.reading, f"{self.characters_of_english:,} characters of English text"
+        reading, english = (
+            self.reading,
+            f"{self.characters_of_english:,} characters, or {round(self.text_tokens * 0.75, -1):,.0f} words, of English",
+        )
         unread = f"does not change its {'score' if self.is_reranker else 'embedding'}."
         places = {
             Part.FIRST: f"That is about the first {english}.",

@@ -1,5 +1,5 @@
 """`posir recipe`."""
 
-from posir_tasks.plugin_api import CHOICE, Command, declare
+from posir_tasks.plugin_api import PROBE, Command, declare
 
-posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", CHOICE))
+posir_commands = declare(Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", PROBE))

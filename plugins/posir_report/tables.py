@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
 
@@ -48,8 +47,8 @@ from posir_tasks.display.numbers import (
 )
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
+from posir_tasks.display.wording import pluralize, suggest_name
+from posir_tasks.errors import UsageError
 from posir_tasks.place_ranks import MOST_PLACES, PLACES
 from posir_tasks.plugin_api import declared_scores
 from posir_tasks.read_part import CountedWith, ReadKind
@@ -99,9 +98,9 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     known = {column.key: column for column in known_columns()}
     for key in keys:
         if key not in known:
-            close = get_close_matches(key, known)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise PosirError(f"--columns {key}: no such column; {hint}Choose from {', '.join(known)}.")
+            usual = ", ".join(column.key for column in default_columns())
+            near = suggest_name(key, known)
+            raise UsageError(f"--columns {key}: no such column.{near} Usual ones: {usual}. All: `posir report --columns help`.")
     return [known[key] for key in keys] if keys else default_columns(full=full)
 
 

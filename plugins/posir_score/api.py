@@ -151,16 +151,16 @@ def score(
     split: str | None = None,
     repair: bool = True,
 ) -> ScoredRuns | ScoredChunkers:
-    """Score runs of any system, or a retriever, as `mteb run` scores models, or text splitters by what a model retrieves.
+    """Score a run of any system, a retriever, or text splitters.
 
         posir score bm25.trec --data PosIR-Mini
         posir score --retriever pipeline:search --data questions.json
         posir score --model all-MiniLM-L6-v2 --chunker pipeline:split \\
             --data PosIR-Mini
 
-    Runs are TREC runs, runs of ranx, predictions of mteb, or JSON, JSON Lines, CSV or Parquet of query id, document id, score.
-    Results are saved. With `model` and `chunker`, chunks are scored by the characters of the evidence that they have, and
-    nothing is saved.
+    A run is ranked documents: of TREC, ranx or mteb, or query id, document id and score in JSON, JSON Lines, CSV or Parquet. A
+    retriever is asked for them. Both are scored as `mteb run` scores models, and the results are saved. Text splitters are
+    scored by what `model` retrieves: the characters of the evidence in its chunks. Nothing is saved.
 
     Args:
         runs: Files, each a run, or folders, each the parts of one; in Python also a score by document id by query id, rows of

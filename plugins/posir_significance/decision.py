@@ -21,7 +21,7 @@ from posir_significance.intervals import LEVEL, add_errors, estimate_difference,
 from posir_significance.observations import Floats, Integers, subtract_observations
 from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
 from posir_significance.regression import Contrast, PositionContrasts
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import UsageError
 from posir_tasks.judgments import DOCUMENT, METRICS, JudgedScores
 from posir_tasks.read_part import ReadKind, ReadPart
 from posir_tasks.scores import Difference, Estimate, Interval, ResultValues
@@ -92,7 +92,7 @@ class Margins:
         """Read margins in points: `5` is that of start to end, `ndcg_at_10=2` and `psi=10` are those of other scores.
 
         Raises:
-            PosirError: A text names no such score, or is no number in (0, 100).
+            PosirError: A text names no such score, or is no number between 0 and 100.
         """
         values = asdict(cls())
         for text in texts:
@@ -102,9 +102,9 @@ class Margins:
             except ValueError:
                 points = 0.0
             if (key or "start_to_end") not in values or not 0 < points < 100:
-                raise PosirError(
-                    f"No margin: '{text}'. Write points in (0, 100), such as 5 for start to end, or KEY=POINTS, where KEY is "
-                    f"{', '.join(values)}."
+                raise UsageError(
+                    f"No margin: '{text}'. Write points between 0 and 100, such as 5 for start to end, or KEY=POINTS, where "
+                    f"KEY is {', '.join(values)}."
                 )
             values[key or "start_to_end"] = points / 100
         return cls(**values)

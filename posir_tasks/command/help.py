@@ -8,7 +8,6 @@ from typing import Any
 import typer
 
 from posir_tasks.display.wording import NO_BREAK
-from posir_tasks.plugin_api import PANELS, PROBE
 
 #: Longest name of an option that has its text beside it.
 BESIDE = 22
@@ -20,16 +19,20 @@ SHOWN_TYPE = re.compile(r"<([^>]*)>(\.\.\.)?$")
 DEFAULT, ZERO = re.compile(r"[;,.] [Bb]y default,? ((?:[^;:.]|\.\d)*)\.$"), r"(?<=\d)\.0\b"
 #: What stands for the value of an option whose name does not say it.
 VALUES = {"html": "FILE", "card": "FILE", "junit": "FILE", "figures": "FOLDER", "output": "FOLDER", "font": "NAME"}
-#: Panels of commands that are one in `posir --help`.
-FOLDED = PANELS[PANELS.index(PROBE) :]
+#: Options that the text of another one names, or that are short for it.
+FOLDED = {"figure_format", "bare", "figure_width", "font_size", "font", "markdown", "csv", "latex"}
+#: A comment after a command.
+COMMENT = re.compile("  # .*")
 
 
 class HelpLayout:
     """Mixin of the classes of Click's commands and groups that prints their help."""
 
     def collect_usage_pieces(self: Any, ctx: Any) -> list[str]:
-        """Return the words after the name of the command; Typer has what is required in braces."""
-        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+        """Return the words after the name of the command; several arguments that can be replaced by an option are needed."""
+        pieces = [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
+        optional = [piece for piece in pieces if re.fullmatch(r"\[[A-Z]+\]", piece) and piece != "[OPTIONS]"]
+        return [piece.strip("[]") if piece in optional and len(optional) > 1 else piece for piece in pieces]
 
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
         """Write usage, text, and a section for each panel of commands, arguments and options."""
@@ -38,12 +41,12 @@ class HelpLayout:
         # What is usual comes before the groups.
         sections: dict[str, list[tuple[str, str]]] = {} if hasattr(self, "commands") else {"Arguments": [], "Options": []}
         for name, command in getattr(self, "commands", {}).items():
-            panel = "Commands" if ctx.parent else "More" if command.rich_help_panel in FOLDED else command.rich_help_panel
+            panel = "Commands" if ctx.parent else command.rich_help_panel
             sections.setdefault(panel, []).append((name, command.get_short_help_str(200)))
-        for parameter in self.get_params(ctx):
+        for parameter in self.get_params(ctx) if ctx.parent else ():
             panel = "Output" if parameter.name == "help" and "Output" in sections else "Options"
             panel = "Arguments" if parameter.param_type_name == "argument" else panel
-            if record := parameter.get_help_record(ctx):
+            if parameter.name not in FOLDED and (record := parameter.get_help_record(ctx)):
                 sections.setdefault(parameter.rich_help_panel or panel, []).append(_describe(parameter, *record))
         names = [name for rows in sections.values() for name, _ in rows if len(name) <= BESIDE]
         width = max(map(len, names))
@@ -52,7 +55,8 @@ class HelpLayout:
             formatter.write(f"{typer.style(title, bold=True)}\n")
             with formatter.indentation():
                 formatter.write_dl([(typer.style(f"{name:{width}}", bold=True), text) for name, text in rows], width)
-        formatter.buffer[:] = [part.replace(NO_BREAK, " ") for part in formatter.buffer]
+        dimmed = (COMMENT.sub(lambda comment: typer.style(comment[0], dim=True), part) for part in formatter.buffer)
+        formatter.buffer[:] = [part.replace(NO_BREAK, " ") for part in dimmed]
 
 
 def _describe(parameter: Any, name: str, text: str) -> tuple[str, str]:

@@ -122,12 +122,11 @@ Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=show
 def posir(*, _: Version = False) -> None:
     """Does an embedding model read to the end, and does it prefer the beginning?
 
-        posir window all-MiniLM-L6-v2               # what it reads of a text
-        posir inspect all-MiniLM-L6-v2 FOLDER       # what your texts lose
-        mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # writes a folder: results
-        posir report results                        # is it biased?
-
-    `posir COMMAND --help` has the arguments of a command.
+    posir window all-MiniLM-L6-v2               # what it reads of a text
+    posir inspect all-MiniLM-L6-v2 FOLDER       # what your texts lose
+    mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # scores a model (mteb)
+    posir report results                        # is it biased?
+    posir COMMAND --help                        # the options of a command
     """
 
 

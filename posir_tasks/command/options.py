@@ -50,13 +50,12 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
     """Return a function with Typer's annotations that calls a public function and prints what it returns."""
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [parameter for parameter in read_parameters(function) if not parameter.option.python_only]
-    shared = [*(FIGURES if declaration.charts else ()), *((CARD,) if declaration.card else ()), *SHARED, *LAST]
+    shared = [*SHARED, *(FIGURES if declaration.charts else ()), *((CARD,) if declaration.card else ()), *LAST]
     if declaration.settings:
         shared = [_share("set", Overrides, None), _share("settings_help", settings_help(declaration.settings), False), *shared]
 
     for name in declaration.flags:
-        flag = Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")]
-        shared.append(_share(name, flag, False))
+        shared.append(_share(name, Annotated[bool, typer.Option(f"--{name}", help=f"Short for --format {name}.")], False))
 
     panels = {name: title for title, names in declaration.groups.items() for name in names.split()}
     built = [build_parameter(parameter, panels.get(parameter.name)) for parameter in parameters]
@@ -174,9 +173,9 @@ def build_parameter(parameter: Parameter, panel: str | None = None) -> inspect.P
     )
 
 
-def _share(name: str, annotation: Any, default: Any, panel: str = "Output") -> inspect.Parameter:
+def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     (option,) = annotation.__metadata__
-    option.rich_help_panel = panel
+    option.rich_help_panel = "Output"
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -188,16 +187,18 @@ SHARED = (
 Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
 Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart; by default 3.3.")]
 FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text; by default 8.")]
+CHARTS = (
+    "Folder for the charts, as --figure-format svg, pdf or png; for a paper --bare, with --figure-width (inches), --font-size "
+    "(points) and --font."
+)
 #: The folder of charts, and the fields of their style in order.
 FIGURES = (
-    _share("figures", Annotated[Path | None, typer.Option(help="Folder for the charts, a file each.")], None, "Figures"),
-    _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg", "Figures"),
-    _share("bare", Bare, False, "Figures"),
-    _share("figure_width", Width, None, "Figures"),
-    _share("font_size", FontSize, None, "Figures"),
-    _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None, "Figures"),
+    _share("figures", Annotated[Path | None, typer.Option(help=CHARTS)], None),
+    _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
+    _share("bare", Bare, False),
+    _share("figure_width", Width, None),
+    _share("font_size", FontSize, None),
+    _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
 )
-CARD = _share(
-    "card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None, "Figures"
-)
+CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
 LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))

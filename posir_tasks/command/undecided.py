@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ def undecided_on_error() -> Iterator[None]:
 @contextmanager
 def report_errors(status: int = 1) -> Iterator[None]:
     """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and exit with a status."""
-    from posir_tasks.errors import PosirError
+    from posir_tasks.errors import PosirError, UsageError
     from posir_tasks.files import DISK_FULL
 
     try:
@@ -49,7 +50,7 @@ def report_errors(status: int = 1) -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except PosirError as error:
-        exit_with(str(error), status)
+        exit_with(str(error), UNDECIDED if isinstance(error, UsageError) else status)
     except ModuleNotFoundError as error:
         # `posir-gate` has a part of the modules and libraries.
         try:
@@ -83,6 +84,8 @@ def describe_usage_error(error: Any) -> str:
         said = f"{error.message.removesuffix('.')}. Did you mean {close[0]}?"
     elif not error.message:
         said = f"{said.removesuffix('.')}: {error.param.help}"
+        if context and (example := re.search(rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE)):
+            said = f"{said.removesuffix('.')}. Example: `{example[1]}`"
     end = "" if said.endswith(("?", ".")) else "."
     return f"{said}{end} See `{context.command_path if context else 'posir'} --help`."
 

@@ -36,8 +36,6 @@ def commands_by_panel(help_text):
             commands = panels.setdefault(title[0], [])
         elif name := re.match(r"  ([a-z][a-z-]*)  ", line):
             commands.append(name[1])
-        elif folded := re.match(r"  ([A-Z][a-z ]*?)  +(.*)", line):
-            panels[folded[1]] = folded[2].split(", ")
     return panels
 
 
@@ -45,11 +43,10 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     printed = run("posir", "--help")
     assert printed.returncode == 0, printed.stderr
     panels = commands_by_panel(printed.stdout)
-    assert [panels.pop(title) for title in ("Usage: posir [OPTIONS] COMMAND [ARGS]...", "Options")] == [[]] * 2
-    assert tuple(panels) == (*PANELS[:4], "More")
+    assert panels.pop("Usage: posir [OPTIONS] COMMAND [ARGS]...") == []
+    assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
-    assert panels["More"][:2] == ["probe", "study"]
     assert panels["Which is better?"][0] == "compare"
     alone = run("posir")
     assert (alone.returncode, alone.stdout) == (0, printed.stdout)
