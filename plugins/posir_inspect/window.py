@@ -204,10 +204,8 @@ class WindowReading(Presentable):
         return {**row, "sentence": self.sentence, "measured_on": tried | lengths}
 
     def _describe_unread(self) -> Iterator[str]:
-        reading, english = (
-            self.reading,
-            f"{self.characters_of_english:,} characters, or {round(self.text_tokens * 0.75, -1):,.0f} words, of English",
-        )
+        reading, words = self.reading, round(self.text_tokens * 0.75, -1)
+        english = f"{self.characters_of_english:,} characters, or {words:,.0f} words, of English"
         unread = f"does not change its {'score' if self.is_reranker else 'embedding'}."
         places = {
             Part.FIRST: f"That is about the first {english}.",

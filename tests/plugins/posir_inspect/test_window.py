@@ -123,7 +123,7 @@ def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_includ
     # [CLS] which enzyme [SEP] text [SEP]
     assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
     assert "64 tokens of a text, 59 of the text, 3 that the model adds and 2 of the question, as it claims" in reading.sentence
-    assert "characters of English text" in " ".join(str(reading).split())
+    assert "236 characters, or 40 words, of English" in " ".join(str(reading).split())
 
 
 def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(tmp_path, monkeypatch):
