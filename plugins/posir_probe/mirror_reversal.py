@@ -92,10 +92,10 @@ class MirrorReversal(Probe):
         "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
     }
     finding = SignedFinding(
-        "Evidence at the end is found less well: with documents reversed, questions about the back gain {} points more "
-        "than those about the front",
-        "Evidence at the start is found less well: with documents reversed, questions about the front gain {} points more "
-        "than those about the back",
+        "Questions about the end are found less well: with the document reversed, they gain {} points of nDCG@10 more than "
+        "those about the front",
+        "Questions about the start are found less well: with the document reversed, they gain {} points of nDCG@10 more than "
+        "those about the back",
     )
     preference_sign = 1
     compares_ends = True

@@ -66,7 +66,7 @@ COSINES = Scale(
     partial(format_number, spec=".2g"),
     "a median document",
     "a text to its end, part by part",
-    "{} is what any two parts share",
+    "{}: any two parts of a document",
 )
 
 
@@ -177,7 +177,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     if finding or not probe.preference_sign:
-        published = f"; published: {_describe_published(probe)}".removesuffix("; published: ")
+        published = f"; published: {_describe_published(probe)}".removesuffix("; published: ").replace(")", " models)")
         return f"{finding} · {probe.title}{published}" if finding else probe.title
     return f"{probe.title}: which end weighs more cannot be said"
 
@@ -249,10 +249,16 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if probe.in_window:
         answer += f", {within}"
     elif favored in inside:
-        answer += f", also {within}" if favored in ANSWERS else ""
+        inner = _count_inside(results, probes)
+        answer += f", also {within} ({pluralize(inner, 'comparison')})" if favored in ANSWERS else ""
     elif inside:
         answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
     return f"{answer}."
+
+
+def _count_inside(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> int:
+    """Return how many probes find an end that weighs more where everything is read."""
+    return sum(probes[of.probe].in_window and _find_favored(of, probes[of.probe])[1] in ANSWERS for of in results)
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -267,8 +273,13 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
     favored, *inside = (_find_favored(*lead)[1] for lead in leads)
     sides = list(filter(None, (_find_favored(of, probes[of.probe])[1] for of in results)))
-    if favored in ANSWERS and sides[1:]:
-        agree = f"{sides.count(favored)} of {len(sides)} comparisons agree, with 0 outside their 95 % intervals."
+    if result.share_read and favored in inside:
+        (of, known), documents = leads[1], pluralize(result.sums.documents, "document")
+        value = format_estimate(_find_favored(of, known)[0], SIGNED[known.first_summary.unit])
+        rest = f"{pluralize(_count_inside(results, probes), 'comparison')}, {value}, {documents}"
+        facts.insert(0, ("How sure", f"That it stops at {result.window:,} tokens is known; what weighs more in them: {rest}."))
+    elif favored in ANSWERS and sides[1:]:
+        agree = f"{sides.count(favored)} of {len(sides)} probes of the same documents agree, with 0 outside their intervals."
         facts.insert(0, ("How sure", agree))
     advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
     if result.share_read:
@@ -307,7 +318,8 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         finding=describe_model(results, probes),
         facts=partial(list_facts, results, probes),
         scale=COSINES,
-        code=f"posir inspect {result.model} {result.data}" if result.share_read else "",
+        code=f"posir inspect {result.model} YOUR_TEXTS" if result.share_read else "",
+        border=f"{result.window:,} tokens" if result.share_read else "",
     )
 
 
@@ -361,6 +373,7 @@ class ProbeMeasurements(Presentable):
                     group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
                     chip=favored.replace("cannot be said", "no sign"),
                     drawn=_draw_interval(estimate, probe) if favored else (),
+                    unit=probe.summaries[probe.stated].unit if favored else "",
                 )
             )
         return tuple(sorted(sections, key=lambda section: GROUPS.index(section.group)))

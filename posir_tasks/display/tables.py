@@ -423,6 +423,8 @@ class DisplaySection:
     """Word that a page has before a folded title of a group; a group without any is folded, too."""
     drawn: tuple[float, ...] = ()
     """A difference that a page draws beside a folded title: its value, the ends of its interval, and those of known values."""
+    unit: str = ""
+    """The unit of that difference; those of one unit share a scale."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
     said: tuple[str, ...] = ()
