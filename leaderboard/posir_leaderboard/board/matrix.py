@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posir_leaderboard.board.records import BoardRecord, BoardRow
-from posir_tasks.results import rounded
-from posir_tasks.scores import ALL, Estimate
+from posir_leaderboard.board.records import BoardRecord
+from posir_tasks.scores import ALL
 
 #: Scores of a matrix.
 SCORES = ("score", "start_to_end")
@@ -20,16 +19,13 @@ def task_matrix(
 
     Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
     """
-    rows = {(record.model.id, record.task): record.rows_by_length for record in records if record.comparable}
-    known = {task for _, task in rows}
-    labels = {task: label for task, label in labels.items() if task in known}
-    models = [identity for identity in indices if any((identity, task) in rows for task in labels)]
-    lengths = dict.fromkeys(length for of_task in rows.values() for length in of_task)
+    known = {(record.model.id, record.task): record for record in records if record.comparable}
+    labels = {task: label for task, label in labels.items() if any(task == other for _, other in known)}
+    models = [identity for identity in indices if any((identity, task) in known for task in labels)]
+    lengths = dict.fromkeys(length for record in known.values() for length in record.rows_by_length)
+    lines = [[known.get((model, task)) for task in labels] for model in models]
     columns = {
-        length: {
-            name: [[read_score(rows.get((model, task), {}).get(length), name) for task in labels] for model in models]
-            for name in SCORES
-        }
+        length: {name: [[record and record.read_score(name, length) for record in line] for line in lines] for name in SCORES}
         for length in lengths
     }
     places = [indices[model] for model in models]
@@ -58,15 +54,6 @@ def length_matrix(records: Sequence[BoardRecord], lengths: Sequence[str], indice
     rows = [record for record in records if record.rows and record.comparable]
     if len(lengths) < 2 or not rows:
         return None
-    cells = {
-        name: [[read_score(record.rows_by_length.get(length), name) for length in lengths] for record in rows]
-        for name in SCORES
-    }
+    cells = {name: [[record.read_score(name, length) for length in lengths] for record in rows] for name in SCORES}
     places = [indices[record.model.id] for record in rows]
     return {"by": "length", "columns": lengths, "models": places, "lengths": {ALL: cells}}
-
-
-def read_score(row: BoardRow | None, name: str) -> Any:
-    """Return the value of a score of a row, rounded; None without one."""
-    estimate: Estimate | None = getattr(row, name, None)
-    return rounded(estimate.value) if estimate else None

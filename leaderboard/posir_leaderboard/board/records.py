@@ -240,6 +240,11 @@ class BoardRecord:
         """The rows by length."""
         return {row.length: row for row in self.rows}
 
+    def read_score(self, name: str, length: str) -> float | None:
+        """Return the value of a score at a length, rounded; None without one."""
+        estimate: Estimate | None = getattr(self.rows_by_length.get(length), name, None)
+        return rounded(estimate.value) if estimate else None
+
     def find_detail(self, name: str, length: str) -> Any:
         """Return the value of a length in a list of the detail, such as `panels`; None if unknown."""
         values = zip(self.rows_by_length, self.detail.get(name) or (), strict=False)

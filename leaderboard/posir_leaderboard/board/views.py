@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_leaderboard.board.matrix import domain_matrix, length_matrix, read_score, task_matrix
+from posir_leaderboard.board.matrix import domain_matrix, length_matrix, task_matrix
 from posir_leaderboard.board.ranks import METRICS, PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
     CELL,
@@ -166,10 +166,7 @@ class View:
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length),
-            "scores": {
-                length: [read_score(record.rows_by_length.get(length), "score") for record in self.rows]
-                for length in self.lengths
-            },
+            "scores": {length: [record.read_score("score", length) for record in self.rows] for length in self.lengths},
             # The papers name none.
             "revisions": {revision: number for revision, number in sorted(revisions.items()) if revision},
             "about": [describe_result(record) for record in self.rows],
@@ -296,7 +293,7 @@ class View:
     def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each length; None if there are none."""
         differences = {length: self.differences(length) for length in self.lengths}
-        overall = [read_score(record.rows_by_length.get(ALL), "score") or 0 for record in self.rows]
+        overall = [record.read_score("score", ALL) or 0 for record in self.rows]
         best = sorted(range(len(overall)), key=lambda place: -overall[place])
         best = [place for place in best if any(difference.paired[place].any() for difference in differences.values())]
         if not (best := best[:MOST_PAIRED]):
