@@ -196,10 +196,8 @@ def advise(decision: Decision, more: str = f"evaluate on a {LARGER}") -> str:
 def name_command(decision: Decision, model: str, task: str) -> str:
     """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task."""
     named, larger = shlex.quote(model), name_larger_task(task)
-    documents = next((task.documents for task in BUILTIN if task.name == larger), None)
-    size = (
-        "" if documents is None else f"# {larger}: {documents if isinstance(documents, str) else f'{documents:,}'} documents\n"
-    )
+    questions = next((task.questions for task in BUILTIN if task.name == larger), None)
+    size = f"# {larger}: {questions if isinstance(questions, str) else f'{questions:,}'} questions\n" if questions else ""
     run = f"{size}mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
     commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
     return "\n".join(command for words, command in commands.items() if words in advise(decision))
