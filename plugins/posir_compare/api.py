@@ -35,7 +35,7 @@ Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "Start to end: nDCG@10 of the first third of documents minus the last.",
-    "Change: model minus baseline, with its interval, adjusted for 3 metrics; --full has the third.",
+    "Change: model minus baseline, with its interval, adjusted for 3 metrics (--full has PSI, the third).",
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
