@@ -386,12 +386,15 @@ def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
         few = f"too few texts\n{needed}: {format_contrast(decision, bias)}."
 
     def list_all() -> Iterator[tuple[str, str]]:
-        known = {name.partition(" (")[0]: value for name, value in strip.facts()}
-        yield "How well", f"nDCG@10 {known['nDCG@10']}, over {pluralize(questions, 'sentence')} (100: always ranked first)."
-        yield "Start to end", f"{known['Start to end']} points of nDCG@10: first minus last third."
+        scored = format_estimate(decision.ndcg_at_10, format_percent)
+        yield "How well", f"nDCG@10 {scored}, over {pluralize(questions, 'sentence')} (100: always ranked first)."
+        yield "Start to end", f"{format_contrast(decision, decision.start_to_end)} points of nDCG@10: first minus last third."
+        known, state = dict(strip.facts()), label_state(decision)
         if decision.not_read:
             yield "Not read", _describe_unread(fading) or f"{format_percent(decision.not_read)} % of the sentences."
-        yield ("Within what it reads" if decision.not_read else "Bias"), few or known["Bias in what it reads"]
+            yield "Within what it reads", few or known["Bias in what it reads"]
+        else:
+            yield "Bias", few or f"{state[0].upper()}{state[1:]}."
         yield from ((name, known[name]) for name in ("Shape",) if name in known)
         yield ADVICE, _advise(inspection)
 

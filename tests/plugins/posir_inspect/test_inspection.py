@@ -17,7 +17,7 @@ from posir_inspect.sections import Inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.decision import ChangeState, State
-from posir_significance.sentences import describe_state
+from posir_significance.sentences import describe_state, label_state
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
@@ -78,6 +78,14 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
         assert fading.decision.not_read == 0
         low, high = fading.decision.interval(fading.decision.start_to_end)
         assert low <= 0 <= high
+
+
+def test_the_page_of_a_model_that_reads_all_says_the_state():
+    inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
+    assert inspection.fading[-1].decision.not_read == 0
+    facts = dict(inspection.strips()[0].facts())
+    assert facts["Bias"].rstrip(".").lower() == label_state(inspection.fading[-1].decision)
+    assert "\n" not in facts["Start to end"]
 
 
 def test_texts_that_the_model_refuses_are_one_message():
