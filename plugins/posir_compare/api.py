@@ -134,10 +134,16 @@ class Comparison(Presentable, comparison.ModelComparison):
             return [*changes, *folded]
         row = shown[0]
         data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
-        overall = [row for row in shown if row.length == ALL]
-        is_open = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
-        tables = [section for section in changes if section.tables]
-        return [*to_paragraphs([data] * (count_pairs(shown) == 1)), *tables, *to_paragraphs(is_open), *folded]
+        is_one, tables = count_pairs(shown) == 1, [section for section in changes if section.tables]
+        # The title has the change in nDCG@10 of one pair.
+        said = [
+            row.describe()
+            for row in shown
+            if row.length == ALL
+            and (row.metric_change.state is ChangeState.CANNOT_BE_SAID or (is_one and row.metric is Metric.START_TO_END))
+        ]
+        lead = [" ".join(filter(None, (data, describe_reads(row), *said)))] if is_one else []
+        return [*to_paragraphs(lead), *tables, *to_paragraphs([] if is_one else said), *folded]
 
     def _build_sources(self) -> DisplaySection:
         """Return the revisions of models and data."""
@@ -188,7 +194,7 @@ class Comparison(Presentable, comparison.ModelComparison):
             return (JUDGED_BRIEF,)
         shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
         is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
-        return (*BRIEF, *["Side unclear: which of the two is nearer to 0 cannot be said."] * is_open)
+        return (*BRIEF, *["Differs: the change is not 0, but which of the two is nearer to 0 cannot be said."] * is_open)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -370,7 +376,7 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
         lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
         for row, score in zip(listed, scores[1:], strict=True):
             first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
-            state = sentences.label_change(row.metric_change).replace("; which is better: cannot be said", " (side unclear)")
+            state = sentences.label_change(row.metric_change).partition(";")[0]
             lines.append((*first, sentences.format_difference(row.metric_change, row.change), state))
     numbers = ["Score" if is_models else "Queries", "Change"]
     return Table(build_columns([heading, *numbers, "State"], numbers), tuple(lines), title, is_narrow=is_models)

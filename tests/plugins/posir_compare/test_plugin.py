@@ -49,7 +49,7 @@ def test_every_format(folder):
     assert printed.exit_code == 0
     assert "Change from org/a · PosIR-English, " in printed.stdout
     assert max(len(line) for line in printed.stdout.splitlines() if ". " not in line) <= 120
-    assert "PSI" not in printed.stdout
+    assert "PSI (best" not in printed.stdout
     assert "posterior median: 0 is even" not in " ".join(printed.stdout.split())
     assert "posterior median: 0 is even" in " ".join(invoke(*options, "--explain").stdout.split())
     assert "note: the baseline" not in printed.stderr
