@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
-from posir_inspect.sections import WORDINGS
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
 from posir_score.excerpts import THIRDS, lacks_words
@@ -317,7 +316,7 @@ class IndexInspection(Presentable):
         headings = ("Wording", "Sentences in the", "Asked", *measured)
         cells = (
             (
-                WORDINGS[Wording(wording)],
+                Wording(wording).words,
                 part,
                 format_count(asked),
                 *(format_estimate(own, format_percent) for own in success.values()),
@@ -349,7 +348,7 @@ class IndexInspection(Presentable):
     def _describe_recall(self) -> Iterator[str]:
         for row in self.rows:
             if row.part == THIRDS[-1]:
-                of, share = f"{row.of}, {WORDINGS[Wording(row.wording)]}", _format_share(row.recall)
+                of, share = f"{row.of}, {Wording(row.wording).words}", _format_share(row.recall)
                 yield f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in the last third."
         yield from (change.describe() for change in self.changes if change.parts[0] in THIRDS)
         if not self.rows:

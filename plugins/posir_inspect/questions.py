@@ -66,6 +66,11 @@ class Wording(StrEnum):
     OTHER_WORDS = "other-words"
     """A question by an embedder or a language model that has none of its words; not about every sentence."""
 
+    @property
+    def words(self) -> str:
+        """Its name in words: `rarest words`."""
+        return self.value.replace("-", " ")
+
 
 #: The wordings that need no model.
 WITHOUT_MODEL = (Wording.VERBATIM, Wording.RAREST_WORDS)

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
-from posir_inspect.splitting import ChunkComparison
+from posir_inspect.splitting import CHUNKS, ChunkComparison
 from posir_inspect.window import WindowReading
-from posir_significance.decision import CHANGE_LEVEL, ChangeState, Decision, Reason
+from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
 from posir_significance.position_effect import fewest_documents
 from posir_significance.sentences import (
+    EVERYTHING,
     advise,
     build_strip,
     describe_not_read,
     describe_state,
     format_contrast,
-    format_difference,
     format_level,
-    label_change,
+    label_cell,
     label_state,
     name_command,
 )
 from posir_tasks.display.numbers import (
     MISSING,
-    format_count,
     format_estimate,
     format_interval,
     format_p_value,
@@ -49,9 +48,6 @@ SCALE = replace(
 )
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
-CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
-#: An interval that excludes nothing.
-EVERYTHING = "[-100.0, +100.0]"
 LENGTHS = "How well it finds a sentence, by length of the text"
 #: What a state is of, which a report of a task need not share.
 OWN = "The queries are the texts' own sentences: `posir report`, with a task's questions, can say otherwise."
@@ -76,7 +72,6 @@ COLUMNS = (
     "start_to_end_plain", "bias_within_read", "state", "reason", "margin", "level", "documents", "documents_needed", "not_read",
     "not_read_difference", "psi", "psi_as_published", "psi_chance", "p_value_within_read", "change", "change_state",
 )  # fmt: skip
-WORDINGS = {Wording.VERBATIM: "verbatim", Wording.RAREST_WORDS: "rarest words", Wording.OTHER_WORDS: "other words"}
 
 
 @dataclass(frozen=True)
@@ -225,22 +220,7 @@ class Inspection(Presentable):
                 rows.append(own | values | known)
         in_other_words = self.other_words.chunks if self.other_words else None
         for wording, comparison in (("rarest-words", self.chunks), ("other-words", in_other_words)):
-            for row in comparison.rows[1:] if comparison else ():
-                difference = row.change and row.change.ndcg_at_10.difference
-                rows.append(
-                    {
-                        "chunk_size": row.size,
-                        "chunker": row.chunker,
-                        "vectors": row.vectors,
-                        "tokens": row.counts.tokens,
-                        "wording": wording,
-                        "length": ALL,
-                        "ndcg_at_10": row.ndcg_at_10,
-                        "start_to_end": row.group.position.start_to_end,
-                        "change": difference if difference and difference.interval else None,
-                        "change_state": row.change and row.change.ndcg_at_10.state.value,
-                    }
-                )
+            rows += [row.record() | {"wording": wording, "length": ALL} for row in (comparison.rows[1:] if comparison else ())]
         return [{name: (row | {"model": self.model}).get(name) for name in COLUMNS} for row in rows]
 
     def document(self) -> dict[str, object]:
@@ -262,16 +242,7 @@ class Inspection(Presentable):
                 }
                 for fading in self.fading or ()
             ],
-            **{
-                name: comparison
-                and {
-                    "chosen": comparison.row.name,
-                    "decided": comparison.decided,
-                    "chunked_model": comparison.chunked_model,
-                    "sentences": comparison.sentences,
-                }
-                for name, comparison in chunks.items()
-            },
+            **{name: comparison and comparison.document() for name, comparison in chunks.items()},
             "rows": self.records(),
         }
 
@@ -286,83 +257,81 @@ class Inspection(Presentable):
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
-    name, cut, unread = inspection.name, inspection.unread.texts_cut, inspection.unread.share
+    cut, unread, fading = inspection.unread.texts_cut, inspection.unread.share, inspection.fading
     these = f"these {pluralize(inspection.texts, 'text')}"
-    headline = f"never reads {_describe_share(unread)} of the words of {these}" if cut else f"reads {these} to the end"
-    yield DisplaySection(f"{name} {headline}", (f"The {_describe_texts(inspection)}.".replace("median", "median text has"),))
+    share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
+    headline = f"never reads {share} of the words of {these}" if cut else f"reads {these} to the end"
+    about = f"The {_describe_texts(inspection)}.".replace("median", "median text has")
+    yield DisplaySection(f"{inspection.name} {headline}", (about,))
     longer = [f"{cut:,} of {inspection.texts:,} texts are longer."] if cut else []
     yield DisplaySection(READING, (inspection.window.sentence, *longer), tables=tuple(_list_unread(inspection)))
-    if inspection.fading is None:
+    if not fading:
+        unasked = DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
+        yield from [] if fading is None else [unasked]
         return
-    if not inspection.fading:
-        yield DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
-        return
-    rarest = inspection.fading[-1]
-    said = (_describe_loss(rarest) or describe_not_read(rarest.decision), describe_state(rarest.decision), OWN)
-    sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
-    names = [name if len(inspection.fading) == 1 else WORDINGS[fading.wording] for fading in inspection.fading]
-    drawn = (build_strip(fading.decision, label) for label, fading in zip(names, inspection.fading, strict=True))
-    searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
-    strips = [replace(strip, words=(searched, *strip.words), scale=SCALE) for strip in drawn]
-    strips[-1] = _fill_card(strips[-1], inspection, rarest)
-    yield DisplaySection(FADING, said=tuple(filter(None, said)), strips=tuple(strips))
-    if not (chunks := inspection.chunks):
-        return
-    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
-    excerpts = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
-    title = CHUNKERS if any(row.chunker for row in chunks.rows) else CHUNKS
-    counted = [(row, f"of {pluralize(row.vectors, 'chunk')}") for row in chunks.rows]
-    notes = (
-        *(f"{row.chunker}: {row.counts.cut:,} {of} are longer than the model reads." for row, of in counted if row.counts.cut),
-        *(
-            f"{row.chunker}: {row.counts.lost:,} {of} are not in their text, and are encoded as they are."
-            for row, of in counted
-            if row.counts.lost
-        ),
-    )
-    sentences = chunks.doubts if chunks.is_advised else chunks.sentences
-    if _has_few_texts(chunks) and (work := inspection.work) and inspection.chunk_texts < inspection.texts:
-        notes = (*notes, f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
-    yield DisplaySection(title, (*sentences, *notes, *excerpts), tables=(_chunk_table(chunks),))
-    if inspection.other_words:
-        yield _build_other_words(chunks, inspection.other_words)
-    if all(decision.reason in (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED) for _, decision in rarest.groups.values()):
-        yield DisplaySection(
-            LENGTHS, (f"Cannot be said: {pluralize(inspection.fading_texts, 'text is', 'texts are')} too few.",)
-        )
-    else:
-        yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(inspection.fading, full=inspection.full)))
+    yield _build_fading(inspection, fading)
+    if inspection.chunks:
+        yield from _build_chunks(inspection, inspection.chunks)
+        yield _build_lengths(inspection, fading)
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
+
+
+def _build_fading(inspection: Inspection, fading: tuple[Fading, ...]) -> DisplaySection:
+    """Return what is found of what is read and what is not, with a picture for each wording."""
+    rarest, searched = fading[-1], f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    said = (_describe_loss(rarest) or describe_not_read(rarest.decision), describe_state(rarest.decision), OWN)
+    drawn = [build_strip(of.decision, of.wording.words if fading[1:] else inspection.name) for of in fading]
+    strips = [replace(strip, words=(searched, *strip.words), scale=SCALE) for strip in drawn]
+    strips[-1] = _fill_card(strips[-1], inspection, rarest)
+    return DisplaySection(FADING, said=tuple(filter(None, said)), strips=tuple(strips))
+
+
+def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
+    """Yield what to do, then the comparison of chunks that it rests on, also in other words."""
+    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=_write_command(inspection))
+    sentences = [*(chunks.doubts if chunks.is_advised else chunks.sentences), *chunks.describe_counts()]
+    if chunks.has_few_texts and (work := inspection.work) and inspection.chunk_texts < inspection.texts:
+        sentences.append(f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
+    excerpts = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
+    yield DisplaySection(chunks.title, (*sentences, *excerpts), tables=(chunks.tabulate(),))
+    if inspection.other_words:
+        yield _build_other_words(chunks, inspection.other_words)
+
+
+def _build_lengths(inspection: Inspection, fading: tuple[Fading, ...]) -> DisplaySection:
+    """Return what is found by length of the text, if there are enough texts of any."""
+    undecided = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
+    if all(decision.reason in undecided for _, decision in fading[-1].groups.values()):
+        few = f"Cannot be said: {pluralize(inspection.fading_texts, 'text is', 'texts are')} too few."
+        return DisplaySection(LENGTHS, (few,))
+    sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
+    return DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
 
 
 def _advise(inspection: Inspection) -> str:
     """Return what to do: the chunks that were found better, with what they gain and cost, or what follows from the state."""
     chunks, fading = inspection.chunks, inspection.fading
     assert fading
-    if chunks and not chunks.is_advised and inspection.fading_texts == inspection.texts and _has_few_texts(chunks):
-        few, whole = pluralize(inspection.texts, "text"), inspection.unread.texts_cut == 0
-        sizes = [row.size for row in chunks.rows if row.size and not whole]
-        steps = [f"Search in chunks of {max(sizes)} tokens: it reads no more." for _ in sizes[:1]]
-        return " ".join([*steps, f"Add texts: with {few}, neither the best size nor a bias can be measured."])
-    if not (chunks and chunks.is_advised):
-        sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
-        return advise(fading[-1].decision, *sample)
-    length = f" of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
-    return chunks.advise(f"{pluralize(inspection.chunk_texts, 'excerpt' if length else 'text')}{length}")
+    if chunks and chunks.is_advised:
+        length = f" of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
+        return chunks.advise(f"{pluralize(inspection.chunk_texts, 'excerpt' if length else 'text')}{length}")
+    if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
+        largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
+        step = f"Search in chunks of {largest} tokens: it reads no more. " if largest else ""
+        few = pluralize(inspection.texts, "text")
+        return f"{step}Add texts: with {few}, neither the best size nor a bias can be measured."
+    sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
+    return advise(fading[-1].decision, *sample)
 
 
 def _write_command(inspection: Inspection) -> str:
+    """Return the commands that write and evaluate the advised chunks, or those that follow from the state."""
     task = inspection.source if (is_task := _is_task(inspection)) else "TASK"
     if model := inspection.chunks and inspection.chunks.chunked_model:
         own = f"# code for your system\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
         return f"{own}\n\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
-
-
-def _has_few_texts(chunks: ChunkComparison) -> bool:
-    changes = [row.change.ndcg_at_10 for row in chunks.rows if row.change]
-    return all(change.reason is Reason.FEW_DOCUMENTS for change in changes)
 
 
 def _list_unread(inspection: Inspection) -> Iterator[Table]:
@@ -395,7 +364,8 @@ def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
             yield "Within what it reads", few or known["Bias in what it reads"]
         else:
             yield "Bias", few or f"{state[0].upper()}{state[1:]}."
-        yield from ((name, known[name]) for name in ("Shape",) if name in known)
+        if shape := known.get("Shape"):
+            yield "Shape", shape
         yield ADVICE, _advise(inspection)
 
     border = f"{read.tokens:,} tokens" if read.tokens and read.part is Part.FIRST and decision.not_read else ""
@@ -421,7 +391,7 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
     if other.by_itself:
         sentences.append("That is the inspected model: they favor it, and small chunks. Name another if you have one.")
     if baseline:
-        shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+        shared, chance = map(format_percent, astuple(baseline))
         sentences.append(f"BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}.")
     if not chunks:
         return DisplaySection(OTHER, tuple(sentences))
@@ -430,7 +400,7 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
         same = rarest.row.name == chunks.row.name
         differs = f"differs: questions in their rarest words have {rarest.row.name}"
         sentences.append(f"The advice {'is that of questions in their rarest words' if same else differs}.")
-    return DisplaySection(OTHER, tuple(sentences), tables=(_chunk_table(chunks),))
+    return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
 
 
 def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = None) -> Iterator[str]:
@@ -452,16 +422,12 @@ def _describe_texts(inspection: Inspection) -> str:
     return f"median {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
 
 
-def _describe_share(share: Estimate) -> str:
-    return f"{format_percent(share.value)} % {format_interval(share, format_percent)}".rstrip()
-
-
 def _describe_unread(fading: Fading) -> str:
     """Return how well sentences that are not read are found, beside what is found without the model; empty if unknown."""
     score, baseline, (questions, decision) = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.groups[ALL]
     if not baseline or score is None:
         return ""
-    shared, chance = format_percent(baseline.shared_words), format_percent(baseline.chance)
+    shared, chance = map(format_percent, astuple(baseline))
     unread = f"nDCG@10 {format_percent(score)} for {pluralize(round((decision.not_read or 0) * questions), 'sentence')}"
     first, guessed = f"BM25 on {decision.read.phrase}", "what it finds there is guessed from the topic"
     if 1.5 * baseline.chance < score <= baseline.shared_words:
@@ -470,71 +436,22 @@ def _describe_unread(fading: Fading) -> str:
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
-    rarest, heading = fading[-1], "Tokens of a text"
-    names = [f"all, {WORDINGS[wording.wording]}" if fading[1:] else "all" for wording in fading]
-    groups = [(name, wording.groups[ALL]) for name, wording in zip(names, fading, strict=True)]
-    if len(rarest.groups) > 2:
-        groups += [
-            (name.partition(": ")[2].removesuffix(" tokens"), group) for name, group in rarest.groups.items() if name != ALL
-        ]
-    headings = (heading, "nDCG@10", "State", bias := "Bias in what it reads")
-    rows = (
-        (
-            name,
-            format_estimate(decision.ndcg_at_10, format_percent),
-            _label(decision.reason, label_state(decision)),
-            _format_bias(decision),
-        )
-        for name, (_, decision) in groups
-    )
+    """Yield nDCG@10 and bias by wording, then by length; if all is asked for, start to end and PSI, too."""
+    lengths = {name.partition(": ")[2].removesuffix(" tokens"): of for name, of in fading[-1].groups.items() if name != ALL}
+    groups = {f"all, {of.wording.words}" if fading[1:] else "all": of.decision for of in fading}
+    groups |= {name: decision for name, (_, decision) in lengths.items()} if len(lengths) > 1 else {}
+    headings = (heading := "Tokens of a text", "nDCG@10", "State", bias := "Bias in what it reads")
+    rows = []
+    for name, decision in groups.items():
+        points, state = format_contrast(decision, decision.bias_within_read), label_cell(decision.reason, label_state(decision))
+        known = MISSING if EVERYTHING in points else points
+        rows.append((name, format_estimate(decision.ndcg_at_10, format_percent), state, known))
     yield Table(build_columns(headings, ("nDCG@10", bias), drawn=[bias]), tuple(rows))
     if full:
-        columns = (heading, "Start to end", "PSI", "as published", "by chance", "any effect")
-        shares = (
-            (
-                name,
-                format_contrast(decision, decision.start_to_end),
-                *(format_score(Unit.INDEX, psi) for psi in (group.psi, group.psi_as_published, group.psi_chance)),
-                MISSING if decision.p_value_within_read is None else f"p {format_p_value(decision.p_value_within_read)}",
-            )
-            for name, (_, decision) in groups
-            for group in [decision.find_group()]
-        )
+        columns, shares = (heading, "Start to end", "PSI", "as published", "by chance", "any effect"), []
+        for name, decision in groups.items():
+            group, p_value = decision.find_group(), decision.p_value_within_read
+            indices = (format_score(Unit.INDEX, psi) for psi in (group.psi, group.psi_as_published, group.psi_chance))
+            effect = MISSING if p_value is None else f"p {format_p_value(p_value)}"
+            shares.append((name, format_contrast(decision, decision.start_to_end), *indices, effect))
         yield Table(build_columns(columns, columns[1:]), tuple(shares))
-
-
-def _label(reason: Reason | None, state: str) -> str:
-    """Return a state for a cell, or why there is none although an interval stands beside it."""
-    return "too few texts" if reason is Reason.FEW_DOCUMENTS else state
-
-
-def _format_bias(decision: Decision) -> str:
-    """Return the bias for a cell; an interval of all that there can be is no result."""
-    points = format_contrast(decision, decision.bias_within_read)
-    return MISSING if EVERYTHING in points else points
-
-
-def _chunk_table(chunks: ChunkComparison) -> Table:
-    tokens = any(row.chunker for row in chunks.rows)
-    headings = ("Chunks", "x vectors", *(["Tokens"] if tokens else []), "nDCG@10", "State", "Change from whole")
-    rows = tuple(
-        (
-            f"{f'{row.size:,} tokens' if row.size else row.name}{' (advised)' * (row is chunks.row and chunks.is_advised)}",
-            f"{row.cost:.1f}",
-            *([format_count(row.counts.tokens)] if tokens else []),
-            format_estimate(row.ndcg_at_10, format_percent),
-            _label(row.change.ndcg_at_10.reason, label_change(row.change.ndcg_at_10)) if row.change else "",
-            change
-            if (change := row.change and format_difference(row.change.ndcg_at_10, row.change)) and EVERYTHING not in change
-            else MISSING,
-        )
-        for row in chunks.rows
-    )
-    is_better = chunks.row.change and chunks.row.change.ndcg_at_10.state is ChangeState.BETTER
-    why = (
-        "Advised: of those that are better than whole, the fewest vectors."
-        if is_better
-        else "Advised: as good, for fewer vectors."
-    )
-    notes = (why,) if chunks.is_advised else ()
-    return Table(build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:]), rows, notes=notes)

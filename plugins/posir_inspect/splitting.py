@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, ChangeState, MetricChange, compare_groups
+from posir_significance.decision import Change, ChangeState, MetricChange, Reason, compare_groups
 from posir_significance.intervals import MeanEstimate
-from posir_significance.sentences import describe_metric_change
-from posir_tasks.display.numbers import format_percent
+from posir_significance.sentences import EVERYTHING, describe_metric_change, format_difference, label_cell, label_change
+from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
+from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import EmbeddingMemory
 from posir_tasks.errors import PosirError
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 #: Sizes of chunks in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)
+CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
@@ -225,6 +228,29 @@ class ChunkRow:
         """The searched units, in words."""
         return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
 
+    def record(self) -> dict[str, object]:
+        """Return its values by the names of the columns of an inspection; the change is at 98.33 %."""
+        metric = self.change.ndcg_at_10 if self.change else None
+        difference = metric and metric.difference
+        return {
+            "chunk_size": self.size,
+            "chunker": self.chunker,
+            "vectors": self.vectors,
+            "tokens": self.counts.tokens,
+            "ndcg_at_10": self.ndcg_at_10,
+            "start_to_end": self.group.position.start_to_end,
+            "change": difference if difference and difference.interval else None,
+            "change_state": metric and metric.state.value,
+        }
+
+    def describe_change(self) -> tuple[str, str]:
+        """Return the state of the change from whole texts and the change, for cells."""
+        if self.change is None:
+            return "", MISSING
+        metric = self.change.ndcg_at_10
+        points = format_difference(metric, self.change)
+        return label_cell(metric.reason, label_change(metric)), points if points and EVERYTHING not in points else MISSING
+
 
 def compare_divisions(
     searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None, whole_name: str
@@ -275,6 +301,16 @@ class ChunkComparison:
         return self.change is not None and self.decided
 
     @property
+    def has_few_texts(self) -> bool:
+        """Whether there are too few texts for any comparison."""
+        return all(row.change.ndcg_at_10.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
+
+    @property
+    def title(self) -> str:
+        """The question that it answers."""
+        return CHUNKERS if any(row.chunker for row in self.rows) else CHUNKS
+
+    @property
     def best(self) -> ChunkRow:
         """The row with the highest nDCG@10."""
         return max(self.rows, key=lambda row: row.ndcg_at_10.value)
@@ -296,6 +332,35 @@ class ChunkComparison:
         """The argument of `-m` that runs the model with the chosen size of chunks; None for whole texts or a splitter."""
         method = "context_chunks" if self.row.chunker else "chunks"
         return f"{self.model}+{method}({self.row.size})" if self.row.size and self.decided else None
+
+    def describe_counts(self) -> Iterator[str]:
+        """Yield which chunks are not read to their end, and which are not in their text."""
+        found = {"cut": "are longer than the model reads", "lost": "are not in their text, and are encoded as they are"}
+        for name, words in found.items():
+            for row in self.rows:
+                if count := getattr(row.counts, name):
+                    yield f"{row.chunker}: {count:,} of {pluralize(row.vectors, 'chunk')} {words}."
+
+    def tabulate(self) -> Table:
+        """Return a line for whole texts and for each way to split them, and why one is advised."""
+        has_tokens, rows = self.title == CHUNKERS, list[tuple[str, ...]]()
+        for row in self.rows:
+            name = f"{row.size:,} tokens" if row.size else row.name
+            state, change = row.describe_change()
+            tokens = [format_count(row.counts.tokens)] * has_tokens
+            score = format_estimate(row.ndcg_at_10, format_percent)
+            advised = " (advised)" * (row is self.row and self.is_advised)
+            rows.append((name + advised, f"{row.cost:.1f}", *tokens, score, state, change))
+        headings = ("Chunks", "x vectors", *["Tokens"] * has_tokens, "nDCG@10", "State", "Change from whole")
+        is_better = self.change and self.change.state is ChangeState.BETTER
+        why = "of those that are better than whole, the fewest vectors" if is_better else "as good, for fewer vectors"
+        columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
+        return Table(columns, tuple(rows), notes=(f"Advised: {why}.",) if self.is_advised else ())
+
+    def document(self) -> dict[str, object]:
+        """Return its answer, without the rows."""
+        chosen = {"chosen": self.row.name, "decided": self.decided}
+        return chosen | {"chunked_model": self.chunked_model, "sentences": self.sentences}
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:

@@ -22,12 +22,19 @@ from posir_tasks.tasks.catalog import name_larger_task
 
 #: Words of the advice that a command follows from.
 MITIGATE, LARGER = "posir mitigate", "larger task"
+#: An interval that excludes nothing, and is no result.
+EVERYTHING = "[-100.0, +100.0]"
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
 
 
 def label_state(decision: Decision) -> str:
     """Return the state in a few words, for a cell of a table or a title: `biased to the start`."""
     return name_state(decision.state, decision.margin)
+
+
+def label_cell(reason: Reason | None, state: str) -> str:
+    """Return a state for a cell, or why there is none although an interval stands beside it."""
+    return "too few texts" if reason is Reason.FEW_DOCUMENTS else state
 
 
 def name_state(state: State, margin: float) -> str:
@@ -238,7 +245,7 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
             return f"{question}: it changes by {points}, and which of the two is nearer to 0 is open."
         case Reason.FEW_DOCUMENTS:
             few = describe_few(metric.documents_needed, change.documents, change.counted)
-            return f"{question}: {few}.{f' It changes by {points}.' if '-100.0, +100.0' not in points else ''}"
+            return f"{question}: {few}.{f' It changes by {points}.' if EVERYTHING not in points else ''}"
         case Reason.NOT_COMPARED:
             return f"{question}: there is nothing to compare."
     return f"{question}: {points}. {_describe_needed(change.documents, metric.documents_needed, change.counted)}"
