@@ -335,8 +335,8 @@ class ChunkComparison:
 
     def describe_counts(self) -> Iterator[str]:
         """Yield which chunks are not read to their end, and which are not in their text."""
-        found = {"cut": "are longer than the model reads", "lost": "are not in their text, and are encoded as they are"}
-        for name, words in found.items():
+        kinds = {"cut": "are longer than the model reads", "lost": "are not in their text, and are encoded as they are"}
+        for name, words in kinds.items():
             for row in self.rows:
                 if count := getattr(row.counts, name):
                     yield f"{row.chunker}: {count:,} of {pluralize(row.vectors, 'chunk')} {words}."
