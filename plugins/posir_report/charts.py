@@ -18,8 +18,6 @@ from posir_report.summary import (
     task_and_scheme,
 )
 from posir_report.tables import title_effect, title_lengths
-from posir_significance.analysis import MIN_QUERIES
-from posir_significance.sentences import describe_decision
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.progress import progress
@@ -56,9 +54,11 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     ]
     chart = charts.facet_panels(layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300)))
     overall = build_rows(summary)[0]
-    said = f"{describe_decision(overall.decision)} " if overall.decision else ""
     interval = " with its 95 % interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
-    explanation = f"{said}Points: mean nDCG@10{interval}.{merging_note(summary, cells)}"
+    explanation = f"Points: mean nDCG@10{interval}."
+    if {cell.position for cell in cells} - set(summary.profile.positions):
+        counts = {cell.queries for cell in cells}
+        explanation += f" Five parts of a document{f', {counts.pop():,} questions each' if len(counts) == 1 else ''}."
     explanation += f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
     explanation += " Gray: null band, 95 % of the means without an effect." if any(cell.null_band for cell in cells) else ""
     explanation += charts.explain_window(values, window)
@@ -75,9 +75,6 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     rows, axes = length_titles(summary.profile), summary.profile.axes
     positions = charts.build_positions(axes)
     values, counts = [], sorted({cell.queries for cell in cells if cell.queries})
-    # Where all have few queries, no cell is smaller than others.
-    if all(cell.few for cell in cells):
-        cells = [replace(cell, few=False) for cell in cells]
     for cell in cells:
         margin = (cell.end - cell.start) * (1 - BANDS[cell.few]) / 2
         ends = {"start": cell.start + margin, "end": cell.end - margin}
@@ -113,19 +110,13 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     if counts[1:]:
         explanation = "In each cell nDCG@10 x 100, and below it the number of queries."
     explanation += f" Small cells: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
-    explanation += (" Dash: no queries." if min(cell.queries for cell in cells) == 0 else "") + merging_note(summary, cells)
+    explanation += " Dash: no queries." if min(cell.queries for cell in cells) == 0 else ""
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
 
 
 def _hollow_if_few(fill: Any) -> Any:
     return alt.when("datum.few").then(alt.value("white")).otherwise(fill)
-
-
-def merging_note(summary: TaskSummary, cells: Sequence[ProfileCell]) -> str:
-    """Return a sentence that follows others if bins are merged in some of the cells."""
-    merged = {cell.position for cell in cells} - set(summary.profile.positions)
-    return f" Fifths of the document where one of twenty bins has fewer than {MIN_QUERIES} queries." if merged else ""
 
 
 def name_run(summary: TaskSummary) -> str:
@@ -164,5 +155,8 @@ def build_figures(summaries: Sequence[TaskSummary]) -> list[Figure]:
 def _build_task_figures(summaries: list[TaskSummary]) -> Iterator[Figure]:
     for summary, name in zip(summaries, model_labels(summaries), strict=True):
         cells = build_curve_cells(summary)
+        # Where all have few queries, none is marked.
+        if all(cell.few for cell in cells):
+            cells = [replace(cell, few=False) for cell in cells]
         yield Figure("curves", summary.task, name, draw_curves(summary, cells))
         yield Figure("heat-map", summary.task, name, draw_heat_map(summary, cells))

@@ -333,7 +333,8 @@ def list_facts(decision: Decision) -> Iterator[tuple[str, str]]:
         yield "Not read", "unknown" if read.kind is ReadKind.UNKNOWN else "nothing"
     else:
         yield "Not read", f"{numbers.format_percent(share)} % of the evidence"
-        yield "Read minus not read (points)", format_contrast(decision, decision.not_read_difference)
+        gap = decision.not_read_difference
+        yield f"Read minus not read ({f'in the same {gap.held_fixed}' if gap else 'points'})", format_contrast(decision, gap)
     if share:
         bias = format_contrast(decision, decision.bias_within_read).removeprefix(numbers.MISSING)
         yield "Bias in what it reads", "\n".join(filter(None, (bias, label_state(decision))))

@@ -186,7 +186,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = figure_of(figures, "curves", model="org/model")
-    assert "Fifths of the document" in texts_of(chart)
+    assert "Five parts of a document" in texts_of(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(summary, values=ResultValues(separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))))
     assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
