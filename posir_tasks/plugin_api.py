@@ -37,16 +37,16 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 #: The panels of `posir --help`, in the order shown: four questions, then the other commands by purpose.
-PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, LEADERBOARD, EXTEND = (
+PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
     "Which is better?",
     "What can I do?",
     "Study models and papers",
     "Your own data",
-    "Share",
-    "Maintain",
+    "Share and maintain",
 )
+LEADERBOARD = EXTEND
 
 
 @dataclass(frozen=True)

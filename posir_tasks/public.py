@@ -180,10 +180,10 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Return the docstring of a function before its sections; an indented paragraph keeps its lines, as Click marks them."""
+    """Return the docstring of a function before its sections; indented or commented lines are kept, as Click marks them."""
     text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).strip()
     parts = text.split("\n\n")
-    return "\n\n".join(f"\b\n{part}" if part.startswith(" ") else " ".join(part.split()) for part in parts)
+    return "\n\n".join(f"\b\n{part}" if part.startswith(" ") or "  # " in part else " ".join(part.split()) for part in parts)
 
 
 def _name_options(text: str, function: Callable[..., Any]) -> str:

@@ -32,6 +32,8 @@ class HelpLayout:
         """Return the words after the name of the command; several arguments that can be replaced by an option are needed."""
         pieces = [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
         optional = [piece for piece in pieces if re.fullmatch(r"\[[A-Z]+\]", piece) and piece != "[OPTIONS]"]
+        # The options of `posir` itself are in its examples.
+        pieces = pieces if ctx.parent else [piece for piece in pieces if piece != "[OPTIONS]"]
         return [piece.strip("[]") if piece in optional and len(optional) > 1 else piece for piece in pieces]
 
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:

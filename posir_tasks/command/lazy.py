@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
     Command("tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS),
+    Command("mteb", "posir_tasks.command.lazy:app", "Score a model: `mteb run -t TASK -m MODEL`.", BIAS),
     Command("doctor", "posir_tasks.command.api:doctor", "Check the installation, plugins and access to data.", EXTEND),
     Command("rescore", "posir_tasks.command.api:rescore", "Recompute scores of saved results without the model.", EXTEND),
-    Command("mteb", "posir_tasks.command.lazy:app", "Call mteb with posir's tasks where autoload is off.", EXTEND),
 )
 
 
@@ -126,7 +126,7 @@ def posir(*, _: Version = False) -> None:
     posir inspect all-MiniLM-L6-v2 FOLDER       # what your texts lose
     mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # scores a model (mteb)
     posir report results                        # is it biased?
-    posir COMMAND --help                        # the options of a command
+    posir COMMAND --help                        # its options (posir --version)
     """
 
 

@@ -163,20 +163,26 @@ def answer_runs(module: ModuleType) -> None:
 
     @wraps(run)
     def run_and_answer(args: Any) -> None:
+        from posir_tasks.command.undecided import exit_with
+
         if getattr(args, "batch_size", 0) is None:
             args.batch_size = 32  # mteb's own default, which it would log at length
         try:
             run(args)
+        except PosirError as error:
+            exit_with(str(error), 1)
         except KeyError as error:
             unknown = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
             if not unknown:
                 raise
             subject = f"no task or benchmark '{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
-            raise PosirError(f"There is {subject} `posir tasks` lists those with positions.") from None
+            exit_with(f"There is {subject} `posir tasks` lists those with positions.", 1)
         if args.verbosity:
             step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
     module.run = run_and_answer  # type: ignore[attr-defined]
+    # All arguments, with an address in memory.
+    logging.getLogger("mteb.cli.build_cli").addFilter(lambda record: not str(record.msg).startswith("Running with parameters"))
 
 
 def print_answers(output_folder: str | None) -> None:

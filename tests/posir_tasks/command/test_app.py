@@ -1,5 +1,6 @@
 """`posir --help` lists every command in the panel of its purpose, and imports none of them."""
 
+import inspect
 import json
 import os
 import re
@@ -43,7 +44,9 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     printed = run("posir", "--help")
     assert printed.returncode == 0, printed.stderr
     panels = commands_by_panel(printed.stdout)
-    assert panels.pop("Usage: posir [OPTIONS] COMMAND [ARGS]...") == []
+    assert panels.pop("Usage: posir COMMAND [ARGS]...") == []
+    examples = inspect.getdoc(lazy.posir).splitlines()[2:]
+    assert [line for line in printed.stdout.splitlines() if "  # " in line] == [f"  {line}" for line in examples]
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in leaf_commands()})
@@ -116,7 +119,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named_and_the_others_stay(monk
     declared = {"broken": fail, "working": lambda: [[extra]], "clash": lambda: [[same]], "old": lambda: [["name"]]}
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
     monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
-    assert [command.name for command in lazy.declared_commands()] == ["tasks", "doctor", "rescore", "mteb", "extra"]
+    assert [command.name for command in lazy.declared_commands()] == ["tasks", "mteb", "doctor", "rescore", "extra"]
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' could not add its commands: ImportError: typer moved it",
         "posir plugin 'clash' declared a command 'doctor', which is posir_tasks.command.api:doctor; omitted",
