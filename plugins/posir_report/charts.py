@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import altair as alt
 
@@ -40,7 +39,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         window,
     )
     base = charts.with_percentages(charts.build_chart(values))
-    fill = _hollow_if_few(alt.value(charts.COLORS[0]))
+    fill = alt.when("datum.few").then(alt.value("white")).otherwise(alt.value(charts.COLORS[0]))
     layers = [
         *charts.mark_window(base, positions),
         charts.null_band(base, charts.NULL, positions),
@@ -113,10 +112,6 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     explanation += " Dash: no queries." if min(cell.queries for cell in cells) == 0 else ""
     seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
     return charts.add_frame(chart, title_lengths(build_rows(summary)), name_run(summary), explanation, cite([summary]), seen)
-
-
-def _hollow_if_few(fill: Any) -> Any:
-    return alt.when("datum.few").then(alt.value("white")).otherwise(fill)
 
 
 def name_run(summary: TaskSummary) -> str:
