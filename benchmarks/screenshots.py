@@ -24,13 +24,16 @@ from posir_tasks.scores import Estimate
 from tests.support.browser import CHROMIUM
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-#: State of the page and height of each picture: the published results, then one's own, with which the site opens.
+PUBLISHED_STATE = "benchmark=PosIR"
+#: State of the page, width, most height and theme of each picture: the published results, then one's own.
 PICTURES = {
-    "leaderboard": ("benchmark=PosIR", 1000),
-    "leaderboard-own": ("", 760),
-    "leaderboard-models": ("tab=models&length=all", 1050),
+    "leaderboard": (PUBLISHED_STATE, 1280, 700, "light"),
+    "leaderboard-dark": (PUBLISHED_STATE, 1280, 700, "dark"),
+    "leaderboard-narrow": (PUBLISHED_STATE, 390, 1060, "light"),
+    "leaderboard-dark-narrow": (PUBLISHED_STATE, 390, 1060, "dark"),
+    "leaderboard-own": ("", 1280, 760, "light"),
+    "leaderboard-models": ("tab=models&length=all", 1280, 1050, "light"),
 }
-WIDTH = 1280
 #: Pixels of the figure of README, and of those beside each other on the site's first page.
 MIDDLE, THIRD = 500, 340
 #: A published curve of a model that reads all of these documents: name, task and length.
@@ -38,14 +41,17 @@ PUBLISHED = "Qwen3-Embedding-4B", "PosIR-English", "Q4"
 
 
 def photograph(browser: Browser, address: str) -> None:
-    """Write the pictures of the leaderboard, in the light theme."""
-    for name, (state, height) in PICTURES.items():
-        page = browser.new_page(viewport={"width": WIDTH, "height": height}, device_scale_factor=1.5, color_scheme="light")
+    """Write the pictures of the leaderboard: the published results in both themes, and of a phone; each ends below a row."""
+    for name, (state, width, height, scheme) in PICTURES.items():
+        page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=1.5, color_scheme=scheme)
         page.goto(f"{address}#{state}")
         page.wait_for_selector("html[data-ready]", state="attached")
         page.wait_for_selector("[aria-busy='true']", state="detached")
         page.locator(".results svg.strip:visible, .chart svg").first.wait_for()
-        page.screenshot(path=IMAGES / f"{name}.png")
+        rows = [row.bounding_box() for row in page.locator(".results > tbody > tr").all() if state == PUBLISHED_STATE]
+        ends = [box["y"] + box["height"] for box in rows if box]
+        height = int(max((end for end in ends if end <= height), default=height))
+        page.screenshot(path=IMAGES / f"{name}.png", clip={"x": 0, "y": 0, "width": width, "height": height})
         page.close()
         print(IMAGES / f"{name}.png")
 

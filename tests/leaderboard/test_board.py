@@ -370,9 +370,9 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         assert [value, value - half, value + half] == pytest.approx([row.difference.value, *row.difference.interval], abs=2e-6)
         assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
     (compared,) = [row for row in rows if row.length == "all"]
-    before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
+    *_, best, before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
     ends = after.split("]")[0].split("[")[1]
-    assert (before, second) == (f"It is {100 * compared.difference.value:.1f} points ahead of ", "a")
+    assert (best, before, second) == ("b", f" is {100 * compared.difference.value:.1f} points ahead of ", "a")
     assert list(map(float, ends.split(", "))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
 
 

@@ -248,7 +248,8 @@ class View:
         ties = [at for at in others if (not ahead[at] if paired[at] else low is not None and low <= (scores[at].high or 0))]
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
         counted = f"Of {len(scores)} models, " if self.own and others else ""
-        headline = [counted, names[first], f" finds evidence best {where} {best}"]
+        verb = "finds evidence best" if paired[others[:1]].all() else "scores highest"
+        headline = [counted, names[first], f" {verb} {where} {best}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
@@ -262,9 +263,8 @@ class View:
         lead = ["", *((names[cut[0]], unread) if apart else ())]
         if others:
             gap = differences.values[first, others[0]] if paired[others[0]] else scores[first].value - scores[others[0]].value
-            lead[-1] += f"{'The first' if ties or apart else 'It'} is {format_percent(gap)} points ahead of "
-            end = f", which{unread}" if cut and not apart else ". "
-            lead += [names[others[0]], f" {self._format_lead(differences, first, others[0])}{end}"]
+            end = f" {self._format_lead(differences, first, others[0])}" + (f", which{unread}" if cut and not apart else ". ")
+            lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[others[0]], end]
         if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}

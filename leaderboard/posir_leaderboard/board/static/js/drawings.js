@@ -64,7 +64,7 @@
     const caption = [title.split(":")[0], found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
-    figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high });
+    figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high - 1e-9) / 5) });
     const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
     return section(
       heading,

@@ -27,7 +27,8 @@
     const { best, ties, behind } = board.standing(passing);
     if (!best) return [["No model passes these filters."], []];
     const [open, next] = [ties[0], behind[0]];
-    const said = open ? `cannot be told apart ${where}: nDCG@10 ${board.percent(ties.at(-1).score)} to ` : `finds evidence best ${where}: nDCG@10 `;
+    const sure = (next?.changes?.[best.at] ?? "-") !== "-";
+    const said = open ? `cannot be told apart ${where}: nDCG@10 ${board.percent(ties.at(-1).score)} to ` : `${sure ? "finds evidence best" : "scores highest"} ${where}: nDCG@10 `;
     return [
       [`Of ${plural(passing.length, "model")} with these filters, `, ...board.namesOf([best, ...ties]), ` ${said}${board.percent(best.score)}`],
       next ? [short(next), ` is ${points(board.behind(next, best))} behind.`] : [],
@@ -36,14 +37,15 @@
 
   /** Return the largest start to end in either direction of the rows that pass filters, as text and elements. */
   function largest(rows, state) {
-    const known = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && row.effect);
-    return known.length < 3 ? [] : [" ", ...board.startToEnd(known).map((part, at) => (at % 2 ? part : board.name(part))), "."];
+    const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
+    const found = board.startToEnd(passing.map((row) => ({ ...row, effect_low: row.start_to_end_low, effect_high: row.start_to_end_high })));
+    return found.length ? [...found.map((part, at) => (at % 2 ? part : board.name(part))), ". "] : [];
   }
 
   /** Return in a sentence how the best row finds start and end: of published ones by the difference, else by the state. */
-  function endsOf(rows) {
+  function endsOf(rows, most) {
     const { best } = board.standing(rows.filter(board.isComparable));
-    if (!best || !best.effect) return "";
+    if (!best || !best.effect || most.some((part) => part.textContent === short(best).textContent)) return "";
     if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? "" : `Within what it reads: ${best.state_label}.`;
     const ends = board.intervalText(best, "start_to_end");
     const interval = ends && ` (start minus end: ${ends})`;
@@ -63,10 +65,11 @@
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead).map(setAside), aside(endsOf(rows))]];
+    const most = largest(rows, state);
+    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead).map(setAside), aside(endsOf(rows, most))]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
-    byId("lead").replaceChildren(...ahead, published ? el("span", { class: "aside" }, ...largest(rows, state)) : "");
+    byId("lead").replaceChildren(...most, ...ahead);
     byId("search").placeholder = (rows.at(-1)?.label ?? "").split("/").at(-1);
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isDecided);
     const data = where.startsWith("on ") ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;

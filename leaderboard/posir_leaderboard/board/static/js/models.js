@@ -45,7 +45,8 @@
       { type: "button", onclick: () => board.change({ tab: "models" }, { step: true }) },
       models.length > 1 ? "Compare" : "Open",
     );
-    tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), open);
+    const clear = el("button", { type: "button", class: "quiet clear", "aria-label": "Remove all", onclick: () => board.change({ models: "" }) }, "×");
+    tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), el("span", { class: "count" }, `${models.length} chosen`), open, clear);
   };
 
   /** Show the selected models. If only the length changes, only what depends on it is drawn anew. */

@@ -14,7 +14,10 @@
     if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
     const said = label.replaceAll("biased ", "").replaceAll("no bias", "none");
-    return board.el("span", { class: `state ${kind}`, title: answer }, `${unread ? "in what it reads" : "bias"}: ${said}`);
+    // What is not read comes before an open state, which the opened row has.
+    const mostly = unread >= 0.5 && kind === "cannot-be-said";
+    const told = mostly ? "mostly not read" : `${unread ? "in what it reads" : "bias"}: ${said}`;
+    return board.el("span", { class: `state ${mostly ? "mostly" : kind}`, title: answer }, told);
   };
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");

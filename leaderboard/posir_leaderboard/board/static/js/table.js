@@ -75,7 +75,7 @@
     { ...column("start_to_end", "", (row) => (board.known(row.effect) ? Math.abs(row.effect) : null), startToEndCell, { first: "asc" }), fills: (row) => row.effect },
     { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
     ...otherColumns(),
-    ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => row[name] })),
+    ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => (shown.length === name.toUpperCase() ? null : row[name]) })),
     column("change", "Q1 to Q4", (row) => row.change, (row) => board.points(row.change)),
     { ...column("kind", "Kind", (row) => row.kind, (row) => row.kind, { first: "asc" }), fills: (row) => row.kind },
     { ...column("parameters", "Size", (row) => row.parameters, (row) => board.short(row.parameters)), fills: (row) => row.parameters },
@@ -165,7 +165,7 @@
     const every = others.map(([, one]) => one);
     const parted = [
       ["Length", () => true, (one, name) => name],
-      [board.title("ndcg_at_10"), (one) => one.score, (one) => [el("span", { class: "repeated" }, board.percent(one.score)), " ", ends(board.scoreInterval(one))], row.published ? means : null],
+      [board.title("ndcg_at_10"), (one) => one.score, (one) => [board.percent(one.score), " ", ends(board.scoreInterval(one))], row.published ? means : null],
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
       [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), " ", ends(board.intervalText(one, "start_to_end"))]],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
@@ -173,7 +173,7 @@
     // What the row itself has where it is wide: a column, or the table.
     const repeats = ([title]) => title === board.title("ndcg_at_10") && !every.some(board.scoreInterval);
     const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
-    const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0], column[0] === board.title("ndcg_at_10") ? el("span", { class: "beside" }, " interval") : null));
+    const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
     const body = others.map(([name, one]) =>
       el("tr", {}, ...parted.map((column, at) => el(at ? "td" : "th", { scope: at ? null : "row", class: kind(column) }, ...[column[2](one, name)].flat().filter((part) => part !== board.DASH)))),
     );
@@ -191,7 +191,7 @@
   /** Return commands as code, with a button that copies them. */
   function commands(code) {
     const copy = ({ target }) => navigator.clipboard.writeText(code).then(() => (target.textContent = "Copied"));
-    return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, code), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
+    return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, ...code.split(/(\s+)/).map((word) => (word.trim() ? el("span", {}, word) : word))), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
   }
 
   function linkTo(id) {
@@ -217,8 +217,8 @@
   }
 
   function curveCell(row) {
-    const unread = row.not_read >= 0.0005 ? el("span", { class: row.not_read < 0.5 ? "unread" : "unread within-strip" }, `${Math.round(100 * row.not_read)} % not read`) : null;
-    return el("div", { class: "picture" }, board.strip(row), unread);
+    const unread = row.not_read >= 0.0005 ? el("span", { class: "unread" }, `${Math.round(100 * row.not_read)} % not read`) : null;
+    return el("div", { class: "picture" }, unread, board.strip(row));
   }
 
   function lengthCell(row, name) {
