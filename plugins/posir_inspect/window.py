@@ -168,7 +168,7 @@ class WindowReading(Presentable):
 
     def closing(self) -> tuple[str, ...]:
         """Return the next command."""
-        return () if self.is_reranker else ("For your own texts:", f"    posir inspect {self.model} FOLDER")
+        return () if self.is_reranker else ("For your own texts:", f"posir inspect {self.model} FOLDER")
 
     def records(self) -> tuple[dict[str, Any], ...]:
         """Return one row."""

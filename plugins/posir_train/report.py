@@ -335,7 +335,7 @@ class TrainingReport(Presentable):
     def closing(self) -> tuple[str, ...]:
         """Return the folder of the model, and the commands that repeat the figures."""
         opening = f"{self.folder}: the trained model, of step {self.steps:,}. To repeat the figures with mteb:"
-        return (opening, *(f"  {command}" for command in self.commands))
+        return (opening, "\n".join(self.commands))
 
     def legend(self) -> tuple[str, ...]:
         """Return what the columns mean."""

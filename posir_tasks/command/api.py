@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -218,16 +217,12 @@ def check_data() -> Iterator[CheckResult]:
 
 
 COLUMNS = build_columns(("Task", "Language", "Documents", "Questions"), ("Documents", "Questions"))
-NOTE = (
-    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. About: the average of PosIR's ten languages "
-    "(arXiv 2601.08363). Blank: not published."
-)
-ADVICE = (
-    "One task:     mteb run -m MODEL -t PosIR-English-Nano",
-    "A benchmark:  mteb run -m MODEL -b PosIR",
-    '              or "PosIR(nano)", "PosIR(cross-lingual)", PosQ',
-    "How long:     posir run --plan -m MODEL -t PosIR-English",
-)
+NOTE = "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. {about} Blank: not published."
+ABOUT = "About: the average of PosIR's ten languages (arXiv 2601.08363)."
+ADVICE = """mteb run -m MODEL -t {task}          # one task
+posir run --plan -m MODEL -t {task}  # how long it takes"""
+BENCHMARKS = """
+mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
 #: Titles of groups of tasks in their order, each with what they are for, and what the names have in common.
 GROUPS = (
     ("Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes", r"-(Mini|Nano|Tiny)$"),
@@ -236,6 +231,8 @@ GROUPS = (
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
 )
+#: What the title of a group says of tasks that a word may leave out.
+ABOUT_OTHERS = re.compile(": (PosIR-Mini|English is|questions in) .*")
 #: Of a task that is in several languages, what stands for them in a name.
 ANY = "LANGUAGE"
 
@@ -292,13 +289,21 @@ def tasks(word: str | None = None) -> TableResult:
         ]
         rows += [row for row, _ in tabulated]
         shown = [shown for _, shown in tabulated]
+        title = ABOUT_OTHERS.sub("", GROUPS[group][0]) if word else GROUPS[group][0]
+        cells += [(title, "", "", "")] if shown else []
         # What is known of English alone is not that of the others.
-        folded = shown if word else [*{line[0]: line for line in map(partial(_fold_language, ten), shown[::-1])}.values()][::-1]
-        cells += [(GROUPS[group][0], "", "", ""), *folded] if folded else []
+        alike = shown if word else [_fold_language(ten, line) for line in shown]
+        folded = {line[0]: line for line in alike[::-1]}
+        for name, spoken, *sizes in [*folded.values()][::-1]:
+            several = f"{sum(line[0] == name for line in alike)} languages"
+            cells.append((name, spoken.replace(ANY, several), *sizes))
     if not rows:
         raise PosirError(f"{word}: no task has this in its name or language. `posir tasks` lists all.")
-    notes = [] if word else [NOTE.format(languages=", ".join(sorted(ten)))]
-    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=ADVICE)
+    about = ABOUT if any("about" in str(row.values()) for row in rows) else ""
+    few = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all. {about}".strip()
+    notes = [few if word else NOTE.format(languages=", ".join(sorted(ten)), about=about)]
+    advice = ADVICE.format(task=rows[0]["task"]) if word else ADVICE.format(task="PosIR-English-Nano") + BENCHMARKS
+    return TableResult(title="Tasks", rows=rows, tables=[Table(COLUMNS, tuple(cells))], notes=notes, last=[advice])
 
 
 def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[str, ...]:

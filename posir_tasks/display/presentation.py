@@ -23,6 +23,7 @@ from posir_tasks.display.tables import (
     OutputFormat,
     Table,
     build_frame,
+    print_code,
     print_paragraph,
     print_tables,
     to_csv,
@@ -335,7 +336,7 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             if not explain and next(iter(shown.explanation()), None):
                 print_paragraph(console, f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.")
             for line in shown.closing():
-                typer.echo(line)
+                print_code(console, line) if line.startswith(("posir ", "mteb ")) else typer.echo(line)
 
 
 def write_charts(

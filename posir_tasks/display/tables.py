@@ -275,6 +275,7 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
     for paragraph in paragraphs:
         # What is explained, and what to do.
         paragraph.highlight_regex(r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold")
+        paragraph.highlight_regex(r"\AIt reads (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
     printed = Text("\n").join(paragraphs)
     printed.stylize("bold", 0, bold)
     console.print(printed, soft_wrap=True)
@@ -285,7 +286,7 @@ def print_code(console: Console, code: str) -> None:
     code = escape_controls(code.rstrip())
     is_command = code.startswith(("posir ", "mteb ", "# "))
     printed = Text(f"\n{textwrap.indent(code, '  ')}", style="cyan") if is_command else Text(code)
-    printed.highlight_regex("(?m)^  #.*", "dim default")
+    printed.highlight_regex("(?m)  #.*", "dim default")
     console.print(printed, soft_wrap=True)
 
 
