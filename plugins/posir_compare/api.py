@@ -364,15 +364,18 @@ def _identify(row: ComparisonRow) -> tuple[str, str]:
     return row.task, row.method
 
 
-def _group_metrics(rows: Sequence[ComparisonRow]) -> dict[Metric, list[ComparisonRow]]:
-    return {metric: [row for row in rows if row.metric is metric] for metric in dict.fromkeys(row.metric for row in rows)}
+def _group_metrics(rows: Sequence[ComparisonRow]) -> Iterator[tuple[Metric, list[ComparisonRow], list[str]]]:
+    """Yield each metric with its rows, and the scores of the baseline and then of each model."""
+    for metric in dict.fromkeys(row.metric for row in rows):
+        listed = [row for row in rows if row.metric is metric]
+        known = (listed[0].a, *(row.b for row in listed))
+        yield metric, listed, [FORMATS[metric][0](score.value if score else None) for score in known]
 
 
 def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
     """Return a table of the changes in each metric: of models below the baseline, or of lengths."""
     is_models, lines = heading == "Model", list[tuple[str, ...]]()
-    for metric, listed in _group_metrics(rows).items():
-        scores = [FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))]
+    for metric, listed, scores in _group_metrics(rows):
         lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
         for row, score in zip(listed, scores[1:], strict=True):
             first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
@@ -384,17 +387,13 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
 
 def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length in tokens"], title: str) -> Table:
     """Return a table of scores and changes with a column for each metric, and a line for each model or length."""
-    by_metric = _group_metrics(rows)
-    first = next(iter(by_metric.values()))
-    is_models = heading == "Model"
-    cells = [[first[0].baseline, *(row.model for row in first)]]
-    if not is_models:
-        cells = [[row.length_title for row in first], [format_count(row.queries) for row in first]]
+    is_models, first = heading == "Model", [row for row in rows if row.metric is rows[0].metric]
+    names = [[first[0].baseline, *(row.model for row in first)]]
+    cells = names if is_models else [[row.length_title for row in first], [format_count(row.queries) for row in first]]
     columns = list(build_columns([heading, "Queries"][: len(cells)], ["Queries"]))
-    for metric, listed in by_metric.items():
+    for metric, listed, scores in _group_metrics(rows):
         # The interval stands below its state.
         changes = ["\n".join(sentences.format_change(row.metric_change, row.change).rsplit(": ", 1)) for row in listed]
-        scores = [FORMATS[metric][0](score.value if score else None) for score in (listed[0].a, *(row.b for row in listed))]
         columns += [Column("Score", "right", metric.heading)] if is_models else []
         columns.append(Column("Change", "right", metric.heading, drawn=True))
         cells += [scores, ["baseline", *changes]] if is_models else [changes]

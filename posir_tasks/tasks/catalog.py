@@ -61,7 +61,8 @@ def _read_language(name: str) -> Language | None:
     from posir_tasks.languages import PIVOT, find_language
     from posir_tasks.sources.declared import SUFFIX
 
-    return find_language(name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}"), list_languages)
+    language = name.removeprefix(PREFIX).removesuffix(SUFFIX).removesuffix(f"-{PIVOT.name}")
+    return find_language(language, lambda: [*list_languages(), *plugin_languages()[0]])
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
@@ -93,7 +94,7 @@ def name_larger_task(name: str) -> str:
 
 def require_task(name: str) -> type[PositionTask]:
     """Return a task of posir or a plugin by its name; raise PosirError if there is none."""
-    task = find_task(name) or language_tasks().get(name) or plugin_tasks().get(name)
+    task = find_task(name) or plugin_tasks().get(name)
     if task is None:
         raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
     return task
@@ -132,36 +133,28 @@ def mention_task(name: str) -> str:
 
 def language_tasks() -> dict[str, type[PosirTask]]:
     """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of plugins, by name."""
-    from posir_tasks.languages import PIVOT
-    from posir_tasks.tasks.nano import build_nano_task
-    from posir_tasks.tasks.posir import PosirTask, build_posir_task
-
-    tasks = list[type[PosirTask]]()
-    for language, is_crossed in other_languages():
-        crossed = [build_posir_task(language, PIVOT)] if is_crossed else []
-        tasks += [build_posir_task(language, language), *crossed, build_nano_task(language)]
-    return {task.metadata.name: task for task in tasks}
+    return {declared.name: task for declared in declare_other_tasks() if (task := find_language_task(declared.name))}
 
 
-def other_languages() -> list[tuple[Language, bool]]:
-    """Return the languages beyond the papers' in the data or of plugins, and whether each has the English corpus, too."""
+def declare_other_tasks() -> list[DeclaredTask]:
+    """Return what is known of these tasks; those in the English corpus are of plugins, or of domains that it has."""
     from posir_tasks.languages import PIVOT, name_languages
+    from posir_tasks.sources.declared import declare_nano, declare_posir
 
-    domains, (plugin_codes, _) = list_languages(), plugin_languages()
+    tasks, domains, (plugin_codes, _) = list["DeclaredTask"](), list_languages(), plugin_languages()
     english = domains.get(PIVOT.code, frozenset())
-    others = name_languages([*domains, *plugin_codes])
-    return [(spoken, spoken.code in plugin_codes or bool(english & domains[spoken.code])) for spoken in others]
+    for language in name_languages([*domains, *plugin_codes]):
+        is_crossed = language.code in plugin_codes or english & domains[language.code]
+        crossed = [declare_posir(language, PIVOT)] if is_crossed else []
+        tasks += [declare_posir(language, language), *crossed, declare_nano(language)]
+    return tasks
 
 
 def declare_tasks() -> list[DeclaredTask]:
     """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is imported for plugins alone."""
-    from posir_tasks.languages import PIVOT
-    from posir_tasks.sources.declared import BUILTIN, DeclaredTask, declare_nano, declare_posir
+    from posir_tasks.sources.declared import BUILTIN, DeclaredTask
 
-    tasks = [*BUILTIN]
-    for language, is_crossed in other_languages():
-        crossed = [declare_posir(language, PIVOT)] if is_crossed else []
-        tasks += [declare_posir(language, language), *crossed, declare_nano(language)]
+    tasks = [*BUILTIN, *declare_other_tasks()]
     for task in plugin_tasks().values():
         dataset, spoken = task.metadata.dataset, task.metadata.eval_langs
         tasks.append(DeclaredTask(task.metadata.name, dataset["path"], dataset["revision"], spoken))
