@@ -34,6 +34,7 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
+    "nDCG@10: how well evidence is found, 0 to 100.",
     "Start to end: nDCG@10 of the first third of documents minus the last.",
     "Change: model minus baseline, with its interval, adjusted for 3 metrics (--full has PSI, the third).",
 )
@@ -340,7 +341,8 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
             # The title of its table names the task.
-            yield from to_paragraphs(said.removeprefix(f"{task}: ") for said in ([] if many else describe_differences(overall)))
+            said = [] if many else [said.removeprefix(f"{task}: ") for said in describe_differences(overall)]
+            yield from (DisplaySection(sentence) for sentence in said)
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
             title = f"Change from {group[0].baseline} · {data}{method}"
@@ -351,7 +353,8 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {model}; intervals for {pluralize(compared // 3, 'length')} x 3 metrics"
+            title = f"Change by length · {model}; "
+            title += f"intervals widened for {compared} comparisons ({pluralize(compared // 3, 'length')}, 3 metrics with PSI)"
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
@@ -448,14 +451,17 @@ def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     for (task, *_, is_judged), pair in pairs.items():
         is_open = (row for row in pair[2:] if row.metric_change.state is ChangeState.CANNOT_BE_SAID)
         changes = " ".join(row.describe() for row in (*pair[:2], *is_open))
-        said = "\n".join(filter(None, [changes, describe_reads(pair[0])]))
+        row, reads = pair[0], describe_reads(pair[0])
+        said = "\n".join(filter(None, [changes, reads]))
+        if clause := sentences.describe_pair(row.change, row.baseline, row.model):
+            said = "; it".join([clause, *filter(None, [reads.removeprefix(row.model)])]).removesuffix(".") + "."
         yield f"{task}{', judged queries' if is_judged else ''}: {said}"
 
 
 def describe_reads(row: ComparisonRow) -> str:
     """Return what baseline and model read; empty if that is the same."""
     first, second = row.reads
-    return f"{row.baseline} reads {first.phrase}, {row.model} {second.phrase}." if first != second else ""
+    return f"{row.model} reads {second.phrase}, {row.baseline} {first.phrase}." if first != second else ""
 
 
 def _count_states(rows: Iterable[ComparisonRow]) -> str:

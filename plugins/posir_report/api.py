@@ -20,6 +20,7 @@ from posir_report.summary import (
     build_bin_rows,
     build_place_row,
     build_rows,
+    list_overall,
     mark_notable_bias,
     model_labels,
     summarize,
@@ -116,6 +117,16 @@ class Results(Presentable, Sequence[SubsetResult]):
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     @property
+    def page_title(self) -> str:
+        """The finding: which models do not read to the end."""
+        overall = list_overall([*self.rows, *self.place_rows])
+        return tables.describe_reading(overall) if overall else self.title
+
+    def page_sections(self) -> list[DisplaySection]:
+        """Return what a notebook shows below its title."""
+        return [section for section in self.sections() if section.title != self.page_title]
+
+    @property
     def columns(self) -> list[ScoreInfo]:
         """The scores that are shown."""
         return tables.choose_columns(self.keys, full=self.full)
@@ -128,7 +139,8 @@ class Results(Presentable, Sequence[SubsetResult]):
             rows = [*titled, *average_languages(self.rows)]
             further.insert(0, tables.length_table(rows, self.columns, curves=True))
         shown = [*tables.answer_sections(self.rows + self.place_rows), *to_paragraphs(tables.place_notes(self.summaries))]
-        return [*shown, *([DisplaySection(tables=tuple(further))] if further else [])]
+        lead = [DisplaySection(self.page_title)] if self.summaries else []
+        return [*lead, *shown, *([DisplaySection(tables=tuple(further))] if further else [])]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every row with all its scores, or those that were chosen."""

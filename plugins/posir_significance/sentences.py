@@ -252,15 +252,31 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
 
 
 def describe_ndcg_change(change: Change, a: str, b: str) -> str:
-    """Return the change in nDCG@10 as a title: `B is worse than A by 31.7 points of nDCG@10`."""
+    """Return the change in nDCG@10 as a title: `B finds evidence 31.7 points less well than A`."""
     metric = change.ndcg_at_10
     match metric.state:
         case ChangeState.BETTER | ChangeState.WORSE if metric.difference:
             points = numbers.format_percent(abs(metric.difference.value))
-            return f"{b} is {metric.state.value} than {a} by {points} points of nDCG@10"
+            return (
+                f"{b} finds evidence {points} points {'better' if metric.state is ChangeState.BETTER else 'less well'} than {a}"
+            )
         case ChangeState.EQUIVALENT:
             return f"{b} and {a} are {label_change(metric)} of nDCG@10"
     return f"{b} cannot be told from {a} in nDCG@10"
+
+
+def describe_pair(change: Change, a: str, b: str) -> str:
+    """Return the changes in nDCG@10 and from start to end in one clause; empty unless both are better or worse."""
+    ndcg, thirds, decided = change.ndcg_at_10, change.start_to_end, (ChangeState.BETTER, ChangeState.WORSE)
+    if change.judged or ndcg.state not in decided or thirds.state not in decided or not (ndcg.difference and thirds.difference):
+        return ""
+    intervals = (metric.difference.interval or () for metric in (ndcg, thirds) if metric.difference)
+    first, second = (f"[{', '.join(map(numbers.format_percent, sorted(map(abs, ends))))}]" for ends in intervals)
+    is_worse = thirds.state is ChangeState.WORSE
+    verb = "loses" if is_worse == (thirds.difference.value > 0) else "gains"
+    points = f"{numbers.format_percent(abs(thirds.difference.value))} points {'more' if is_worse else 'less'}"
+    joined = "and" if ndcg.state is thirds.state else "but"
+    return f"{describe_ndcg_change(change, a, b)} {first} {joined} {verb} {points} from start to end {second}"
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:

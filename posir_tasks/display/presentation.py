@@ -211,8 +211,13 @@ class Presentable(ABC):
         """Return the findings in a few lines, or the beginning of the first table if there are none."""
         sections = self.sections()
         # The first section may repeat the title.
-        titled = [(part.title.replace(self.title, ""), *part.said, *part.sentences) for part in sections if not part.folded]
-        findings = [": ".join(filter(None, parts[:2])) for parts in titled if parts[1:]]
+        titles = ("" if part.title == self.title else part.title for part in sections)
+        titled = [(part, [title, *part.said, *part.sentences]) for title, part in zip(titles, sections, strict=True)]
+        findings = [
+            ": ".join(filter(None, parts[:2]))
+            for part, parts in titled
+            if not part.folded and (parts[1:] or (parts[0] and not part.tables))
+        ]
         shown = findings or _abbreviate(next((table for section in sections for table in section.tables), None))
         return escape_controls("\n".join([f"{type(self).__name__}: {self.title}", *shown]))
 

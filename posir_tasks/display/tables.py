@@ -143,6 +143,14 @@ class Table:
             rows=rows,
         )
 
+    def lined_up(self) -> Table:
+        """Return the table with numbers below each other, whether an interval follows them or not, in columns to the right."""
+        cells = []
+        for column, given in zip(self.columns, zip(*self.rows, strict=True), strict=False):
+            tails = [len(cell) - len(cell.partition(" [")[0]) if column.align == "right" else 0 for cell in given]
+            cells.append([cell and cell + " " * (max(tails) - tail) for cell, tail in zip(given, tails, strict=True)])
+        return replace(self, rows=tuple(zip(*cells, strict=True)))
+
     def narrowed(self) -> Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
@@ -241,6 +249,7 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     """
     for table in map(Table.escaped, tables):
         for part in table.parts():
+            part = part.lined_up() if console.is_terminal else part
             part = part.narrowed() if part.is_narrow else part
             if total_width(part.column_widths()) > _picture_width(console):
                 part = part.without_pictures()
@@ -324,10 +333,10 @@ def _color(table: Table, limit: int) -> Text:
     """Return the lines of a table, colored where a verdict or a share not read is, bold in headings, dimmed in open states."""
     lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
     text = Text.assemble(("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:]))
-    for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  )": "red"}.items():
+    for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  |$)": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     # The heading of rows stands below an empty line.
-    text.highlight_regex(r"\n\n(?P<bold>[^:\n]+)(?P<dim>:?.*)")
+    text.highlight_regex(r"\n\n(?P<bold>.+)")
     return text
 
 

@@ -29,7 +29,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 VERDICTS = {
     "(biased to the (start|end)|worse|fails)": "red",
     "(no bias larger than|equivalent|better|passes)": "green",
-    "(differs|(bias: )?cannot be said|too few texts)": "yellow",
+    r"(differs( \([^)]*\))?|(bias: )?cannot be said|too few texts)": "yellow",
 }
 
 
