@@ -54,18 +54,18 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
 
 def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if probe.form is Form.CELLS:
-        yield "Darker: more sentences."
+        yield "The legend names the number of sentences in a cell."
         return
     has_intervals = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates)
     is_line = probe.form not in (Form.CATEGORIES, Form.BARS)
     if has_intervals and (not is_line or len(results) <= MOST_INTERVALS):
-        yield f"{'Shaded' if is_line else 'Lines'}: 95 % intervals by bootstrap over documents."
+        yield f"{'Inner band' * probe.shows_spread or 'Band' * is_line or 'Lines'}: 95 % intervals by bootstrap over documents."
     if probe.shows_spread:
-        yield "Lighter: one standard deviation over pairs."
+        yield "Outer band: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
-        yield f"Dark gray: an {CONTROL} on the same texts."
+        yield f"With them stands an {CONTROL} on the same texts."
     if read_published_curves(results[0].probe):
-        yield "Light gray: published values of other models on other data."
+        yield f"{'Thin lines' if is_line else 'Ticks'}: published values of other models on other data."
 
 
 def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
@@ -188,7 +188,8 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     if probe.form is Form.BARS:
         bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
         return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
-    layers = [_only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1)] * any(row["kind"] == PUBLISHED_ROW for row in rows)
+    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1, opacity=0.35)
+    layers = [published] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] * (bands and has_intervals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -249,16 +250,10 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if probe.in_window:
         answer += f", {within}"
     elif favored in inside:
-        inner = _count_inside(results, probes)
-        answer += f", also {within} ({pluralize(inner, 'comparison')})" if favored in ANSWERS else ""
+        answer += f", also {within}" if favored in ANSWERS else ""
     elif inside:
         answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
     return f"{answer}."
-
-
-def _count_inside(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> int:
-    """Return how many probes find an end that weighs more where everything is read."""
-    return sum(probes[of.probe].in_window and _find_favored(of, probes[of.probe])[1] in ANSWERS for of in results)
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -273,11 +268,13 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
     favored, *inside = (_find_favored(*lead)[1] for lead in leads)
     sides = list(filter(None, (_find_favored(of, probes[of.probe])[1] for of in results)))
-    if result.share_read and favored in inside:
-        (of, known), documents = leads[1], pluralize(result.sums.documents, "document")
-        value = format_estimate(_find_favored(of, known)[0], SIGNED[known.first_summary.unit])
-        rest = f"{pluralize(_count_inside(results, probes), 'comparison')}, {value}, {documents}"
-        facts.insert(0, ("How sure", f"That it stops at {result.window:,} tokens is known; what weighs more in them: {rest}."))
+    if result.share_read and favored in inside and favored in ANSWERS:
+        value = format_estimate(_find_favored(*leads[1])[0], SIGNED[leads[1][1].first_summary.unit])
+        inner = [of for of in results if probes[of.probe].in_window and _find_favored(of, probes[of.probe])[1] == favored]
+        measured = f"{pluralize(len(inner), 'measurement')} on {pluralize(leads[1][0].sums.documents, 'document')}"
+        named = f"{leads[1][1].title[0].lower()}{leads[1][1].title[1:]}"
+        likely = f"Likely, from {measured}: in what it reads the {favored} weighs more, too: {named} {value}."
+        facts.insert(0, ("How sure", f"Certain: it stops at {result.window:,} tokens. {likely}"))
     elif favored in ANSWERS and sides[1:]:
         agree = f"{sides.count(favored)} of {len(sides)} probes of the same documents agree, with 0 outside their intervals."
         facts.insert(0, ("How sure", agree))
@@ -290,9 +287,24 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if "start" in (inside or [favored] * (not result.share_read)):
         advice.append("Against a bias in what is read, train on evidence at all positions: `posir train`.")
     if not all(known.predicts_retrieval for _, known in leads):
-        searched = [_describe_result(of, probes[of.probe]) for of in results if probes[of.probe].predicts_retrieval]
-        facts.append(("In search", f"{searched[0].split(' · ')[0] if searched else 'Not measured: `posir inspect` does'}."))
+        searched = [of for of in results if probes[of.probe].predicts_retrieval]
+        facts.append(("In search", f"{_describe_search(*searched[:1])}."))
     return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
+
+
+def _describe_search(result: ProbeResult | None = None) -> str:
+    """Return how well questions about both ends are found, as documents are and reversed."""
+    if result is None:
+        return "Not measured: `posir inspect` does"
+    probe = all_probes()[result.probe]
+    if not {"front", "back", "FB", "BF"} <= {*probe.summaries}:
+        return _describe_result(result, probe).split(" · ")[0]
+    front, back, moved_back, moved_front = (
+        FORMATS[Unit.PERCENT](float(probe.summaries[name](result.sums.values))) for name in ("front", "back", "FB", "BF")
+    )
+    decides = ": the place decides" if probe.find(result.sums) else ""
+    scores = f"Questions about the front score nDCG@10 {front}, about the end {back}"
+    return f"{scores}; with documents reversed {moved_back} and {moved_front}{decides}"
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
@@ -345,6 +357,19 @@ class ProbeMeasurements(Presentable):
         documents = pluralize(max(result.sums.documents for result in self.results), "document")
         return f"Probes of {model} on {documents} of {self.results[0].data}"
 
+    @property
+    def page_title(self) -> str:
+        """Heading of the page: the answer, if there is one, or else the question."""
+        answer = describe_model(self.results, all_probes()).partition(", also")[0].rstrip(".")
+        named = re.fullmatch(r"(?:Yes|No): the (\w+) of a text weighs (more .*)", answer)
+        return f"{short_labels(self.results)[0]} weighs the {named[1]} of a text {named[2]}" if named else self.title
+
+    def strips(self) -> list[Strip]:
+        """Return the picture of the verdict with what the head of the page does not say."""
+        facts = [fact for fact in list_facts(self.results, all_probes()) if fact[0] != "Documents"]
+        known = {"facts": lambda: facts} | ({} if self.page_title == self.title else {"finding": ""})
+        return [replace(strip, **known) for strip in super().strips()]
+
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
         probes = all_probes()
@@ -384,7 +409,8 @@ class ProbeMeasurements(Presentable):
         Each difference is drawn with its finding, and not in a table.
         """
         verdict, facts, *others = self.sections()
-        answer = () if verdict.strips else (replace(verdict, title=""), facts)
+        sample = dict(list_facts(self.results, all_probes())).get("Documents", "").replace(" of ", " documents of ", 1)
+        answer = (DisplaySection(sentences=(sample,)),) if verdict.strips else (replace(verdict, title=""), facts)
         return (*answer, *(section for section in others if section.group))
 
     def describe_data(self) -> str:
@@ -424,7 +450,9 @@ class ProbeMeasurements(Presentable):
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
         return [
-            "Cosine: of the embeddings of two texts, 1 if they point the same way, 0 if unrelated.",
+            "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
+            "at 0: compare cosines with each other.",
+            "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Start minus end: plus favors the start. A gradient norm says how much the similarity reacts to a token.",
             f"{PUBLISHED}: from the papers named with each figure, of other models on other data, so only a yardstick.",
             "No interval: there is none of fewer than ten documents, or of a group that some samples have none of. That of a "
