@@ -367,8 +367,8 @@ class ProbeMeasurements(Presentable):
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""
         facts = [fact for fact in list_facts(self.results, all_probes()) if fact[0] != "Documents"]
-        known = {"facts": lambda: facts} | ({} if self.page_title == self.title else {"finding": ""})
-        return [replace(strip, **known) for strip in super().strips()]
+        is_said = self.page_title != self.title
+        return [replace(strip, finding="" if is_said else strip.finding, facts=lambda: facts) for strip in super().strips()]
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
