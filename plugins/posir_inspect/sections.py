@@ -56,8 +56,8 @@ LEGEND = (
     f"changes ({format_level(CHANGE_LEVEL)}), are wider, so that all of them hold together."
 )
 EXPLANATION = (
-    "Start to end: nDCG@10 of sentences in the first third of their text minus the last. At most ten sentences are of one "
-    "text, so long texts count less: of the sentences, less is never read than of the words.",
+    "Start to end: nDCG@10 of sentences in the first third of their text minus the last. At most ten sentences of each text "
+    "are asked about, so that long texts count less, and fewer of the sentences than of the words are never read.",
     "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
     "embedding is not read. The model's own limits were not asked for.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that text among the others (inverse "
@@ -225,8 +225,7 @@ class Inspection(Presentable):
 
     def document(self) -> dict[str, object]:
         """Return all values, the reading length with the names of `posir window`, and the rows."""
-        other = self.other_words
-        chunks = {"chunks": self.chunks, "chunks_in_other_words": other.chunks if other else None}
+        other, chunks = self.other_words, self.chunks
         return {
             **{name: value for name, value in vars(self).items() if name != "full"},
             "window": self.window.document(),
@@ -242,7 +241,8 @@ class Inspection(Presentable):
                 }
                 for fading in self.fading or ()
             ],
-            **{name: comparison and comparison.document() for name, comparison in chunks.items()},
+            "chunks": chunks and chunks.document(),
+            "chunks_in_other_words": other.chunks.document() if other and other.chunks else None,
             "rows": self.records(),
         }
 
