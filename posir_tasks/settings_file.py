@@ -126,7 +126,8 @@ def _describe_problem(kind: type[Section], error: str, message: str, path: Seque
             return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
         case "string_type":
             return f"{message}; put quotes around a number or a word such as no"
-    return message.removeprefix("Value error, ")
+    bound = re.sub("^Input should be greater than or equal to", "must be at least", message.removeprefix("Value error, "))
+    return re.sub("^Input should be less than or equal to", "must be at most", bound)
 
 
 def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:

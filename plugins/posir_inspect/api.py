@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from posir_inspect.snippets import SnippetKind, require_tokenizer
 from posir_inspect.window import WindowReading, measure_fit, measure_window
 from posir_tasks.display.progress import track
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.files import cache_folder
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
@@ -43,7 +43,7 @@ def _parse_budget(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)", text.replace(",", ""))
     tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]) if match else 0
     if tokens < 1:
-        raise PosirError(f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M.")
+        raise UsageError(f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M.")
     return tokens
 
 
@@ -60,6 +60,10 @@ def inspect(
     model: Annotated[DataReference | None, Option(one_value=True)] = None,
     texts: Annotated[DataReference | None, Option(one_value=True)] = None,
     *,
+    budget: int | str = "180k",
+    all_texts: bool = False,
+    output: str | Path | None = None,
+    column: str | None = None,
     retriever: Annotated[
         Callable[..., Any] | None, Option(parse=partial(load_function, "--retriever"), metavar="MODULE:FUNCTION")
     ] = None,
@@ -68,10 +72,7 @@ def inspect(
     protocol: PaperName | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
-    column: str | None = None,
     tokenizer: str | Path | None = None,
-    budget: int | str = "180k",
-    all_texts: bool = False,
     batch_size: Annotated[int, Option(min=1)] = 32,
     chunker: Annotated[Chunker | Iterable[Chunker] | None, Option(parse=load_splitter, metavar="MODULE:FUNCTION")] = None,
     question_writer: str | None = None,
@@ -86,7 +87,6 @@ def inspect(
     chunk_separator: str = "#",
     document_field: str | None = None,
     write_questions: str | Path | None = None,
-    output: str | Path | None = None,
     full: bool = False,
     show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
 ) -> Inspection | IndexInspection:
@@ -100,7 +100,7 @@ def inspect(
     answer is how many come back from the first, second and last third of documents, and which documents are not in it at all.
 
     Args:
-        model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`). With a retriever, the texts.
+        model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
         texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any data with questions; a
             task; a dataset on the Hub. In Python also a list of texts, or a column of a DataFrame (polars or pandas).
         retriever: A function of a query and `k`, in place of a model, that returns ids or chunks; its answers are kept.
@@ -177,7 +177,7 @@ def inspect(
         questions = Path(write_questions) if write_questions else None
         return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
     if texts is None or not isinstance(model, str | Path):
-        raise PosirError("Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever module:function.")
+        raise UsageError("Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
         raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
     with track("Reading texts"):

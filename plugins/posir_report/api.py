@@ -30,7 +30,7 @@ from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Picture, Strip, draw_strips, explain_sketches
-from posir_tasks.display.tables import DisplaySection, Table, build_columns, to_latex
+from posir_tasks.display.tables import DisplaySection, Table, to_latex
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
 from posir_tasks.models.protocols import list_differences
@@ -410,6 +410,6 @@ def _tabulate_scores() -> TableResult:
     shown = tables.default_columns()
     scores = ((score.key, score.title, score in shown, score.description, score.citation) for score in tables.known_columns())
     rows = [dict(zip(keys, values, strict=True)) for values in scores]
-    cells = tuple(tuple("yes" if cell is True else str(cell or "") for cell in row.values()) for row in rows)
-    columns = build_columns(("Key", "Title", "Shown by default", "Description", "Source"))
-    return TableResult(title="Scores", tables=[Table(columns, cells)], rows=rows)
+    lines = [f"{row['key']}: {row['description']}" + (f" [{row['source']}]" if row["source"] else "") for row in rows]
+    usual = f"Without --columns: {', '.join(score.key for score in shown)}."
+    return TableResult(title="Scores", tables=[], sentences=[usual], notes=["\n".join(lines)], rows=rows)

@@ -18,7 +18,24 @@ SHOWN_TYPE = re.compile(r"<([^>]*)>(\.\.\.)?$")
 #: The end of a text that says what an option is by default, and of a whole number that may be another.
 DEFAULT, ZERO = re.compile(r"[;,.] [Bb]y default,? ((?:[^;:.]|\.\d)*)\.$"), r"(?<=\d)\.0\b"
 #: What stands for the value of an option whose name does not say it.
-VALUES = {"html": "FILE", "card": "FILE", "junit": "FILE", "figures": "FOLDER", "output": "FOLDER", "font": "NAME"}
+VALUES = {
+    "window": "TOKENS",
+    "budget": "TOKENS",
+    "tokenizer": "MODEL",
+    "embedder": "MODEL",
+    "llm": "MODEL",
+    "question_writer": "MODEL",
+    "write_questions": "FOLDER",
+    "column": "NAME",
+    "revision": "NAME",
+    "chunk_separator": "TEXT",
+    "html": "FILE",
+    "card": "FILE",
+    "junit": "FILE",
+    "figures": "FOLDER",
+    "output": "FOLDER",
+    "font": "NAME",
+}
 #: Options that the text of another one names, or that are short for it.
 FOLDED = {"figure_format", "bare", "figure_width", "font_size", "font", "markdown", "csv", "latex"}
 #: A comment after a command.
@@ -67,7 +84,8 @@ def _describe(parameter: Any, name: str, text: str) -> tuple[str, str]:
     facts = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"\1 to \2", facts.removesuffix("]")).replace("x>=", "at least ")
     if stated := DEFAULT.search(described):
         described, facts = f"{described[: stated.start()]}.", "; ".join(filter(None, (f"default: {stated[1]}", facts)))
-    facts = re.sub("(default:|at|least|[0-9] to) ", rf"\1{NO_BREAK}", re.sub(ZERO, "", facts))
+    facts = re.sub(ZERO, "", facts)
+    facts = facts.replace(" ", NO_BREAK) if len(facts) < 40 else facts.replace("default: ", f"default:{NO_BREAK}")
     text = f"{described}  [{facts}]" if facts else described
     several = "..." if getattr(parameter, "multiple", False) or parameter.nargs == -1 else ""
     shown = SHOWN_TYPE.search(name)

@@ -126,6 +126,8 @@ class FunctionCommand(HelpLayout, TyperCommand):
         arguments = [parameter.name for parameter in self.params if parameter.param_type_name == "argument"]
         repeated = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
         data = None
+        if args in (["--columns", "help"], ["--columns=help"]):
+            args = [*args, "results"]  # which are not read
         if arguments[1:] == ["data"]:
             args = [part for arg in args for part in (arg.split("=", 1) if arg.startswith("--data=") else [arg])]
             place = args.index("--data") if "--data" in args[:-1] else len(args)

@@ -87,7 +87,7 @@ def describe_usage_error(error: Any) -> str:
         if context and (example := re.search(rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE)):
             said = f"{said.removesuffix('.')}. Example: `{example[1]}`"
     end = "" if said.endswith(("?", ".")) else "."
-    return f"{said}{end} See `{context.command_path if context else 'posir'} --help`."
+    return f"{said}{end}\nSee `{context.command_path if context else 'posir'} --help`."
 
 
 def exit_with(message: str, status: int) -> None:

@@ -180,7 +180,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         return _open_layout(path.resolve().name, LocalRepository(root), own)
     files, format_ = list_files(path), find_folder_format(path)
     if not files:
-        raise PosirError(f"{path}: has no files.{mention_task(str(path))}\n{KINDS}")
+        raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
     return _open_items(
         path.resolve().name,
         format_.title,

@@ -47,8 +47,12 @@ def check_repository_name(repo_id: str) -> None:
 
 
 def is_hub_name(reference: str) -> bool:
-    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file."""
-    return REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None and not Path(reference).suffix
+    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file or a path."""
+    return (
+        REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None
+        and not Path(reference).suffix
+        and reference[0] not in ".~"
+    )
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def refuse_missing(data: str) -> None:
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
-        raise PosirError(f"{data}: has no files.{mention_task(data)}\n{KINDS}")
+        raise PosirError(f"{data} has no files.{mention_task(data)}\n{KINDS}")
     if path.exists() or is_hub_name(data):
         return
     tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]

@@ -90,7 +90,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         (("--positions", "front"), "positions: 'front' is not allowed. Use begin, middle, end, uniform"),
         (("--pooling", "sum"), "pooling: Input should be 'mean', 'cls', 'lasttoken' or 'max'"),
         (("--set", "loss=Nothing"), "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'"),
-        (("--set", "window=4"), "field 'window': Input should be greater than or equal to 8"),
+        (("--set", "window=4"), "field 'window': must be at least 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
         (("--set", "trackers=[wandb]"), r"trackers: wandb: .*pip install wandb"),
         (("--guard", "Nothing"), "--guard Nothing: no file or folder"),

@@ -20,7 +20,7 @@ from posir_tasks.command.undecided import report_errors
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import PANELS, Command
 from posir_tasks.sources.mini import read_mini
-from tests.support.cli import leaf_commands
+from tests.support.cli import invoke, leaf_commands
 from tests.support.commands import python, run
 from tests.support.results import write_result
 from tests.support.simulation import build_profile, draw_counts
@@ -158,3 +158,14 @@ def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path, m
 def test_another_error_of_the_system_is_no_mistake_of_the_user():
     with pytest.raises(ChildProcessError), report_errors():
         raise ChildProcessError
+
+
+def test_columns_are_listed_without_results():
+    assert "not_read: Share of the questions" in invoke("report", "--columns", "help")
+
+
+def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    with pytest.raises(PosirError, match=r"\./docz: no such file or folder\. Did you mean docs\?"):
+        invoke("validate", "./docz")
