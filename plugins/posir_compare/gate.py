@@ -27,7 +27,7 @@ from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import escape_controls
+from posir_tasks.display.wording import drop_organizations, escape_controls
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import atomic_write
 from posir_tasks.judgments import JudgedScores
@@ -204,8 +204,8 @@ class Gate(Presentable):
 
     @property
     def title(self) -> str:
-        """The verdict, and the compared models."""
-        models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model))
+        """The verdict, and the models that have it."""
+        models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model and limit.verdict is self.verdict))
         baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
         phrase = "cannot be decided" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
         return f"The gate {phrase} · {f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
@@ -345,11 +345,12 @@ def gate_table(gate: Gate) -> Table:
     with_model = len({limit.model for limit in gate.limits if limit.model}) > 1
     of_scores, level = gate.command == "report", format_number(100 * gate.level, ".4g")
     left_out = ([] if with_model else ["Model"]) + (["Baseline score", "Change", "Compared"] if of_scores else [])
-    headings = [heading for heading in HEADINGS if heading not in left_out]
-    rows = (
+    models = list(dict.fromkeys(limit.model for limit in gate.limits))
+    names = dict(zip(models, drop_organizations(models), strict=True))
+    rows = [
         {
             "Verdict": limit.verdict.value,
-            "Model": limit.model,
+            "Model": names[limit.model] if of_scores else limit.model,
             "Limit": limit.limit,
             "Task": limit.task or MISSING,
             "Length": limit.length or MISSING,
@@ -361,7 +362,16 @@ def gate_table(gate: Gate) -> Table:
             "Compared": limit.compared or MISSING,
         }
         for limit in gate.limits
-    )
+    ]
+    reasons = dict.fromkeys((limit.verdict.value, limit.reason) for limit in gate.limits)
+    notes = []
+    if of_scores and len(reasons) == len(dict(reasons)):
+        # What all rows share stands below them.
+        shared = [name for name in ("Task", "Length", "Queries") if len({row[name] for row in rows}) == 1]
+        said = [f"{name}: {rows[0][name]}." for name in shared]
+        notes = [" ".join([*said, *(f"{verdict.capitalize()}: {reason}." for verdict, reason in reasons)])]
+        left_out += [*shared, "Reason"]
+    headings = [heading for heading in HEADINGS if heading not in left_out]
     scores = (
         f"Score: with its {level} % interval. A model whose true scores are at their limits fails in at most 5 % of all cases."
     )
@@ -370,7 +380,7 @@ def gate_table(gate: Gate) -> Table:
         build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
         title=gate.title,
-        notes=(scores if of_scores else changes,),
+        notes=(*notes, scores if of_scores else changes),
         keys=2,
     )
 
