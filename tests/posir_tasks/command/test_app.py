@@ -20,6 +20,7 @@ from posir_tasks.command.undecided import report_errors
 from posir_tasks.errors import PosirError
 from posir_tasks.plugin_api import PANELS, Command
 from posir_tasks.sources.mini import read_mini
+from posir_tasks.sources.opening import open_data
 from tests.support.cli import invoke, leaf_commands
 from tests.support.commands import python, run
 from tests.support.results import write_result
@@ -168,4 +169,4 @@ def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     with pytest.raises(PosirError, match=r"\./docz: no such file or folder\. Did you mean docs\?"):
-        invoke("validate", "./docz")
+        open_data("./docz")
