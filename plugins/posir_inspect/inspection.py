@@ -37,7 +37,7 @@ from posir_tasks.read_part import ReadPart
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
-from posir_tasks.text.chunks import TextSplitter
+from posir_tasks.text.chunks import Chunking, TextSplitter
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer, find_tokenizer
 
@@ -55,7 +55,7 @@ MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
 #: Marks of Markdown in a sentence that is quoted; of a link, its words remain.
-MARKUP = re.compile(r"\[([^\]]*)\]\([^)]*\)|[*`#|>]+")
+MARKUP = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`#|>]+")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,10 @@ def inspect_model(
     known = run.search_chunks(known)
     # Of all texts, questions and chunks, as far as the model reads them.
     encoded = [min(length, run.window or length) for length in setup.counter.count_all(run.memory.known_texts)]
-    known = replace(known, encoded_tokens=sum(encoded))
+    advised = known.chunks.row if known.chunks and known.chunks.is_advised else None
+    chunked = Chunking(advised.size) if advised and advised.size and not advised.chunker else None
+    vectors = float(np.mean([len(chunked.group(length)) for length in tokens])) if chunked else None
+    known = replace(known, encoded_tokens=sum(encoded), vectors_per_text=vectors)
     if setup.snippet and known.chunks:
         model = setup.encoder.model
         distance = "DOT" if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT else "COSINE"
@@ -329,7 +332,7 @@ def _find_most_unread(texts: Sequence[CollectedText], unread: UnreadShare) -> di
     spans = find_sentences(text, texts[rows[0]].language)
     middle = min(spans, key=lambda span: abs(len(text) * (1 - share / 2) - span.middle)).of(text)
     example = textwrap.shorten(MARKUP.sub(r"\1", middle), 160, placeholder=" ...")
-    named = tuple((unread.by_text[row], texts[row].id or texts[row].name) for row in rows)
+    named = tuple((unread.by_text[row], texts[row].name) for row in rows)
     return {"most_unread": named, "unread_example": example}
 
 

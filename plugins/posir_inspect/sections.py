@@ -49,6 +49,9 @@ SCALE = replace(
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 LENGTHS = "How well it finds a sentence, by length of the text"
+#: Share not read from which on an average over all that there is says little.
+MOSTLY = 2 / 3
+BEST = " (100: always ranked first)"
 #: What a state is of, which a report of a task need not share.
 OWN = "The queries are the texts' own sentences: `posir report`, with a task's questions, can say otherwise."
 LEGEND = (
@@ -145,6 +148,8 @@ class Inspection(Presentable):
     """The texts as a command names them."""
     most_unread: tuple[tuple[float, str], ...] = ()
     """Shares that are never read and names of the texts of which most is, highest first; empty if all is read."""
+    vectors_per_text: float | None = None
+    """Mean number of chunks of the advised size, which overlap by half, of a text; None if no size is advised."""
     unread_example: str = ""
     """A sentence of the first of them that is not read."""
     work: WorkEstimate | None = None
@@ -184,7 +189,7 @@ class Inspection(Presentable):
     def page_sections(self) -> list[DisplaySection]:
         """Return what was asked at the top, and what the card does not say."""
         # A card has one action; the other stands below what it evaluates.
-        codes, notes = {CHUNKS: _write_command(self).partition("\n\n")[2]}, {LENGTHS: (OWN,)}
+        codes, notes = {CHUNKS: _write_command(self).partition("\n\n")[2]}, {LENGTHS: (OWN,), "": (OWN,)}
         lead = f"{pluralize(self.texts, 'text')} of {self.source}, {_describe_texts(self)}."
         return [DisplaySection(sentences=(lead,))] + [
             replace(part, sentences=(*part.sentences, *notes.get(part.title, ())), code=codes.get(part.title, part.code))
@@ -303,8 +308,8 @@ def _build_lengths(inspection: Inspection, fading: tuple[Fading, ...]) -> Displa
     """Return what is found by length of the text, if there are enough texts of any."""
     undecided = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
     if all(decision.reason in undecided for _, decision in fading[-1].groups.values()):
-        few = f"Cannot be said: {pluralize(inspection.fading_texts, 'text is', 'texts are')} too few."
-        return DisplaySection(LENGTHS, (few,))
+        few = pluralize(inspection.fading_texts, "text is", "texts are")
+        return DisplaySection(sentences=(f"{LENGTHS}: cannot be said, as {few} too few.",))
     sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
     return DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
 
@@ -315,7 +320,8 @@ def _advise(inspection: Inspection) -> str:
     assert fading
     if chunks and chunks.is_advised:
         length = f" of at most {inspection.excerpt_tokens:,} tokens" if inspection.excerpt_tokens else ""
-        return chunks.advise(f"{pluralize(inspection.chunk_texts, 'excerpt' if length else 'text')}{length}")
+        measured = f"{pluralize(inspection.chunk_texts, 'excerpt' if length else 'text')}{length}"
+        return chunks.advise(measured, inspection.vectors_per_text)
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         step = f"Search in chunks of {largest} tokens: it reads no more. " if largest else ""
@@ -329,8 +335,9 @@ def _write_command(inspection: Inspection) -> str:
     """Return the commands that write and evaluate the advised chunks, or those that follow from the state."""
     task = inspection.source if (is_task := _is_task(inspection)) else "TASK"
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        own = f"# code for your system\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
-        return f"{own}\n\n# evaluates these chunks\nmteb run -t {task} -m '{model}'"
+        own = "# code for your system (langchain, llamaindex, haystack, qdrant, elasticsearch)"
+        own += f"\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
+        return f"{own}\n\n# to evaluate these chunks on a task\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
 
 
@@ -338,8 +345,9 @@ def _list_unread(inspection: Inspection) -> Iterator[Table]:
     """Yield the texts of which most is never read, with a sentence of the first."""
     rows = tuple((f"{format_percent(share, '.0f')} %", name) for share, name in inspection.most_unread)
     if rows:
-        example = f'Never read, for example: "{inspection.unread_example}"'
-        yield Table(build_columns(("Not read", "Text"), ["Not read"]), rows, notes=(example,))
+        example = f'Never read of {rows[0][1]}, for example: "{inspection.unread_example}"'
+        columns = build_columns(("Not read", f"Least read of {pluralize(inspection.texts, 'text')}"), ["Not read"])
+        yield Table(columns, rows, notes=(example,))
 
 
 def _is_task(inspection: Inspection) -> bool:
@@ -352,12 +360,14 @@ def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
     bias, read, few = decision.bias_within_read, decision.read, ""
     if decision.reason is Reason.FEW_DOCUMENTS and bias:
         needed = f"{bias.documents:,} can be compared on one side, and {fewest_documents(bias.held_fixed)} are needed"
-        few = f"too few texts\n{needed}: {format_contrast(decision, bias)}."
+        few = f"too few texts\n{needed}."
 
     def list_all() -> Iterator[tuple[str, str]]:
         scored = format_estimate(decision.ndcg_at_10, format_percent)
-        yield "How well", f"nDCG@10 {scored}, over {pluralize(questions, 'sentence')} (100: always ranked first)."
-        yield "Start to end", f"{format_contrast(decision, decision.start_to_end)} points of nDCG@10: first minus last third."
+        yield "How well", f"nDCG@10 {scored}, over {pluralize(questions, 'sentence')}{'' if _describe_loss(fading) else BEST}."
+        points = format_contrast(decision, decision.start_to_end)
+        if (decision.not_read or 0) < MOSTLY:
+            yield "Start to end", f"{points} points of nDCG@10: first minus last third."
         known, state = dict(strip.facts()), label_state(decision)
         if decision.not_read:
             yield "Not read", _describe_unread(fading) or f"{format_percent(decision.not_read)} % of the sentences."
@@ -381,7 +391,7 @@ def _describe_loss(fading: Fading) -> str:
         return ""
     which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
     value, low, high = map(format_percent, (lost.value, *interval))
-    return f"Sentences {which} are found {value} points of nDCG@10 less well [{low}, {high}]."
+    return f"Sentences {which} are found {value} points of nDCG@10 less well [{low}, {high}]{BEST}."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -429,10 +439,9 @@ def _describe_unread(fading: Fading) -> str:
         return ""
     shared, chance = map(format_percent, astuple(baseline))
     unread = f"nDCG@10 {format_percent(score)} for {pluralize(round((decision.not_read or 0) * questions), 'sentence')}"
-    first, guessed = f"BM25 on {decision.read.phrase}", "what it finds there is guessed from the topic"
-    if 1.5 * baseline.chance < score <= baseline.shared_words:
-        return f"{unread}, no better than {first} ({shared}; chance {chance}): {guessed}."
-    return f"{unread}; {first} has {shared}, a random order {chance}."
+    is_guessed = 1.5 * baseline.chance < score <= baseline.shared_words
+    guessed = "What it finds there is guessed from the topic: " * is_guessed
+    return f"{guessed}{unread}; BM25 on {decision.read.phrase} has {shared}, a random order {chance}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:

@@ -310,22 +310,12 @@ class ChunkComparison:
         """The question that it answers."""
         return CHUNKERS if any(row.chunker for row in self.rows) else CHUNKS
 
-    @property
-    def best(self) -> ChunkRow:
-        """The row with the highest nDCG@10."""
-        return max(self.rows, key=lambda row: row.ndcg_at_10.value)
-
-    def advise(self, texts: str) -> str:
-        """Return what to do, where chunks are advised: what they reach on some texts, and cost, and what the best do."""
-        best, favored = self.best, "queries in a text's own words favor small chunks"
-        whole, reached, most = (format_percent(row.ndcg_at_10.value) for row in (self.rows[0], self.row, best))
-        gain = f"nDCG@10 rises from {whole} to {reached}, for {self.row.cost:.1f} times the vectors"
-        step = f"Search in {self.row.name}: on {texts}, {gain}."
-        if best is self.row:
-            return f"{step} {favored.capitalize()}."
-        return (
-            f"{step} {best.name[0].upper()}{best.name[1:]} reached {most} for {best.cost:.1f} times the vectors, but {favored}."
-        )
+    def advise(self, texts: str, vectors: float | None) -> str:
+        """Return what to do, where chunks are advised: what they reach on some texts, and what they cost in all texts."""
+        whole, reached = (format_percent(row.ndcg_at_10.value) for row in (self.rows[0], self.row))
+        own = f"about {vectors:,.0f} vectors for each of your texts (half overlap)" if vectors else ""
+        cost = own or f"{self.row.cost:.1f} times the vectors"
+        return f"Search in {self.row.name}, {cost}: on {texts}, nDCG@10 rises from {whole} to {reached}."
 
     @property
     def chunked_model(self) -> str | None:
@@ -355,7 +345,8 @@ class ChunkComparison:
         is_better = self.change and self.change.state is ChangeState.BETTER
         why = "of those that are better than whole, the fewest vectors" if is_better else "as good, for fewer vectors"
         columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
-        return Table(columns, tuple(rows), notes=(f"Advised: {why}.",) if self.is_advised else ())
+        note = f"Advised: {why}; queries in a text's own words favor small chunks."
+        return Table(columns, tuple(rows), notes=(note,) * self.is_advised)
 
     def document(self) -> dict[str, object]:
         """Return its answer, without the rows."""
