@@ -76,4 +76,4 @@ def test_a_language_is_found_by_its_name_alone_and_missing_data_is_one_message(t
     assert "no Persian data; expected pes-Arab/<domain>/queries.parquet" in refused.stderr
     unknown = run("mteb", "run", "-t", "PosIR-Persien", "-m", BM25, POSIR_DATA=str(tmp_path))
     assert unknown.returncode == 1
-    assert "'PosIR-Persien' not found" in unknown.stderr
+    assert "no task or benchmark 'PosIR-Persien'" in unknown.stderr

@@ -72,4 +72,4 @@ def test_mistakes_are_one_message(tmp_path):
     work = ["--set", f"work={tmp_path}/work"]
     call("run", *needed, fails="field 'documents'")
     call("run", *needed, "--set", "documents=d", "--stage", "x", fails="--stage x: ")
-    call("run", *needed, *work, "--set", "documents=nowhere", fails="'nowhere'")
+    call("run", *needed, *work, "--set", "documents=nowhere", fails="nowhere: no such")

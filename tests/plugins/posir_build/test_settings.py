@@ -41,7 +41,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
         ({"domain": 12}, r"field 'domain': Input should be a valid string; put quotes around"),
         ({"sample": {"lengths": [{"minimum": 1, "maximum": 9}]}}, r"field 'sample.lengths.0.share': Field required"),
         ({"sample": {"lengths": "six"}}, r"field 'sample.lengths': Input should be posir, five, any, or a list of"),
-        ({"ask": {"draws": 4}}, r"field 'ask.draws': Input should be less than or equal to 3"),
+        ({"ask": {"draws": 4}}, r"field 'ask.draws': must be at most 3"),
         ({"llm": {"model": "m", "budget": 5}}, r"field 'llm': a budget needs prices"),
         (
             {"llm": PRICED, "verify": {"llm": {"model": "judge", "prices": {"input": 1, "currency": "EUR"}}}},

@@ -349,9 +349,9 @@ def test_the_command_prints_every_form(folder, described):
 
 
 def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):
-    with pytest.raises(PosirError, match=r"'posir-englsh' is neither .* Did you mean PosIR-English"):
+    with pytest.raises(PosirError, match=r"posir-englsh: no such .* Did you mean PosIR-English"):
         open_data("posir-englsh")
-    with pytest.raises(PosirError, match=r"'qqqq' is neither .* `posir tasks` lists"):
+    with pytest.raises(PosirError, match=r"qqqq: no such .*\n.*`posir tasks` lists"):
         open_data("qqqq")
     with pytest.raises(PosirError, match="has no files"):
         open_data(tmp_path)
