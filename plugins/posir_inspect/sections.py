@@ -256,8 +256,10 @@ class Inspection(Presentable):
         return tuple(filter(None, (describe_skipped(self.skipped, examples=1), LEGEND)))
 
     def explanation(self) -> tuple[str, ...]:
-        """Return how it was found out."""
-        return EXPLANATION
+        """Return how it was found out, with start to end, which the card of a page may not have."""
+        decision = self.fading[-1].decision if self.fading else None
+        points = f"{format_contrast(decision, decision.start_to_end)}, " if decision else ""
+        return (EXPLANATION[0].replace("nDCG@10", f"{points}nDCG@10", 1), *EXPLANATION[1:])
 
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
