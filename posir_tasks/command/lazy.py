@@ -147,5 +147,5 @@ def mteb_command(context: typer.Context) -> None:
     """Call mteb's command line, which knows posir's tasks since this package is imported."""
     from mteb.cli import main
 
-    sys.argv = ["mteb", *context.args]
+    sys.argv = ["mteb", *(context.args or ["--help"])]
     main()

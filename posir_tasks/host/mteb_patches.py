@@ -165,6 +165,8 @@ def answer_runs(module: ModuleType) -> None:
     def run_and_answer(args: Any) -> None:
         from posir_tasks.command.undecided import exit_with
 
+        if args.model is None:
+            exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
         if getattr(args, "batch_size", 0) is None:
             args.batch_size = 32  # mteb's own default, which it would log at length
         try:
