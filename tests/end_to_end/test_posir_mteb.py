@@ -12,10 +12,19 @@ def test_it_knows_the_tasks_where_autoload_is_off():
 
 
 def test_arguments_output_and_exit_status_are_those_of_mteb():
-    for arguments in (("--help",), ("run", "--help"), ("run", "--", "-x"), ("no-such-command",), ()):
+    for arguments in (("--help",), ("run", "--help"), ("run", "--", "-x"), ("no-such-command",)):
         forwarded, plain = run("posir", "mteb", *arguments), run("mteb", *arguments)
         assert (forwarded.returncode, forwarded.stdout) == (plain.returncode, plain.stdout)
         assert forwarded.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+    assert run("posir", "mteb").stdout == run("mteb", "--help").stdout, "mteb itself ends in a traceback"
+
+
+def test_a_run_without_a_model_is_one_line():
+    done = run("mteb", "run", "-t", "PosIR-Mini")
+    assert (done.returncode, done.stderr.splitlines()[-1:]) == (
+        2,
+        ["error: Missing option '-m', a model, such as mteb/baseline-bm25s."],
+    )
 
 
 def test_an_unknown_task_is_one_line_with_the_nearest_name():

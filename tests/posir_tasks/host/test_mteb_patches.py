@@ -150,7 +150,7 @@ def test_a_run_ends_with_what_plugins_say_and_none_of_them_can_fail_it(monkeypat
     mteb = SimpleNamespace(run=lambda args: ran.append(args.verbosity))
     mteb_patches.answer_runs(mteb)
     for verbosity, printed in ((2, ["PosIR-Mini", "No bias.", "  posir report 'my results'"]), (0, [])):
-        mteb.run(SimpleNamespace(verbosity=verbosity, output_folder="my results"))
+        mteb.run(SimpleNamespace(model="a", verbosity=verbosity, output_folder="my results"))
         lines = capsys.readouterr().err.splitlines()
         assert [line for line in lines if line in printed] == printed
         assert bool(lines) == bool(printed)
