@@ -203,10 +203,12 @@ class Inspection(Presentable):
 
     @property
     def page_title(self) -> str:
-        """Heading of the page: the part that the model reads, and how many texts are longer."""
+        """Heading of the page: the part that the model reads, and the share of words that it never does, or how many texts."""
         these, cut = f"these {pluralize(self.texts, 'text')}", self.unread.texts_cut
-        longer = f"only {self.window.read_part.phrase}: {cut:,} of {these} {'is' if cut == 1 else 'are'} longer"
-        return f"{self.name} reads {longer if cut else f'{these} to the end'}"
+        longer, unread = f"{cut:,} of {these} {'is' if cut == 1 else 'are'} longer", self.unread.share
+        if unread.interval and unread.interval[0] >= 0.01 and unread.interval[1] <= min(unread.interval[0] + 0.2, 0.99):
+            longer = f"{format_percent(unread.value, '.0f')} % of the words of {these} are never read"
+        return f"{self.name} reads {f'only {self.window.read_part.phrase}: {longer}' if cut else f'{these} to the end'}"
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict, with what the title of the page does not say; other wordings are in the table."""
@@ -252,8 +254,8 @@ class Inspection(Presentable):
         }
 
     def legend(self) -> tuple[str, ...]:
-        """Return what was skipped, and what the numbers are."""
-        return tuple(filter(None, (describe_skipped(self.skipped, examples=1), LEGEND)))
+        """Return what the numbers are, and what was skipped."""
+        return tuple(filter(None, (LEGEND, describe_skipped(self.skipped, examples=1))))
 
     def explanation(self) -> tuple[str, ...]:
         """Return how it was found out, with start to end, which the card of a page may not have."""
@@ -393,7 +395,7 @@ def _describe_loss(fading: Fading) -> str:
         return ""
     which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
     value, low, high = map(format_percent, (lost.value, *interval))
-    return f"Sentences {which} are found {value} points of nDCG@10 less well [{low}, {high}]{BEST}."
+    return f"Sentences {which} are found {value} points of nDCG@10{BEST} less well [{low}, {high}]."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:

@@ -312,10 +312,10 @@ class ChunkComparison:
 
     def advise(self, texts: str, vectors: float | None) -> str:
         """Return what to do, where chunks are advised: what they reach on some texts, and what they cost in all texts."""
-        whole, reached = (format_percent(row.ndcg_at_10.value) for row in (self.rows[0], self.row))
+        gain = self.row.describe_change()[1]
         own = f"about {vectors:,.0f} vectors for each of your texts (half overlap)" if vectors else ""
         cost = own or f"{self.row.cost:.1f} times the vectors"
-        return f"Search in {self.row.name}, {cost}: on {texts}, nDCG@10 rises from {whole} to {reached}."
+        return f"Search in {self.row.name}, {cost}: in a trial on {texts}, nDCG@10 rises by {gain}."
 
     @property
     def chunked_model(self) -> str | None:
@@ -341,12 +341,13 @@ class ChunkComparison:
             score = format_estimate(row.ndcg_at_10, format_percent)
             advised = " (advised)" * (row is self.row and self.is_advised)
             rows.append((name + advised, f"{row.cost:.1f}", *tokens, score, state, change))
-        headings = ("Chunks", "x vectors", *["Tokens"] * has_tokens, "nDCG@10", "State", "Change from whole")
+        headings = ("Chunks", "Vectors", *["Tokens"] * has_tokens, "nDCG@10", "State", "Change from whole")
         is_better = self.change and self.change.state is ChangeState.BETTER
         why = "of those that are better than whole, the fewest vectors" if is_better else "as good, for fewer vectors"
         columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
+        counted = [f"Vectors: per {row.name.removeprefix('whole ').removesuffix('s')}." for row in self.rows[:1]]
         note = f"Advised: {why}; queries in a text's own words favor small chunks."
-        return Table(columns, tuple(rows), notes=(note,) * self.is_advised)
+        return Table(columns, tuple(rows), notes=(*counted, *(note,) * self.is_advised))
 
     def document(self) -> dict[str, object]:
         """Return its answer, without the rows."""

@@ -64,10 +64,10 @@ SIGNED: dict[Unit, Any] = {
 #: The height of a part in the picture of a text.
 COSINES = Scale(
     "similarity to the whole text (cosine)",
-    partial(format_number, spec=".2g"),
+    partial(format_number, spec=".2f"),
     "a median document",
     "a text to its end, part by part",
-    "{}: any two parts of a document",
+    "{}: as any two parts of a document",
 )
 
 
@@ -280,8 +280,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", agree))
     advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
     if result.share_read:
-        both = ", and weighs the start of these more, too" * (favored == "start" and inside == ["start"])
-        reads = f"It reads only {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document{both}."
+        reads = f"It reads only {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."
         facts.insert(0, ("Why" if favored == "start" else "Window", reads))
         advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
     if "start" in (inside or [favored] * (not result.share_read)):
@@ -293,18 +292,12 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 
 
 def _describe_search(result: ProbeResult | None = None) -> str:
-    """Return how well questions about both ends are found, as documents are and reversed."""
+    """Return which end of a document is found less well, and whether what is not read is part of that."""
     if result is None:
         return "Not measured: `posir inspect` does"
     probe = all_probes()[result.probe]
-    if not {"front", "back", "FB", "BF"} <= {*probe.summaries}:
-        return _describe_result(result, probe).split(" · ")[0]
-    front, back, moved_back, moved_front = (
-        FORMATS[Unit.PERCENT](float(probe.summaries[name](result.sums.values))) for name in ("front", "back", "FB", "BF")
-    )
-    decides = ": the place decides" if probe.find(result.sums) else ""
-    scores = f"Questions about the front score nDCG@10 {front}, about the end {back}"
-    return f"{scores}; with documents reversed {moved_back} and {moved_front}{decides}"
+    has_unread = result.share_read and not probe.in_window and probe.find(result.sums)
+    return _describe_result(result, probe).split(" · ")[0] + ("; what is not read is part of it" if has_unread else "")
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
@@ -360,9 +353,13 @@ class ProbeMeasurements(Presentable):
     @property
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
-        answer = describe_model(self.results, all_probes()).partition(", also")[0].rstrip(".")
+        answer, _, within = describe_model(self.results, all_probes()).rstrip(".").partition(", also")
         named = re.fullmatch(r"(?:Yes|No): the (\w+) of a text weighs (more .*)", answer)
-        return f"{short_labels(self.results)[0]} weighs the {named[1]} of a text {named[2]}" if named else self.title
+        first, name = find_leads(self.results, all_probes())[0][0], short_labels(self.results)[0]
+        if named and named[1] == "start" and first.share_read:
+            start = ", and weighs their start more" if within else ""
+            return f"{name} reads only the first {first.window:,} tokens of a text{start}"
+        return f"{name} weighs the {named[1]} of a text {named[2]}" if named else self.title
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""

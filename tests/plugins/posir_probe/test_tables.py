@@ -155,7 +155,7 @@ def test_page_terminal_and_notebook_answer_a_question(tmp_path):
     first, folded = page.split("<details", 1)
     assert "<table" not in first, "each difference is drawn with its finding alone"
     assert "--probe needle_insertion" in folded.split("Values and details</summary>", 2)[2], "identifiers are inside"
-    assert re.findall(r"<h1>(.*?)</h1>", first) == ["mine weighs the start of a text more than its end"]
+    assert re.findall(r"<h1>(.*?)</h1>", first) == ["mine reads only the first 256 tokens of a text"]
     assert first.index("<svg") < first.index(">Each comparison<")
     assert (first.count("<figure>"), folded.count("<figure>")) == (0, 2)
     assert folded.count('class="range"') == 2
