@@ -339,7 +339,7 @@ def _write_command(inspection: Inspection) -> str:
     """Return the commands that write and evaluate the advised chunks, or those that follow from the state."""
     task = inspection.source if (is_task := _is_task(inspection)) else "TASK"
     if model := inspection.chunks and inspection.chunks.chunked_model:
-        own = "# code for your system (langchain, llamaindex, haystack, qdrant, elasticsearch)"
+        own = "# code for langchain, llamaindex, haystack, qdrant or elasticsearch"
         own += f"\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
         return f"{own}\n\n# to evaluate these chunks on a task\nmteb run -t {task} -m '{model}'"
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""

@@ -48,11 +48,12 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
 @pytest.mark.slow
 def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     page, folder = tmp_path / "page.html", tmp_path / "pictures"
-    invoke("probe", model, "--documents", 6, "--output", results, *PROBES[:2], "--html", page, "--figures", folder)
+    invoke("probe", model, "--documents", 10, "--output", results, *PROBES[:2], "--html", page, "--figures", folder)
     assert "stella_en_400M_v5 on SQuAD v2" in page.read_text()
     assert sorted(file.name for file in folder.iterdir()) == [
         "PosIR-Mini.segment_similarity_10.svg",
         "PosIR-Mini.segment_similarity_3.svg",
+        "answer.svg",
     ]
 
 
