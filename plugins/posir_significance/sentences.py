@@ -17,7 +17,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Interval
-from posir_tasks.sources.declared import BUILTIN
+from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
 #: Words of the advice that a command follows from.
@@ -203,8 +203,8 @@ def advise(decision: Decision, more: str = f"evaluate on a {LARGER}") -> str:
 def name_command(decision: Decision, model: str, task: str) -> str:
     """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task."""
     named, larger = shlex.quote(model), name_larger_task(task)
-    questions = next((task.questions for task in BUILTIN if task.name == larger), None)
-    size = f"# {larger}: {questions if isinstance(questions, str) else f'{questions:,}'} questions\n" if questions else ""
+    questions = next((format_size(task.questions) for task in BUILTIN if task.name == larger), "")
+    size = f"# {larger}: {questions} questions\n" if questions else ""
     run = f"{size}mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
     commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
     return "\n".join(command for words, command in commands.items() if words in advise(decision))

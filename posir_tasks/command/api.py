@@ -30,7 +30,7 @@ from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, lis
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.public import public
 from posir_tasks.results import ForeignFileError, rescore_file, result_files
-from posir_tasks.sources.declared import MINI, DeclaredTask
+from posir_tasks.sources.declared import MINI, DeclaredTask, format_size
 from posir_tasks.tasks.catalog import declare_tasks
 
 logger = logging.getLogger(__name__)
@@ -250,7 +250,7 @@ def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]
     spoken = (f"{1 + len(others)} languages", "the same") if others else (codes[0], codes[-1])
     row = {"task": task.name, "query_language": spoken[0], "document_language": spoken[1], "subsets": count}
     row |= {"documents": task.documents, "questions": task.questions, "benchmark": task.benchmark}
-    sizes = (f"{size:,}" if isinstance(size, int) else size or "" for size in (task.documents, task.questions))
+    sizes = map(format_size, (task.documents, task.questions))
     return row | {"data": f"{task.repository}@{task.revision[:12]}"}, (task.name, language, *sizes)
 
 

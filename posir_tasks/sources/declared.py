@@ -45,6 +45,11 @@ class DeclaredTask:
         return {"name": self.name, "dataset": self.repository, "revision": self.revision, "languages": self.languages}
 
 
+def format_size(size: int | str | None) -> str:
+    """Return a number of documents or questions for a reader; empty if it is not known."""
+    return f"{size:,}" if isinstance(size, int) else size or ""
+
+
 def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
     """Return the task of one language of PosIR, or of one language against the corpus of another."""
     spoken = dict.fromkeys((language, corpus_language))
