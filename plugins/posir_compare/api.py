@@ -21,7 +21,7 @@ from posir_tasks.display.numbers import format_count, format_estimate, format_nu
 from posir_tasks.display.presentation import Presentable, to_paragraphs
 from posir_tasks.display.tables import Column, DisplaySection, Table, build_columns, to_latex
 from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results
 from posir_tasks.scores import ALL
@@ -291,7 +291,7 @@ def _compare(
     """
     names, sources = ([], _list_sources(given)) if results is None else (_list_sources(given), _list_sources(results))
     if not sources:
-        raise PosirError("Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results FOLDER MODEL ...`.")
+        raise UsageError("Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results FOLDER MODEL ...`.")
     for source in sources:
         if isinstance(source, str | Path) and not Path(source).is_dir() and results is None:
             raise PosirError(

@@ -22,8 +22,8 @@ from rich.text import Text
 from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.progress import progress, track
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
-from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.display.wording import pluralize, suggest_name
+from posir_tasks.errors import PosirError, UsageError, summarize_error
 from posir_tasks.host.private_names import PRIVATE_NAMES, TASKS_REGISTRY, describe_untested, failures
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.models.protocols import PaperName, Protocol, find_protocol, list_protocols
@@ -271,7 +271,7 @@ def tasks(word: str | None = None) -> TableResult:
         and of questions as far as they are published, benchmark and data.
 
     Raises:
-        PosirError: No task has the word.
+        UsageError: No task has the word.
 
     Examples:
         >>> import posir
@@ -298,7 +298,8 @@ def tasks(word: str | None = None) -> TableResult:
             several = f"{sum(line[0] == name for line in alike)} languages"
             cells.append((name, spoken.replace(ANY, several), *sizes))
     if not rows:
-        raise PosirError(f"{word}: no task has this in its name or language. `posir tasks` lists all.")
+        near = suggest_name(word or "", (name for task in listed for name in _tabulate_task(task)[1][:2]))
+        raise UsageError(f"{word}: no task has this in its name or language.{near} `posir tasks` lists all.")
     about = ABOUT if any("about" in str(row.values()) for row in rows) else ""
     few = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all. {about}".strip()
     notes = [few if word else NOTE.format(languages=", ".join(sorted(ten)), about=about)]

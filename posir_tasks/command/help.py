@@ -1,7 +1,8 @@
-"""The layout of `--help` of all commands: headings without boxes, and long names above their texts."""
+"""The layout of `--help` of all commands: headings without boxes, and long names above their texts; `-h` has the usual part."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -38,8 +39,10 @@ VALUES = {
 }
 #: Options that the text of another one names, or that are short for it.
 FOLDED = {"figure_format", "bare", "figure_width", "font_size", "font", "markdown", "csv", "latex"}
-#: A comment after a command.
-COMMENT = re.compile("  # .*")
+#: A comment after a command, and the commands of examples, which are indented or have a comment.
+COMMENT, EXAMPLE = re.compile("  # .*"), re.compile(r"(?m)^( {6}|  (?=.*  # ))((?:posir|mteb) (?:.*\\\n)*.*?)(?=  # |$)")
+#: Whether the usual part is asked for, in the notes of a context.
+SHORT = "posir.short"
 
 
 class HelpLayout:
@@ -49,14 +52,22 @@ class HelpLayout:
         """Return the words after the name of the command; several arguments that can be replaced by an option are needed."""
         pieces = [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]  # type: ignore[misc]
         optional = [piece for piece in pieces if re.fullmatch(r"\[[A-Z]+\]", piece) and piece != "[OPTIONS]"]
-        # The options of `posir` itself are in its examples.
-        pieces = pieces if ctx.parent else [piece for piece in pieces if piece != "[OPTIONS]"]
+        pieces = pieces if ctx.parent else [piece.replace("[OPTIONS]", "[--version]") for piece in pieces]
         return [piece.strip("[]") if piece in optional and len(optional) > 1 else piece for piece in pieces]
 
+    def parse_args(self: Any, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, of which `-h` asks for the usual part of the help."""
+        ctx.meta[SHORT] = "-h" in args
+        return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+
     def format_help(self: Any, ctx: Any, formatter: Any) -> None:
-        """Write usage, text, and a section for each panel of commands, arguments and options."""
+        """Write usage, text, and a section for each panel of commands, arguments and options; for `-h`, what is usual."""
+        is_short = ctx.meta.get(SHORT) and not hasattr(self, "commands")
+        first, *others = self.help.split("\n\n")
         self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join([first, *(part for part in others if not is_short or part.startswith("\b"))]))
         # What is usual comes before the groups.
         sections: dict[str, list[tuple[str, str]]] = {} if hasattr(self, "commands") else {"Arguments": [], "Options": []}
         for name, command in getattr(self, "commands", {}).items():
@@ -67,6 +78,9 @@ class HelpLayout:
             panel = "Arguments" if parameter.param_type_name == "argument" else panel
             if parameter.name not in FOLDED and (record := parameter.get_help_record(ctx)):
                 sections.setdefault(parameter.rich_help_panel or panel, []).append(_describe(parameter, *record))
+        number = sum(len(rows) for title, rows in sections.items() if title != "Arguments")
+        if is_short:
+            sections = {title: sections[title] for title in ("Arguments", "Options")}
         names = [name for rows in sections.values() for name, _ in rows if len(name) <= BESIDE]
         width = max(map(len, names))
         for title, rows in ((title, rows) for title, rows in sections.items() if rows):
@@ -74,8 +88,11 @@ class HelpLayout:
             formatter.write(f"{typer.style(title, bold=True)}\n")
             with formatter.indentation():
                 formatter.write_dl([(typer.style(f"{name:{width}}", bold=True), text) for name, text in rows], width)
-        dimmed = (COMMENT.sub(lambda comment: typer.style(comment[0], dim=True), part) for part in formatter.buffer)
-        formatter.buffer[:] = [part.replace(NO_BREAK, " ") for part in dimmed]
+        if is_short:
+            formatter.write(f"\n--help: all {number} options\n")
+        color = None if os.environ.get("NO_COLOR") else "cyan"
+        text = EXAMPLE.sub(lambda line: line[1] + typer.style(line[2], fg=color), formatter.getvalue().replace(NO_BREAK, " "))
+        formatter.buffer[:] = [COMMENT.sub(lambda comment: typer.style(comment[0], dim=True), text)]
 
 
 def _describe(parameter: Any, name: str, text: str) -> tuple[str, str]:

@@ -126,7 +126,7 @@ def posir(*, _: Version = False) -> None:
     posir inspect all-MiniLM-L6-v2 FOLDER       # what your texts lose
     mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # scores a model (mteb)
     posir report results                        # is it biased?
-    posir COMMAND --help                        # its options (posir --version)
+    posir COMMAND -h                            # its usual options
     """
 
 

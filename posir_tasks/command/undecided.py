@@ -49,8 +49,10 @@ def report_errors(status: int = 1) -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()
+    except UsageError as error:
+        exit_with(f"{error}\n{_name_help(None)}", UNDECIDED)
     except PosirError as error:
-        exit_with(str(error), UNDECIDED if isinstance(error, UsageError) else status)
+        exit_with(str(error), status)
     except ModuleNotFoundError as error:
         # `posir-gate` has a part of the modules and libraries.
         try:
@@ -79,15 +81,24 @@ def report_errors(status: int = 1) -> Iterator[None]:
 
 def describe_usage_error(error: Any) -> str:
     """Return what is wrong with arguments, the nearest name or what is missing, and where help is."""
+    from posir_tasks.display.wording import suggest_name
+
     said, context = error.format_message().replace("Value error, ", ""), getattr(error, "ctx", None)
+    said = re.sub("', '.*'[?]", "'?", said)
     if close := getattr(error, "possibilities", None):
-        said = f"{error.message.removesuffix('.')}. Did you mean {close[0]}?"
+        near = suggest_name(error.option_name.strip("-"), [name.strip("-") for name in close])
+        said = f"{error.message.removesuffix('.')}.{near.replace('mean ', 'mean --')}"
     elif not error.message:
         said = f"{said.removesuffix('.')}: {error.param.help}"
         if context and (example := re.search(rf"^ *({context.command_path} .*)", context.command.help or "", re.MULTILINE)):
             said = f"{said.removesuffix('.')}. Example: `{example[1]}`"
     end = "" if said.endswith(("?", ".")) else "."
-    return f"{said}{end}\nSee `{context.command_path if context else 'posir'} --help`."
+    return f"{said}{end}\n{_name_help(context)}"
+
+
+def _name_help(context: Any) -> str:
+    """Return where help is, of a command that has no context left."""
+    return f"See `{context.command_path if context else ' '.join(['posir', *sys.argv[1:2]])} --help`."
 
 
 def exit_with(message: str, status: int) -> None:

@@ -158,6 +158,7 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
             text = TextColumn("{task.description}", markup=False, table_column=Column())
             parts = text, BarColumn(BAR), StateColumn(Column(no_wrap=True))
             _bars = Bars(*parts, console=Console(stderr=True), transient=True)
+            clear_bars()
             _bars.start()
         bars = _bars
         task = bars.add_task(description, total=total, advanced=0.0)
@@ -169,6 +170,12 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
             if not bars.tasks:
                 bars.stop()
                 _bars = None
+
+
+def clear_bars() -> None:
+    """Clear the bars of tqdm, as a line or another bar would begin at their end; they are drawn again when they advance."""
+    for bar in list(getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())):
+        bar.clear()
 
 
 def progress(items: Sequence[Item], description: str) -> Iterable[Item]:

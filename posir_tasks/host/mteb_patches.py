@@ -20,6 +20,7 @@ from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from posir_tasks.display.progress import clear_bars
 from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.host.private_names import (
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+#: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt; what another line says, too.
+UNTOLD = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
 
@@ -167,6 +170,8 @@ def answer_runs(module: ModuleType) -> None:
 
         if args.model is None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
+        for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
+            handler.addFilter(is_told)
         if getattr(args, "batch_size", 0) is None:
             args.batch_size = 32  # mteb's own default, which it would log at length
         try:
@@ -183,8 +188,12 @@ def answer_runs(module: ModuleType) -> None:
             step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
     module.run = run_and_answer  # type: ignore[attr-defined]
-    # All arguments, with an address in memory.
-    logging.getLogger("mteb.cli.build_cli").addFilter(lambda record: not str(record.msg).startswith("Running with parameters"))
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Make room for a line of mteb's log, and return whether a run that is not debugged needs it."""
+    clear_bars()
+    return not str(record.msg).startswith(UNTOLD)
 
 
 def print_answers(output_folder: str | None) -> None:

@@ -45,7 +45,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     printed = run("posir", "--help")
     assert printed.returncode == 0, printed.stderr
     panels = commands_by_panel(printed.stdout)
-    assert panels.pop("Usage: posir COMMAND [ARGS]...") == []
+    assert panels.pop("Usage: posir [--version] COMMAND [ARGS]...") == []
     examples = inspect.getdoc(lazy.posir).splitlines()[2:]
     assert [line for line in printed.stdout.splitlines() if "  # " in line] == [f"  {line}" for line in examples]
     assert tuple(panels) == PANELS

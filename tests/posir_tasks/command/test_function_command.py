@@ -17,7 +17,7 @@ from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.errors import PosirError
 from posir_tasks.public import DECLARATION, Option, describe_function, public, read_parameters
-from tests.support.cli import function_commands, leaf_commands
+from tests.support.cli import function_commands, invoke, leaf_commands
 
 #: Names of functions that do not follow from that of the command: `import` is a keyword of Python.
 NAMES = {"import": "import_data", "build run": "build"}
@@ -155,3 +155,10 @@ def test_the_reference_page_has_every_option_of_every_command():
         shown = page.partition(f"`posir {name}`\n")[2].partition("\n## ")[0]
         options = {option for parameter in command.params for option in getattr(parameter, "opts", ()) if option[:2] == "--"}
         assert [option for option in options if option not in shown] == [], name
+
+
+def test_the_short_help_has_the_options_of_no_group_and_counts_all():
+    shown, whole = (invoke("score", name) for name in ("-h", "--help"))
+    assert [name in shown for name in ("--retriever", "--overwrite", "--format")] == [True, False, False]
+    listed = re.findall(r"(?m)^  (?:-\w, )?--[a-z-]+", whole)
+    assert shown.splitlines()[-1] == f"--help: all {len(listed)} options"
