@@ -107,7 +107,7 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the changes of each task with their sentences, and the table of all comparisons if all is asked for."""
-        shown = self._name_models(partial(shorten_names, width=32))
+        shown = self._name_models(partial(shorten_names, width=28))
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
         drawn = [DisplaySection(strips=strips)] if strips else []
@@ -117,7 +117,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         steps = [DisplaySection("What to do", ("Search in chunks that fit what it reads:",), code="\n".join(commands))]
         changes = list(change_sections(shown))
         place = next((at for at, section in enumerate(changes) if section.tables), 0)
-        return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []), *(steps if commands else []))
+        changes[place + 1 : place + 1] = steps if commands else []
+        return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
@@ -333,16 +334,14 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
     """
     many, tabulate = count_pairs(rows) > MOST_SENTENCES, _page_table if scored else _change_table
     if many:
-        yield from to_paragraphs(describe_differences(rows))
+        yield from to_paragraphs(count_changes(rows))
     for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
         group = list(grouped)
         overall, is_pair = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
-            # The title of its table names the task.
-            said = [] if many else [said.removeprefix(f"{task}: ") for said in describe_differences(overall)]
-            yield from (DisplaySection(sentence) for sentence in said)
+            yield from () if many else describe_pairs(overall)
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
             title = f"Change from {group[0].baseline} · {data}{method}"
@@ -353,8 +352,8 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {model}; "
-            title += f"intervals widened for {compared} comparisons ({pluralize(compared // 3, 'length')}, 3 metrics with PSI)"
+            title = f"Change by length · {'' if is_pair else f'{model}, '}intervals widened for {compared} comparisons"
+            title += f" ({pluralize(compared // 3, 'length')}, 3 metrics)"
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
@@ -431,31 +430,28 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
     )
 
 
-def describe_differences(rows: Iterable[ComparisonRow]) -> Iterator[str]:
-    """Yield the changes over all lengths of each model and task, and what both read; counts of states if there are many."""
-    pairs: dict[tuple[str, str, str, bool], list[ComparisonRow]] = {}
-    for row in (overall := [row for row in rows if row.length == ALL]):
-        pairs.setdefault((row.task, row.model, row.baseline, bool(row.change.judged)), []).append(row)
-    if len(pairs) > MOST_SENTENCES:
-        corrected = list(zip(overall, correct_by_metric(overall), strict=True))
-        for metric in dict.fromkeys(row.metric for row in overall):
-            of_metric = [(row, p_value) for row, p_value in corrected if row.metric is metric]
-            states = _count_states([row for row, _ in of_metric])
-            p_values = [p_value for _, p_value in of_metric if p_value is not None]
-            differing = sum(p_value < ALPHA for p_value in p_values)
-            holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
-            yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {states}{holm}."
-        by_chance = format_number(len(pairs) * (1 - LEVEL), ".1f").removesuffix(".0")
-        yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
-        return
-    for (task, *_, is_judged), pair in pairs.items():
-        is_open = (row for row in pair[2:] if row.metric_change.state is ChangeState.CANNOT_BE_SAID)
-        changes = " ".join(row.describe() for row in (*pair[:2], *is_open))
-        row, reads = pair[0], describe_reads(pair[0])
-        said = "\n".join(filter(None, [changes, reads]))
-        if clause := sentences.describe_pair(row.change, row.baseline, row.model):
-            said = "; it".join([clause, *filter(None, [reads.removeprefix(row.model)])]).removesuffix(".") + "."
-        yield f"{task}{', judged queries' if is_judged else ''}: {said}"
+def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
+    """Yield how many changes over all lengths have each state, by metric."""
+    overall = [row for row in rows if row.length == ALL]
+    corrected = list(zip(overall, correct_by_metric(overall), strict=True))
+    for metric in dict.fromkeys(row.metric for row in overall):
+        of_metric = [(row, p_value) for row, p_value in corrected if row.metric is metric]
+        states = _count_states([row for row, _ in of_metric])
+        p_values = [p_value for _, p_value in of_metric if p_value is not None]
+        differing = sum(p_value < ALPHA for p_value in p_values)
+        holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
+        yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {states}{holm}."
+    by_chance = format_number(count_pairs(overall) * (1 - LEVEL), ".1f").removesuffix(".0")
+    yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
+
+
+def describe_pairs(overall: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
+    """Yield the change in nDCG@10 of each model on a task as a title, and below it what both read and what cannot be said."""
+    for model in dict.fromkeys(row.model for row in overall):
+        pair = [row for row in overall if row.model == model][:3]
+        is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+        title = sentences.describe_ndcg_change(pair[0].change, pair[0].baseline, model)
+        yield DisplaySection(f"{title}.", tuple(filter(None, (describe_reads(pair[0]), *is_open))))
 
 
 def describe_reads(row: ComparisonRow) -> str:

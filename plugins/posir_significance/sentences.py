@@ -265,20 +265,6 @@ def describe_ndcg_change(change: Change, a: str, b: str) -> str:
     return f"{b} cannot be told from {a} in nDCG@10"
 
 
-def describe_pair(change: Change, a: str, b: str) -> str:
-    """Return the changes in nDCG@10 and from start to end in one clause; empty unless both are better or worse."""
-    ndcg, thirds, decided = change.ndcg_at_10, change.start_to_end, (ChangeState.BETTER, ChangeState.WORSE)
-    if change.judged or ndcg.state not in decided or thirds.state not in decided or not (ndcg.difference and thirds.difference):
-        return ""
-    intervals = (metric.difference.interval or () for metric in (ndcg, thirds) if metric.difference)
-    first, second = (f"[{', '.join(map(numbers.format_percent, sorted(map(abs, ends))))}]" for ends in intervals)
-    is_worse = thirds.state is ChangeState.WORSE
-    verb = "loses" if is_worse == (thirds.difference.value > 0) else "gains"
-    points = f"{numbers.format_percent(abs(thirds.difference.value))} points {'more' if is_worse else 'less'}"
-    joined = "and" if ndcg.state is thirds.state else "but"
-    return f"{describe_ndcg_change(change, a, b)} {first} {joined} {verb} {points} from start to end {second}"
-
-
 def describe_few(needed: int | None, number: int, counted: str) -> str:
     """Return that there are too few documents, or what else is counted, and how many are needed; empty if there are enough."""
     return f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} are needed" if needed else ""
