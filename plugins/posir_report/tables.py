@@ -62,8 +62,10 @@ ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read
 SKETCH = "Over position"
 #: Heading of the states, which are of what is read alone.
 STATE = "State: bias in\nwhat it reads"
+#: Heading of lengths of documents.
+LENGTH = "Length in tokens"
 #: Keys of the columns that are shown if all is asked for.
-FURTHER = ("start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "documents", "held_fixed")
+FURTHER = ("documents", "start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "held_fixed")
 
 
 def known_columns() -> list[ScoreInfo]:
@@ -340,7 +342,9 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
     for task, grouped in groupby(overall, key=lambda row: "" if of_model else _name_task(row)):
         group = list(grouped)
         names = [_name_task(row) if of_model else labels[_identify(row)] for row in group]
-        title = labels[_identify(group[0])] if of_model else f"{task} · {pluralize(group[0].queries or 0, 'query', 'queries')}"
+        queries, documents = pluralize(group[0].queries or 0, "query", "queries"), group[0].get("documents", int)
+        size = f"{queries} on {pluralize(documents, 'document')}" if documents else queries
+        title = labels[_identify(group[0])] if of_model else f"{task} · {size}"
         table = _answer_table("Task" if of_model else "Model", names, group, title)
         yield DisplaySection(tables=(replace(table, is_narrow=True),))
         if many:
@@ -360,19 +364,21 @@ def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySec
     shown = [row for row, interval in zip(rows, intervals, strict=True) if interval not in (None, (-1.0, 1.0))]
     folded = [f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})" for row in rows if row not in shown]
     if shown:
-        title = f"{task}by length of the document"
-        table = _answer_table("Length", [row.length for row in shown], shown, title[0].upper() + title[1:])
+        sizes = {pluralize(row.queries or 0, "query", "queries") for row in shown}
+        title = f"{task}by length of the document{f' · {sizes.pop()} each' if len(sizes) == 1 else ''}"
+        names = [row.length_title or row.length for row in shown]
+        table = _answer_table(LENGTH, names, shown, title[0].upper() + title[1:])
         yield DisplaySection(tables=(table,))
         yield from to_paragraphs([" ".join([level_note(shown), *([f"Not estimated: {', '.join(folded)}."] if folded else [])])])
 
 
 def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow], title: str) -> Table:
-    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries.
+    """Return a table of what matters most, of models, tasks or lengths; of lengths with their queries if these differ.
 
     Rows that are not followed by an answer have the sketch that it begins with.
     """
-    queries = ["Queries"] if heading == "Length" else []
-    sketch = [SKETCH] if queries or len(rows) > MOST_SENTENCES else []
+    queries = ["Queries"] if heading == LENGTH and len({row.queries for row in rows}) > 1 else []
+    sketch = [SKETCH] if heading == LENGTH or len(rows) > MOST_SENTENCES else []
     numbers = [*queries, "nDCG@10", "Start to end", "Not read"]
     added = added_columns()
     cells = (

@@ -204,7 +204,7 @@ def name_command(decision: Decision, model: str, task: str) -> str:
     """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task."""
     named, larger = shlex.quote(model), name_larger_task(task)
     questions = next((format_size(task.questions) for task in BUILTIN if task.name == larger), "")
-    size = f"# {larger}: {questions} questions\n" if questions else ""
+    size = f"# {larger}: {questions} questions on at most as many documents\n" if questions else ""
     run = f"{size}mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
     commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
     return "\n".join(command for words, command in commands.items() if words in advise(decision))

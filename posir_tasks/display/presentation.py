@@ -7,6 +7,7 @@ Python and the command line show the same.
 from __future__ import annotations
 
 import io
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -119,7 +120,7 @@ class Presentable(ABC):
 
     def to_markdown(self, *, explain: bool = False) -> str:
         """Return everything as GitHub's Markdown, as the command prints it with `--format markdown`."""
-        paragraphs = map(escape_controls, [*self.legend(), *(self.explanation() if explain else ())])
+        paragraphs = map(escape_controls, self.paragraphs(explain=explain))
         return "\n\n".join([*(section.to_markdown() for section in self.sections()), *paragraphs])
 
     def to_latex(self) -> str:
@@ -201,7 +202,14 @@ class Presentable(ABC):
 
     def print_legend(self, console: Console, *, explain: bool) -> None:
         """Print the legend, and all further paragraphs if asked to explain."""
-        print_tables(console, [], [*self.legend(), *(self.explanation() if explain else ())])
+        print_tables(console, [], self.paragraphs(explain=explain))
+
+    def paragraphs(self, *, explain: bool) -> list[str]:
+        """Return how to read the tables; if asked to explain, all of it, without lines on what is explained at length."""
+        further = list(self.explanation()) if explain else []
+        told = tuple(re.findall(r"(?m)^[^:\n]+:", "\n".join(further)))
+        brief = ("\n".join(line for line in text.split("\n") if not line.startswith(told)) for text in self.legend())
+        return [*filter(None, brief), *further]
 
     def __str__(self) -> str:
         """Return the complete text, as the command prints it outside a terminal."""
@@ -229,14 +237,13 @@ class Presentable(ABC):
         # Altair takes a second to import.
         from posir_tasks.display.figures import render_page
 
-        legend = [*self.legend(), *self.explanation()]
         data = self.describe_data().removeprefix(self.title)
         shown = {
             "title": self.page_title,
             "data": data,
             "strips": self.strips(),
             "sections": self.page_sections(),
-            "legend": legend,
+            "legend": self.paragraphs(explain=True),
         }
         return render_page(__package__, template, **shown)
 

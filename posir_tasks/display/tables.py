@@ -116,6 +116,15 @@ class Table:
         has_value = [not self.rows or any(row[at] not in ("", MISSING) for row in self.rows) for at in range(len(self.columns))]
         return self._select([at for at, filled in enumerate(has_value) if at < self.keys or filled])
 
+    def with_common_cells(self) -> Table:
+        """Return the table with what is the same in each of several rows in its title, and not in columns."""
+        same = [at for at, cells in enumerate(zip(*self.rows, strict=True)) if at >= self.keys and len({*cells}) == 1]
+        if not same or not self.rows[1:]:
+            return self
+        told = "; ".join(f"{self.headings[at]}: {self.rows[0][at]}" for at in same)
+        table = self._select([at for at in range(len(self.columns)) if at not in same])
+        return replace(table, title=f"{self.title} · {told}")
+
     def without_pictures(self) -> Table:
         """Return the table without columns of sketches."""
         return self._select([at for at, column in enumerate(self.columns) if not column.picture])
@@ -255,6 +264,8 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
                 part = part.without_pictures()
             if total_width(part.flattened().column_widths()) <= _picture_width(console):
                 part = part.flattened()
+            elif console.is_terminal and total_width(part.column_widths()) > console.width:
+                part = part.with_common_cells()
             _print_title(console, part.title)
             if not console.is_terminal:
                 console.out("\n".join(_format_lines(part)), "\n", sep="", end="\n", highlight=False)
