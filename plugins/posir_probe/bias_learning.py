@@ -128,8 +128,8 @@ class Perturbation(Probe):
             "end_minus_start": Summary(f"Cosine, {self.changed} at end minus start", lambda means: end(means) - start(means)),
         }
         self.finding = SignedFinding(
-            f"{self.change} at the start of a text lowers its cosine with the original by {{}} more than at the end",
-            f"{self.change} at the end of a text lowers its cosine with the original by {{}} more than at the start",
+            f"{self.change} lowers the cosine more at the start of a text than at its end",
+            f"{self.change} lowers the cosine more at the end of a text than at its start",
             "end_minus_start",
         )
 
@@ -329,8 +329,8 @@ class SentenceRegression(RegressionProbe):
         for position in order
     }
     finding = SignedFinding(
-        "Later sentences weigh more: weights rise from start to end (r = {1})",
-        "Earlier sentences weigh more: weights fall from start to end (r = {1})",
+        "Later sentences weigh more (r of position and weight)",
+        "Earlier sentences weigh more (-r of position and weight)",
     )
     preference_sign = -1
     value_title = "Pearson's r of position and weight"

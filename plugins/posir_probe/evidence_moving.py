@@ -45,8 +45,8 @@ class EvidenceMoving(base.Probe):
         "similarity to the rest of the document, not 0.",
     )
     finding = base.SignedFinding(
-        "Moving the evidence from start to end takes {} off the similarity of question and document",
-        "Moving the evidence from start to end adds {} to the similarity of question and document",
+        "Moving the evidence from start to end makes question and document less similar",
+        "Moving the evidence from start to end makes question and document more similar",
     )
     preference_sign = 1
     compares_ends = True
@@ -86,8 +86,8 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     source = "arXiv 2404.04163, section 4.2"
     notes = ("All documents of the data are searched, sampled or not.",)
     finding = base.SignedFinding(
-        "Moving the evidence from start to end costs {} points of nDCG@10",
-        "Moving the evidence from start to end gains {} points of nDCG@10",
+        "Moving the evidence from start to end lowers nDCG@10",
+        "Moving the evidence from start to end raises nDCG@10",
     )
     is_variant = True
     predicts_retrieval = True

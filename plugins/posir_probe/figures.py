@@ -20,7 +20,7 @@ from posir_tasks.display.numbers import FORMATS, format_interval
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 
-WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
+WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 160, 3
 #: Height of a line of a category.
 ROW = 15
 #: Values at more positions have no points on their line.
@@ -188,7 +188,7 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     if probe.form is Form.BARS:
         bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
         return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
-    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=1, opacity=0.35)
+    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=0.8)
     layers = [published] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))

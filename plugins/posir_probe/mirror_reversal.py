@@ -92,10 +92,8 @@ class MirrorReversal(Probe):
         "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
     }
     finding = SignedFinding(
-        "Questions about the end are found less well: with the document reversed, they gain {} points of nDCG@10 more than "
-        "those about the front",
-        "Questions about the start are found less well: with the document reversed, they gain {} points of nDCG@10 more than "
-        "those about the back",
+        "Reversing documents helps questions about the end more than those about the front",
+        "Reversing documents helps questions about the front more than those about the end",
     )
     preference_sign = 1
     compares_ends = True

@@ -157,8 +157,8 @@ class ControlledPairs(base.Probe):
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
     finding = base.SignedFinding(
-        "The document with the evidence first scores {} of cosine higher than the same with the evidence last",
-        "The document with the evidence last scores {} of cosine higher than the same with the evidence first",
+        "With the evidence first, a document scores higher than with it last",
+        "With the evidence last, a document scores higher than with it first",
     )
     preference_sign = 1
     needs_questions = True
@@ -206,8 +206,8 @@ class ControlledPairsEffect(ControlledPairs):
     notes = ("The differences of these pairs, divided by their standard deviation. Above 0: as in the pairs.",)
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
     finding = base.SignedFinding(
-        "Evidence first against evidence last makes {} standard deviations of the score",
-        "Evidence last against evidence first makes {} standard deviations of the score",
+        "Evidence first instead of last raises the score, against its spread",
+        "Evidence last instead of first raises the score, against its spread",
     )
     value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER

@@ -141,8 +141,8 @@ class GradientSaliency(Probe):
         "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
     }
     finding = SignedFinding(
-        "The similarity reacts {} more to the first tenth of the tokens that are read than to the last (gradient norm)",
-        "The similarity reacts {} more to the last tenth of the tokens that are read than to the first (gradient norm)",
+        "The first tenth of the tokens read moves the similarity more than the last",
+        "The last tenth of the tokens read moves the similarity more than the first",
     )
     preference_sign = 1
     compares_ends = True

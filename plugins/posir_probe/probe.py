@@ -25,6 +25,8 @@ STEP = 256
 SEPARATOR = " · "
 #: Line of a control embedder, for which the value is known or follows from words alone.
 CONTROL = "order-blind control"
+#: Units of differences, in words.
+UNITS = {Unit.POINTS: "points of nDCG@10", Unit.NUMBER: "standard deviations"}
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
 
@@ -64,22 +66,19 @@ class SignedFinding:
 
     positive: str
     negative: str
-    """Sentences with `{}` for the size of the difference, or `{1}` for its value."""
+    """Sentences without the difference."""
     summary: str = ""
     """Name of the difference; empty for the first summary of the probe."""
 
     def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence of the side that the interval is on, without a full stop; None without one, or with 0 in it."""
+        """Return the sentence of the side that the interval is on, and the size of the difference; None with 0 in it."""
         summary = probe.summaries[probe.stated]
         estimate = sums.estimate(summary)
         if estimate is None or estimate.interval is None or includes_zero(estimate.interval):
             return None
         low, high = sorted(map(abs, estimate.interval))
-        size, form = Estimate(abs(estimate.value), (low, high)), FORMATS[summary.unit]
-        sentence = self.positive if estimate.value > 0 else self.negative
-        return sentence.format(
-            format_estimate(size, lambda value: form(value).removeprefix("+")), format_estimate(estimate, form)
-        )
+        size = format_estimate(Estimate(abs(estimate.value), (low, high)), FORMATS[summary.unit]).replace("+", "")
+        return f"{self.positive if estimate.value > 0 else self.negative}: {size} {UNITS.get(summary.unit, '')}".rstrip()
 
 
 @dataclass(frozen=True)

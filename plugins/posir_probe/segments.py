@@ -77,8 +77,8 @@ class SegmentSimilarity(Probe):
             "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
         }
         self.finding = SignedFinding(
-            f"The first {part} of a text is closer to the whole text than the last, by {{}} of cosine",
-            f"The last {part} of a text is closer to the whole text than the first, by {{}} of cosine",
+            f"The first {part} of a text is closer to the whole text than the last",
+            f"The last {part} of a text is closer to the whole text than the first",
         )
         self.place_title = f"Middle of the {part}, as a share of the text"
         self.place_names = {
@@ -145,8 +145,8 @@ class Permutation(Probe):
             "gini": Summary("Gini coefficient of the places", gini),
         }
         self.finding = SignedFinding(
-            f"In all orders of {segments} {self.parts}, the first is {{}} closer to the whole than the last",
-            f"In all orders of {segments} {self.parts}, the last is {{}} closer to the whole than the first",
+            f"In all orders of {segments} {self.parts}, the first is closer to the whole than the last",
+            f"In all orders of {segments} {self.parts}, the last is closer to the whole than the first",
         )
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_probe.probe import Probe, includes_zero
+from posir_probe.probe import UNITS, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
@@ -63,11 +62,11 @@ SIGNED: dict[Unit, Any] = {
 
 #: The height of a part in the picture of a text.
 COSINES = Scale(
-    "similarity to the whole text (cosine)",
+    "similarity of each part to the whole text (cosine)",
     partial(format_number, spec=".2f"),
     "a median document",
     "a text to its end, part by part",
-    "{}: as any two parts of a document",
+    "{}: any two parts",
 )
 
 
@@ -137,7 +136,7 @@ def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe
             groups[WITHIN if probe.in_window else WHOLE].append((probe.title, value, _describe_published(probe)))
     lines = [line for title, group in groups.items() for line in ((title, "", ""), *group) if group]
     table = _build_table(("What is compared", DIFFERENCE, PUBLISHED), lines, (DIFFERENCE,))
-    note = f"{PUBLISHED}: the range of as many, of other models on other data."
+    note = f"{PUBLISHED}: the range over (so many) other models, on other data."
     return replace(table, notes=(note,) * (PUBLISHED in table.headings))
 
 
@@ -172,22 +171,17 @@ def _find_favored(result: ProbeResult, probe: Probe) -> tuple[Estimate | None, s
 
 def _describe_result(result: ProbeResult, probe: Probe) -> str:
     """Return the finding of a probe, then its title, or the title, then why there is none."""
-    finding, known = probe.find(result.sums), result.sums.documents
+    known = result.sums.documents
     if known < FEWEST_DOCUMENTS:
         enough = math.ceil(FEWEST_DOCUMENTS * result.drawn / known) if known else 0
         few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
-    if finding or not probe.preference_sign:
-        published = f"; published: {_describe_published(probe)}".removesuffix("; published: ").replace(")", " models)")
-        return f"{finding} · {probe.title}{published}" if finding else probe.title
-    return f"{probe.title}: which end weighs more cannot be said"
-
-
-def _list_notes(result: ProbeResult, probe: Probe) -> tuple[str, ...]:
-    """Return the method of a probe's values in detail, and what they do not have."""
-    skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
-    left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
-    return tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out)))
+    finding = probe.find(result.sums)
+    if not probe.preference_sign:
+        return f"{finding} · {probe.title}" if finding else probe.title
+    # The difference stands beside it.
+    said = finding.rpartition(": ")[0] if finding else "Which end weighs more cannot be said"
+    return f"{said} · {probe.title}; published: {_describe_published(probe).replace(')', ' models)') or 'none'}"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -250,7 +244,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if probe.in_window:
         answer += f", {within}"
     elif favored in inside:
-        answer += f", also {within}" if favored in ANSWERS else ""
+        answer += f", likely also {within}" * bool(favored in ANSWERS and result.share_read)
     elif inside:
         answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
     return f"{answer}."
@@ -266,38 +260,46 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
     size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
     facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
-    favored, *inside = (_find_favored(*lead)[1] for lead in leads)
-    sides = list(filter(None, (_find_favored(of, probes[of.probe])[1] for of in results)))
-    if result.share_read and favored in inside and favored in ANSWERS:
-        value = format_estimate(_find_favored(*leads[1])[0], SIGNED[leads[1][1].first_summary.unit])
-        inner = [of for of in results if probes[of.probe].in_window and _find_favored(of, probes[of.probe])[1] == favored]
-        measured = f"{pluralize(len(inner), 'measurement')} on {pluralize(leads[1][0].sums.documents, 'document')}"
-        named = f"{leads[1][1].title[0].lower()}{leads[1][1].title[1:]}"
-        likely = f"Likely, from {measured}: in what it reads the {favored} weighs more, too: {named} {value}."
-        facts.insert(0, ("How sure", f"Certain: it stops at {result.window:,} tokens. {likely}"))
-    elif favored in ANSWERS and sides[1:]:
-        agree = f"{sides.count(favored)} of {len(sides)} probes of the same documents agree, with 0 outside their intervals."
-        facts.insert(0, ("How sure", agree))
-    advice = ["Measure more documents (`--documents`)."] if any(known.find(of.sums) is None for of, known in leads) else []
-    if result.share_read:
-        reads = f"It reads only {result.window:,} tokens, {100 * result.share_read:.0f} % of a median document."
-        facts.insert(0, ("Why" if favored == "start" else "Window", reads))
-        advice.append("Search in chunks that are read as a whole: `posir inspect` compares their sizes.")
-    if "start" in (inside or [favored] * (not result.share_read)):
-        advice.append("Against a bias in what is read, train on evidence at all positions: `posir train`.")
+    favored, sides = _find_favored(*leads[0])[1], list(filter(None, (_find_favored(of, probes[of.probe])[1] for of in results)))
+    if favored in ANSWERS and not result.share_read and sides[1:]:
+        facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
+    for inner, known in leads[1:] if result.share_read else ():
+        estimate, side = _find_favored(inner, known)
+        said = f"The {side} likely weighs more" if side in ANSWERS else "Which end weighs more cannot be said"
+        named = f"{known.title[0].lower()}{known.title[1:]} {format_estimate(estimate, SIGNED[known.first_summary.unit])}"
+        facts.insert(0, ("Within them", f"{said}: {named}, one measurement on {pluralize(inner.sums.documents, 'document')}."))
+    if result.window and result.median_tokens:
+        share = f"The first {result.window:,} tokens, {100 * (result.share_read or 1):.0f} % of a median document. Certain."
+        facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
-        searched = [of for of in results if probes[of.probe].predicts_retrieval]
-        facts.append(("In search", f"{_describe_search(*searched[:1])}."))
-    return [*facts, *(("What to do", " ".join(advice)) for _ in advice[:1])]
+        facts.append(("In search", _describe_search(results, probes)))
+    steps = [step for step, _ in _list_steps(leads)]
+    return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
 
-def _describe_search(result: ProbeResult | None = None) -> str:
-    """Return which end of a document is found less well, and whether what is not read is part of that."""
-    if result is None:
-        return "Not measured: `posir inspect` does"
-    probe = all_probes()[result.probe]
-    has_unread = result.share_read and not probe.in_window and probe.find(result.sums)
-    return _describe_result(result, probe).split(" · ")[0] + ("; what is not read is part of it" if has_unread else "")
+def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, str]]:
+    """Return what to do, each step with its command."""
+    steps, result, model = [], leads[0][0], leads[0][0].model
+    favored, *inside = (_find_favored(*lead)[1] for lead in leads)
+    if any(probe.find(of.sums) is None for of, probe in leads):
+        steps.append(("Measure more documents.", f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"))
+    if result.share_read:
+        steps.append(("Search in chunks that it reads whole: this compares sizes.", f"posir inspect {model} YOUR_TEXTS"))
+    if "start" in (inside or [favored] * (not result.share_read)):
+        step = "Train on evidence at all positions: this counters a bias in what is read."
+        steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
+    return steps
+
+
+def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return nDCG@10 of questions about both ends of documents, as these are and reversed."""
+    for result in results:
+        summaries = probes[result.probe].summaries
+        if "FB" in summaries and result.sums.documents >= FEWEST_DOCUMENTS:
+            scored = (result.sums.estimate(summaries[name]) for name in ("back", "BF", "front", "FB"))
+            said = "Questions about the end: nDCG@10 {}, and {} with the documents reversed; about the front: {}, and {}."
+            return said.format(*(_format_estimate(score, Unit.PERCENT)[0] for score in scored))
+    return "Not known: `posir inspect` measures it."
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
@@ -314,16 +316,19 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
         return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
 
+    shown = [average(*place) for place in pairwise(np.linspace(0, read, max(1, round(parts * read)) + 1).tolist())]
+    rest = average(read, 1) if read < 1 else None
+    first, last, any_two = (_format_estimate(part, Unit.NUMBER)[0] for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
-        ("cosine of each part with the whole text",),
-        tuple(average(low, high) for low, high in pairwise(np.linspace(0, read, max(1, round(parts * read)) + 1).tolist())),
+        (f"from {first} to {last}{f'; any two parts: {any_two}' if rest else ''}",),
+        tuple(shown),
         1 - read,
-        average(read, 1) if read < 1 else None,
+        rest,
         finding=describe_model(results, probes),
         facts=partial(list_facts, results, probes),
         scale=COSINES,
-        code=f"posir inspect {result.model} YOUR_TEXTS" if result.share_read else "",
+        code="\n".join(command for _, command in _list_steps(find_leads(results, probes))),
         border=f"{result.window:,} tokens" if result.share_read else "",
     )
 
@@ -353,13 +358,14 @@ class ProbeMeasurements(Presentable):
     @property
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
-        answer, _, within = describe_model(self.results, all_probes()).rstrip(".").partition(", also")
-        named = re.fullmatch(r"(?:Yes|No): the (\w+) of a text weighs (more .*)", answer)
-        first, name = find_leads(self.results, all_probes())[0][0], short_labels(self.results)[0]
-        if named and named[1] == "start" and first.share_read:
-            start = ", and weighs their start more" if within else ""
-            return f"{name} reads only the first {first.window:,} tokens of a text{start}"
-        return f"{name} weighs the {named[1]} of a text {named[2]}" if named else self.title
+        leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
+        favored, *inside = (_find_favored(*lead)[1] for lead in leads)
+        if not leads[0][1].compares_ends or favored not in ANSWERS:
+            return self.title
+        if favored == "start" and leads[0][0].share_read:
+            start = ", and likely weighs their start more" if favored in inside else " of a text"
+            return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
+        return f"{name} weighs the {favored} of a text more"
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""
@@ -372,18 +378,24 @@ class ProbeMeasurements(Presentable):
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
-        facts = tuple(f"{name}: {fact}" for name, fact in list_facts(self.results, probes))
+        facts = [f"{name}: {fact}" for name, fact in list_facts(self.results, probes) if name != "What to do"]
+        steps = [f"# {step}\n{command}" for step, command in _list_steps(leads)]
+        facts += ["What to do:"] * bool(steps)
         verdict, differences = describe_model(self.results, probes), build_differences(self.results, probes)
         sections = [
             DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
-            DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=strip.code if strip else ""),
+            DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code="\n".join(steps)),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
         for result in self.results:
             probe = probes[result.probe]
             estimate, favored = _find_favored(result, probe)
+            quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
-            tables[-1:] = [replace(table, notes=_list_notes(result, probe)) for table in tables[-1:]]
+            skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
+            left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
+            notes = tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out)))
+            tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
             sections.append(
                 DisplaySection(
@@ -395,7 +407,7 @@ class ProbeMeasurements(Presentable):
                     group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
                     chip=favored.replace("cannot be said", "no sign"),
                     drawn=_draw_interval(estimate, probe) if favored else (),
-                    unit=probe.summaries[probe.stated].unit if favored else "",
+                    unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
                 )
             )
         return tuple(sorted(sections, key=lambda section: GROUPS.index(section.group)))
@@ -446,12 +458,13 @@ class ProbeMeasurements(Presentable):
 
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
+        parts = [format_estimate(part, COSINES.format) for strip in self.strips() for part in strip.ndcg_by_part]
         return [
             "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Start minus end: plus favors the start. A gradient norm says how much the similarity reacts to a token.",
-            f"{PUBLISHED}: from the papers named with each figure, of other models on other data, so only a yardstick.",
+            *[f"Picture: the cosines of the parts of what it reads, from start to end: {'; '.join(parts)}."] * bool(parts),
             "No interval: there is none of fewer than ten documents, or of a group that some samples have none of. That of a "
             "range does not correct its bias.",
         ]

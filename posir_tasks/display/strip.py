@@ -49,6 +49,7 @@ KINDS = {
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
+    "level": ('fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
     "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
@@ -174,6 +175,7 @@ def describe_marks(strips: Sequence[Strip]) -> str:
     scale = strips[0].scale
     unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
     said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
+    unread += f" Dashed: {scale.unread.format('that of')}." * bool(scale.unread)
     return said + unread * any(strip.not_read for strip in strips)
 
 
@@ -327,7 +329,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched."""
-    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "mean")}
+    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")}
     bottom = top + height
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         # What is not read is no continuation of what is.
@@ -342,6 +344,9 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
         if score is None:
             continue
         up = height * score.value
+        if not is_read and strip.scale.unread:
+            paths["level"] += [f"M{_number(left)} {_number(bottom - up)}h{_number(width)}"]
+            continue
         if is_read:
             # Neighbors share an edge, or a line of the paper would show between them.
             paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")

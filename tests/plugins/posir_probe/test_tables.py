@@ -86,8 +86,8 @@ def find_marks(spec):
 def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
     find = EvidenceMoving().find
     falling, rising = np.linspace(0.9, 0.5, 10), np.linspace(0.5, 0.9, 10)
-    assert find(measure("evidence_moving", falling).sums).startswith("Moving the evidence from start to end takes 0.")
-    assert find(measure("evidence_moving", rising).sums).startswith("Moving the evidence from start to end adds 0.")
+    assert " less similar: 0.40" in find(measure("evidence_moving", falling).sums)
+    assert " more similar: 0.39" in find(measure("evidence_moving", rising).sums)
     level = measure("evidence_moving", np.full(10, 0.5))
     assert find(level.sums) is None
     assert build_figure([level], EvidenceMoving()).title == EvidenceMoving.title
@@ -96,7 +96,7 @@ def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
 FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
 #: The beginning of a verdict, and its end, by the values of thirds and of texts in all orders, which fit the window.
 VERDICTS = {
-    "start, also within": (FALLING, FALLING, "Yes: the start of a text weighs more than its end, also within the 256 tokens"),
+    "start, also within": (FALLING, FALLING, "Yes: the start of a text weighs more than its end, likely also within the 256"),
     "end within": (FALLING, RISING, "Yes: the start of a text weighs more than its end; the end weighs more within the 256"),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
     "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
@@ -114,18 +114,18 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
     assert facts["Documents"].endswith("median 512 tokens.")
-    assert facts["Why"] == "It reads only 256 tokens, 50 % of a median document."
-    assert "posir inspect" in facts["What to do"], "half of a median document is not read"
-    assert "--documents" not in facts["What to do"]
-    assert "posir inspect" in facts["In search"]
-    assert "--documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
-    assert "Search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
+    assert facts["Reads"] == "The first 256 tokens, 50 % of a median document. Certain."
+    assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
+    assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
+    searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
+    scores = [float(score) for score in re.findall(r"-?\d+\.\d", searched["In search"])]
+    assert scores == pytest.approx([40, 50, 0, 10], abs=1), "back questions, then front ones, each as they are and reversed"
+    assert "In search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
 
 def test_without_a_comparison_of_ends_or_an_interval_there_is_no_answer():
-    pairs = describe_model([measure("controlled_pairs")], PROBES)
-    assert pairs.startswith("The document with the evidence first scores ")
+    assert describe_model([measure("controlled_pairs")], PROBES).startswith("With the evidence first, a document scores higher")
     few = describe_model([measure("permutation", RISING, documents=9)], PROBES)
     assert few == "Cannot be said: 9 documents are too few, at least 10 are needed."
     assert "1 document is too few" in describe_model([measure("permutation", RISING, documents=1)], PROBES)
