@@ -59,14 +59,12 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         counts = {cell.queries for cell in cells}
         explanation += f" Five parts of a document{f', {counts.pop():,} questions each' if len(counts) == 1 else ''}."
     explanation += f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
-    explanation += " Gray: null band, 95 % of the means without an effect." if any(cell.null_band for cell in cells) else ""
+    explanation += " Gray: what chance alone gives, 95 % of the means." if any(cell.null_band for cell in cells) else ""
     explanation += charts.explain_window(values, window)
-    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", _list_scores(cells, length)) for length in panels)
+    scores = [(cell.length, cell.ndcg_at_10.value if cell.ndcg_at_10 else None) for cell in cells]
+    listed = {length: [score for of, score in scores if of == length] for length in panels}
+    seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", of_length) for length, of_length in listed.items())
     return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
-
-
-def _list_scores(cells: Sequence[ProfileCell], length: str) -> list[float | None]:
-    return [cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells if cell.length == length]
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:

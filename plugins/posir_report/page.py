@@ -25,8 +25,8 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, describe_finding, label_state, name_command
-from posir_tasks.display.numbers import MISSING, format_percent
+from posir_significance.sentences import build_strip, describe_finding, format_margin, label_state, name_command
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
 from posir_tasks.results import read_results
@@ -42,7 +42,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
 
     ordered = sorted(summaries, key=lambda summary: summary.task)
     scored = [(summary, build_rows(summary)) for summary in ordered]
-    scored.sort(key=lambda given: (given[0].task, _is_fine(given[1][0]), -order_value(given[1][0])))
+    scored.sort(key=lambda given: (given[0].task, -order_value(given[1][0])))
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
     overall = list_overall([*rows, *places])
@@ -58,8 +58,10 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         notes=[*counts[1:], *tables.place_notes(ordered)],
         tasks=[_task_section(task, list(group), figures) for task, group in groupby(scored, key=lambda row: row[0].task)],
         added=tables.added_columns(),
-        # What is not read, or biased, comes first.
-        strips=sorted(build_strips([*rows, *places]), key=lambda strip: not strip.not_read and "iased to" not in strip.finding),
+        strips=build_strips([*rows, *places]),
+        kind="report",
+        data=", ".join(dict.fromkeys(summary.task for summary in ordered)),
+        margin=format_margin(ordered[0].margins.start_to_end),
         few=FEW,
         sources=ordered,
     )
@@ -83,17 +85,12 @@ def describe_saved(file: Path) -> Iterator[str]:
             yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_finding(row.decision)}"
 
 
-def _is_fine(row: ReportRow) -> bool:
-    """Return whether all is read and no bias is shown."""
-    return not row.decision or not (row.decision.not_read or "biased to" in label_state(row.decision))
-
-
 def _task_section(
     task: str, scored: Sequence[tuple[TaskSummary, list[ReportRow]]], figures: Sequence[Figure]
 ) -> dict[str, Any]:
     summaries = [summary for summary, _ in scored]
-    names, lines, models = short_labels(summaries), [], []
-    table = tables.length_table([row for _, rows in scored for row in rows], tables.default_columns()).without_empty_columns()
+    names, lines, models, queries = short_labels(summaries), [], [], dict[str, str]()
+    table = tables.length_table([row for _, rows in scored for row in rows], tables.default_columns())
     # Model and task stand above the rows.
     columns = tuple(replace(column, drawn=column.heading == "Start to end") for column in table.columns[2:])
     cells = (line[2:] for line in table.rows)
@@ -103,20 +100,27 @@ def _task_section(
         titles = dict(zip(axes.lengths, (title.replace(": ", ", ", 1) for title in axes.length_titles), strict=True))
         lines.append((name + partial_suffix(len(summary.subsets), len(summary.missing)) + said, *("" for _ in columns[1:])))
         for first, *rest in islice(cells, len(rows)):
-            own = (shared.get(column.heading, cell) for cell, column in zip(rest, columns[1:], strict=True))
+            # Questions that were counted above are not counted again.
+            shown = shared | ({"Queries": ""} if queries.get(first) == rest[0] else {})
+            queries.setdefault(first, rest[0])
+            own = (shown.get(column.heading, cell) for cell, column in zip(rest, columns[1:], strict=True))
             lines.append((titles.get(first, first), *own))
     notes = [*tables.not_read_notes(names, summaries), *tables.document_notes(names, summaries)]
-    return {"name": task, "table": replace(table, columns=columns, rows=tuple(lines)), "models": models, "notes": notes}
+    table = replace(table, columns=columns, rows=tuple(lines)).without_empty_columns()
+    return {"name": task, "table": table, "models": models, "notes": notes}
 
 
 def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
-    """Return what is said once of all rows of a model, and what stands in columns that say that or what another says."""
+    """Return what is said once of all rows of a model, and the cells of columns that say that, or what another one says."""
     decisions = [row.decision for row in rows if row.decision]
-    states, shared = set(map(label_state, decisions)), {}
+    states, said, shared = set(map(label_state, decisions)), [], dict[str, str]()
     if decisions and all(decision.not_read == 0 for decision in decisions):
-        shared["Bias in what it reads"] = MISSING
-    is_one = len(states) == 1 and bool(rows[1:])
-    return f" · bias at every length: {states.pop()}" * is_one, shared | ({"State": ""} if is_one else {})
+        said.append("all is read")
+        shared = {"Not read": "", "Bias in what it reads": ""}
+    if len(states) == 1 and rows[1:]:
+        said.append(f"bias at every length: {states.pop()}")
+        shared["State"] = ""
+    return " · ".join(["", "; ".join(said)] if said else []), shared
 
 
 NOTE = (

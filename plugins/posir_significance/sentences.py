@@ -8,7 +8,7 @@ from functools import partial
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
 from posir_significance.decision import Change, ChangeState, Decision, MetricChange, Reason, State
-from posir_significance.intervals import LEVEL, estimate_mean
+from posir_significance.intervals import LEVEL, MeanEstimate, estimate_mean
 from posir_significance.position_effect import fewest_documents
 from posir_significance.regression import Contrast
 from posir_tasks.display import numbers
@@ -353,8 +353,11 @@ def describe_finding(decision: Decision) -> str:
         share, place = f"{format_share(decision.not_read)} of the evidence", _place_unread(decision.read)
         reads, ends = f"it reads {decision.read.phrase}; {share} lies {place}", "" if is_open else _phrase_state(decision)
         if lost and interval and not interval[0] <= 0 <= interval[1]:
-            points = f"{numbers.format_percent(abs(lost.value))} points {'less well' if lost.value > 0 else 'better'}"
-            reads = f"it reads {decision.read.phrase}; the {share} {place} is found {points} than what it reads"
+            means = (score.value if score else None for score in _score_unread_and_read(decision))
+            scores = " against ".join(numbers.format_percent(mean, ".0f") for mean in means)
+            points = f"{numbers.format_percent(abs(lost.value))} points {'less' if lost.value > 0 else 'more'}"
+            gap = f"within the same {lost.held_fixed} {points}"
+            reads = f"it reads {decision.read.phrase}; the {share} {place} scores nDCG@10 {scores}, {gap}"
     else:
         kinds = {ReadKind.UNKNOWN: "what it reads is not known", ReadKind.ALL: "reads to the end"}
         reads, ends = kinds.get(decision.read.kind, ""), _describe_ends(decision)
@@ -363,13 +366,23 @@ def describe_finding(decision: Decision) -> str:
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
+def _score_unread_and_read(decision: Decision) -> list[MeanEstimate | None]:
+    """Return mean nDCG@10 of evidence that is not read, and of that which is."""
+    observations = decision.find_group().observations
+    is_unread = observations.twelfths >= TWELFTHS
+    parts = map(observations.select, (is_unread, ~is_unread))
+    return [estimate_mean(part.gains, part.clusters, part.shares) for part in parts]
+
+
 def _describe_ends(decision: Decision) -> str:
     """Return the state where all is read, or else that start and end differ, which is known where the state is not."""
     ends, interval = decision.start_to_end, decision.interval(decision.start_to_end)
     if not ends or not interval or decision.reason is Reason.FEW_DOCUMENTS or decision.state is State.NO_BIAS:
         return _phrase_state(decision)
     if interval[0] <= 0 <= interval[1]:
-        return "a bias is neither shown nor excluded"
+        more, is_small = format_margin(decision.margin), max(map(abs, interval)) <= decision.margin
+        open_ = f"a difference of more than {more} between start and end is neither shown nor excluded"
+        return f"start and end differ by at most {more}" if is_small else open_
     lower = (
         f"the {'end' if ends.value > 0 else 'start'} of documents scores {numbers.format_percent(abs(ends.value))} points lower"
     )
@@ -386,9 +399,8 @@ def _phrase_state(decision: Decision) -> str:
 
 def build_strip(decision: Decision, name: str) -> Strip:
     """Return the picture of a decision: what is found at each place, what is not read, and the finding in words."""
-    observations, read, unread = decision.find_group().observations, decision.read, decision.not_read or 0.0
-    beyond = observations.select(observations.twelfths >= TWELFTHS) if unread else observations
-    parts, finding = tuple(estimate_parts(observations)), describe_finding(decision)
+    read, unread = decision.read, decision.not_read or 0.0
+    parts, finding = tuple(estimate_parts(decision.find_group().observations)), describe_finding(decision)
     heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
     return Strip(
         name,
@@ -399,7 +411,7 @@ def build_strip(decision: Decision, name: str) -> Strip:
         ),
         parts,
         unread,
-        estimate_mean(beyond.gains, beyond.clusters, beyond.shares) if unread else None,
+        _score_unread_and_read(decision)[0] if unread else None,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
         finding,
         partial(list_facts, decision),

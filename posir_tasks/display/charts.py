@@ -291,5 +291,5 @@ def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
 
 def cell_tooltips() -> list[alt.Tooltip]:
     """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null band."""
-    titles = {"null_low": "Null band, from", "null_high": "Null band, to"}
+    titles = {"null_low": "By chance, from", "null_high": "By chance, to"}
     return [POSITION, QUERIES, *percent_tooltips(MEAN_TITLES | titles)]

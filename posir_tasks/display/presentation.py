@@ -240,6 +240,7 @@ class Presentable(ABC):
         data = self.describe_data().removeprefix(self.title)
         shown = {
             "title": self.page_title,
+            "kind": type(self).__module__.partition(".")[0].removeprefix("posir_").replace("tasks", ""),
             "data": data,
             "strips": self.strips(),
             "sections": self.page_sections(),

@@ -54,7 +54,7 @@ START, OPEN = decision(0.1, 0.2), decision(-0.1, 0.2)
         (START, "Biased to the start"),
         (decision(-0.2, -0.1), "Biased to the end"),
         (decision(-0.02, 0.03), "No bias larger than 5 points"),
-        (OPEN, "a bias is neither shown nor excluded"),
+        (OPEN, "more than 5 points between start and end is neither shown nor excluded"),
     ],
 )
 def test_the_title_of_curves_is_the_finding(decided, words):
