@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import mteb
 import numpy as np
@@ -18,9 +17,9 @@ from mteb.types import EncodeKwargs, PromptType
 from posir_data.texts import CollectedText, TextCollection
 from posir_inspect import questions as asking
 from posir_inspect import splitting
-from posir_inspect.model_window import UnreadShare, describe_model, measure_unread
+from posir_inspect.model_window import describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
-from posir_inspect.snippets import SnippetKind, write_snippet
+from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.decision import decide_result
 from posir_significance.observations import Observations
@@ -33,7 +32,7 @@ from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
-from posir_tasks.read_part import ReadPart
+from posir_tasks.read_part import Part, ReadPart
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
@@ -54,8 +53,10 @@ WHOLE_SHARE = 0.5
 MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
-#: Marks of Markdown in a sentence that is quoted; of a link, its words remain.
-MARKUP = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`#|>]+")
+#: Marks of Markdown in a sentence that is quoted; of a link, its words remain. Its most characters.
+MARKUP, QUOTED = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`]+"), 140
+#: A sentence of prose without marks of code or of a table.
+PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_\[\]\\\":;.]{40,}[.!?\u3002\uff01\uff1f]")
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def inspect_model(
             f"longer ({window.reading.refusal}). Let the model or its server truncate them, or divide them."
         )
     tokens = setup.counter.count_all(setup.texts)
+    longest = sorted(zip(collection.texts, tokens, unread.by_text, strict=True), key=lambda row: -row[1])
     known = Inspection(
         window.model,
         window.revision,
@@ -117,7 +119,8 @@ def inspect_model(
         window=window,
         unread=unread,
         location=setup.location,
-        **_find_most_unread(collection.texts, unread),
+        lengths=tuple((text.name, length, share) for text, length, share in longest),
+        unread_example=_quote_unread(longest) if window.read_part.part is Part.FIRST else ("", ""),
         full=full,
     )
     show(known)
@@ -140,11 +143,13 @@ def inspect_model(
     chunked = Chunking(advised.size) if advised and advised.size and not advised.chunker else None
     vectors = float(np.mean([len(chunked.group(length)) for length in tokens])) if chunked else None
     known = replace(known, encoded_tokens=sum(encoded), vectors_per_text=vectors)
-    if setup.snippet and known.chunks:
-        model = setup.encoder.model
+    if chunks := known.chunks:
+        model, tokenizer = setup.encoder.model, find_tokenizer(setup.encoder.model)
         distance = "DOT" if model.mteb_model_meta.similarity_fn_name is ScoringFunction.DOT_PRODUCT else "COSINE"
-        code = write_snippet(setup.snippet, known.chunks, find_tokenizer(model), distance, setup.texts, sum(tokens))
-        known = replace(known, snippet=code)
+        measured = chunks, tokenizer, distance, setup.texts, sum(tokens)
+        snippets = {kind: write_snippet(kind, *measured) for kind in (get_args(SnippetKind) if tokenizer else UNCOUNTED)}
+        asked = snippets[setup.snippet] if setup.snippet else None
+        known = replace(known, snippets=tuple(snippets.values()), snippet=asked)
     show(known)
     return known
 
@@ -323,17 +328,17 @@ class InspectionRun:
         return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)
 
 
-def _find_most_unread(texts: Sequence[CollectedText], unread: UnreadShare) -> dict[str, Any]:
-    """Return the texts of which most is never read, with a sentence of it; nothing if all is read."""
-    rows = sorted((row for row, share in enumerate(unread.by_text) if share), key=lambda row: -unread.by_text[row])[:3]
-    if not rows:
-        return {}
-    text, share = texts[rows[0]].text, unread.by_text[rows[0]]
-    spans = find_sentences(text, texts[rows[0]].language)
-    middle = min(spans, key=lambda span: abs(len(text) * (1 - share / 2) - span.middle)).of(text)
-    example = textwrap.shorten(MARKUP.sub(r"\1", middle), 160, placeholder=" ...")
-    named = tuple((unread.by_text[row], texts[row].name) for row in rows)
-    return {"most_unread": named, "unread_example": example}
+def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
+    """Return a sentence of prose that is never read, in the middle of that part, and its text; empty if there is none."""
+    for text, _, share in texts:
+        middle, read = (len(text.text) * (1 - part) for part in (share / 2, share))
+        for span in sorted(find_sentences(text.text, text.language), key=lambda span: abs(middle - span.middle)):
+            quoted = " ".join(MARKUP.sub(r"\1", span.of(text.text)).split())
+            # Not in a block of code.
+            is_prose = PROSE.fullmatch(quoted) and text.text[: span.start].count("```") % 2 == 0
+            if is_prose and len(quoted) <= QUOTED and span.start > read:
+                return quoted, text.name
+    return "", ""
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:

@@ -309,20 +309,15 @@ class IndexInspection(Presentable):
             BEYOND: self._describe_read() if self.read.kind is ReadKind.PART else (),
             PROBLEMS: self.problems,
         }
-        by_part = defaultdict[tuple[str, str, int], dict[str, Estimate | None]](dict)
+        by_part = defaultdict[tuple[str, str, int], dict[str, str]](dict)
         for row in self.rows:
-            by_part[row.wording, row.part, row.questions][row.of] = row.recall
+            by_part[row.wording, row.part, row.questions][row.of] = format_estimate(row.recall, format_percent)
         measured = dict.fromkeys(f"{row.of.capitalize()} in {self.k}" for row in self.rows)
         headings = ("Wording", "Sentences in the", "Asked", *measured)
-        cells = (
-            (
-                Wording(wording).words,
-                part,
-                format_count(asked),
-                *(format_estimate(own, format_percent) for own in success.values()),
-            )
+        cells = [
+            (Wording(wording).words, part, format_count(asked), *success.values())
             for (wording, part, asked), success in by_part.items()
-        )
+        ]
         tables = {TAIL: (Table(build_columns(headings, headings[2:]), tuple(cells), keys=2),)} if self.rows else {}
         return tuple(
             DisplaySection(name, said, tables.get(name, ())) for name, lines in parts.items() if (said := tuple(lines))

@@ -16,8 +16,7 @@ from posir_significance.sentences import (
     EVERYTHING,
     advise,
     build_strip,
-    describe_not_read,
-    describe_state,
+    describe_shape,
     format_contrast,
     format_level,
     label_cell,
@@ -49,24 +48,21 @@ SCALE = replace(
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 LENGTHS = "How well it finds a sentence, by length of the text"
-#: Share not read from which on an average over all that there is says little.
-MOSTLY = 2 / 3
-BEST = " (100: always ranked first)"
-#: What a state is of, which a report of a task need not share.
-OWN = "The queries are the texts' own sentences: `posir report`, with a task's questions, can say otherwise."
+#: Loss of nDCG@10 from which on it is called large.
+LARGE = 0.2
 LEGEND = (
-    "Queries: the rarest words of sentences that stay in their text. In brackets 95 % intervals; those of lengths, and of "
-    f"changes ({format_level(CHANGE_LEVEL)}), are wider, so that all of them hold together."
+    f"In brackets 95 % intervals; those of lengths, and of changes ({format_level(CHANGE_LEVEL)}), are wider, so that all of "
+    "them hold together."
 )
 EXPLANATION = (
-    "Start to end: nDCG@10 of sentences in the first third of their text minus the last. At most ten sentences of each text "
-    "are asked about, so that long texts count less, and fewer of the sentences than of the words are never read.",
+    "At most ten sentences of each text are asked about, so that long texts count less, and fewer of the sentences than of the "
+    "words are never read.",
     "How far the model reads was found from its embeddings alone: the ends of texts were changed, and a change that alters no "
     "embedding is not read. The model's own limits were not asked for.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that text among the others (inverse "
     "cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence stays in the text, as its position is what is compared. "
     "People ask in other words, so the scores are higher than those of their questions; compare positions and sizes, not "
-    "models by these numbers.",
+    "models by these numbers. `posir report`, with a task's questions, can say otherwise.",
 )
 #: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Those of a decision have its names;
 #: `change` is nDCG@10 of chunks minus that of whole texts, at 98.33 %.
@@ -146,12 +142,12 @@ class Inspection(Presentable):
     unread: UnreadShare
     location: str = "TEXTS"
     """The texts as a command names them."""
-    most_unread: tuple[tuple[float, str], ...] = ()
-    """Shares that are never read and names of the texts of which most is, highest first; empty if all is read."""
+    lengths: tuple[tuple[str, int, float], ...] = ()
+    """Name, tokens, and the share that is never read of each text, the longest first."""
     vectors_per_text: float | None = None
     """Mean number of chunks of the advised size, which overlap by half, of a text; None if no size is advised."""
-    unread_example: str = ""
-    """A sentence of the first of them that is not read."""
+    unread_example: tuple[str, str] = ("", "")
+    """A sentence that is not read, and its text; empty if there is none."""
     work: WorkEstimate | None = None
     """Tokens and time of the rest; None if it is not known yet."""
     encoded_tokens: int | None = None
@@ -167,8 +163,10 @@ class Inspection(Presentable):
     """Longest excerpt of these texts in tokens; None if they are whole."""
     other_words: OtherWords | None = None
     """None without a model that writes questions in other words, or if they are not written yet."""
+    snippets: tuple[Snippet, ...] = ()
+    """Code for the advised chunks in each library, if they are known."""
     snippet: Snippet | None = None
-    """Code for the advised chunks, if it was asked for and they are known."""
+    """That of them which was asked for."""
     full: bool = False
     """Whether PSI, its values by chance and p-values are shown, too."""
 
@@ -177,24 +175,21 @@ class Inspection(Presentable):
         """The model without its organization."""
         return self.model.rpartition("/")[2]
 
-    @property
-    def title(self) -> str:
-        """The model and the texts."""
-        return f"{self.name} on {pluralize(self.texts, 'text')} of {self.source}"
-
     def sections(self) -> list[DisplaySection]:
         """Return the texts, then the answer in its parts, with tables."""
         return list(_build_sections(self))
 
     def page_sections(self) -> list[DisplaySection]:
         """Return what was asked at the top, and what the card does not say."""
+        first, *parts = self.sections()
         # A card has one action; the other stands below what it evaluates.
-        codes, notes = {CHUNKS: _write_command(self).partition("\n\n")[2]}, {LENGTHS: (OWN,), "": (OWN,)}
-        lead = f"{pluralize(self.texts, 'text')} of {self.source}, {_describe_texts(self)}."
-        return [DisplaySection(sentences=(lead,))] + [
-            replace(part, sentences=(*part.sentences, *notes.get(part.title, ())), code=codes.get(part.title, part.code))
-            for part in self.sections()[1:]
-            if part.sentences or part.tables
+        evaluated, read = _write_command(self).partition("\n\n")[2], self.window.read_part
+        reads = (f"It reads {read.phrase} of a text.",) if self.unread.texts_cut and read.tokens else ()
+        return [replace(first, title="", sentences=(*reads, *first.sentences))] + [
+            replace(part, code=evaluated if part.title == CHUNKS else "")
+            for part in parts
+            # The card has the code.
+            if (part.sentences or part.tables) and not part.code
         ]
 
     def describe_data(self) -> str:
@@ -202,13 +197,14 @@ class Inspection(Presentable):
         return f"{self.model}, revision {(self.revision or 'unknown')[:12]}; {pluralize(self.texts, 'text')} of {self.source}"
 
     @property
-    def page_title(self) -> str:
-        """Heading of the page: the part that the model reads, and the share of words that it never does, or how many texts."""
-        these, cut = f"these {pluralize(self.texts, 'text')}", self.unread.texts_cut
-        longer, unread = f"{cut:,} of {these} {'is' if cut == 1 else 'are'} longer", self.unread.share
+    def title(self) -> str:
+        """Finding: the share of words that the model never reads, or of how many texts the end."""
+        these, cut, unread = f"these {pluralize(self.texts, 'text')}", self.unread.texts_cut, self.unread.share
+        if not cut:
+            return f"{self.name} reads {these} to the end"
         if unread.interval and unread.interval[0] >= 0.01 and unread.interval[1] <= min(unread.interval[0] + 0.2, 0.99):
-            longer = f"{format_percent(unread.value, '.0f')} % of the words of {these} are never read"
-        return f"{self.name} reads {f'only {self.window.read_part.phrase}: {longer}' if cut else f'{these} to the end'}"
+            return f"{self.name} never reads {format_percent(unread.value, '.0f')} % of the words of {these}"
+        return f"{self.name} does not read all of {cut:,} of {these}"
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict, with what the title of the page does not say; other wordings are in the table."""
@@ -234,7 +230,7 @@ class Inspection(Presentable):
         """Return all values, the reading length with the names of `posir window`, and the rows."""
         other, chunks = self.other_words, self.chunks
         return {
-            **{name: value for name, value in vars(self).items() if name != "full"},
+            **{name: value for name, value in vars(self).items() if name not in ("full", "snippets")},
             "window": self.window.document(),
             "read": self.window.read_part.to_json(),
             "other_words": {name: value for name, value in vars(other).items() if name != "chunks"} if other else None,
@@ -258,42 +254,58 @@ class Inspection(Presentable):
         return tuple(filter(None, (LEGEND, describe_skipped(self.skipped, examples=1))))
 
     def explanation(self) -> tuple[str, ...]:
-        """Return how it was found out, with start to end, which the card of a page may not have."""
-        decision = self.fading[-1].decision if self.fading else None
-        points = f"{format_contrast(decision, decision.start_to_end)}, " if decision else ""
-        return (EXPLANATION[0].replace("nDCG@10", f"{points}nDCG@10", 1), *EXPLANATION[1:])
+        """Return how it was found out, with the averages that are no verdict."""
+        return (_describe_averages(self.fading[-1]), *EXPLANATION) if self.fading else EXPLANATION
 
 
 def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     cut, unread, fading = inspection.unread.texts_cut, inspection.unread.share, inspection.fading
-    these = f"these {pluralize(inspection.texts, 'text')}"
+    yield DisplaySection(inspection.title, (_describe_texts(inspection),))
     share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
-    headline = f"never reads {share} of the words of {these}" if cut else f"reads {these} to the end"
-    about = f"The {_describe_texts(inspection)}.".replace("median", "median text has")
-    yield DisplaySection(f"{inspection.name} {headline}", (about,))
-    longer = [f"{cut:,} of {inspection.texts:,} texts are longer."] if cut else []
-    yield DisplaySection(READING, (inspection.window.sentence, *longer), tables=tuple(_list_unread(inspection)))
+    longer = [f"{cut:,} of {inspection.texts:,} texts are longer: {share} of all words are never read."] if cut else []
+    yield DisplaySection(READING, (inspection.window.sentence, *longer), lengths=inspection.lengths if cut else ())
     if not fading:
         unasked = DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
         yield from [] if fading is None else [unasked]
         return
-    yield _build_fading(inspection, fading)
+    yield from _build_fading(inspection, fading)
     if inspection.chunks:
         yield from _build_chunks(inspection, inspection.chunks)
-        yield _build_lengths(inspection, fading)
+        few = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
+        if any(decision.reason not in few for _, decision in fading[-1].groups.values()):
+            sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
+            yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
 
-def _build_fading(inspection: Inspection, fading: tuple[Fading, ...]) -> DisplaySection:
-    """Return what is found of what is read and what is not, with a picture for each wording."""
-    rarest, searched = fading[-1], f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
-    said = (_describe_loss(rarest) or describe_not_read(rarest.decision), describe_state(rarest.decision), OWN)
-    drawn = [build_strip(of.decision, of.wording.words if fading[1:] else inspection.name) for of in fading]
-    strips = [replace(strip, words=(searched, *strip.words), scale=SCALE) for strip in drawn]
-    strips[-1] = _fill_card(strips[-1], inspection, rarest)
-    return DisplaySection(FADING, said=tuple(filter(None, said)), strips=tuple(strips))
+def _build_fading(inspection: Inspection, fading: tuple[Fading, ...]) -> Iterator[DisplaySection]:
+    """Yield what is found of what is read and what is not, with a picture for each wording, and what it rests on."""
+    strips = tuple(_draw_fading(inspection, of, of.wording.words if fading[1:] else inspection.name) for of in fading)
+    yield DisplaySection(FADING, said=(strips[-1].finding,), strips=strips)
+    known = (f"{name}: {value.replace(chr(10), ', ')}" for name, value in _list_facts(inspection, fading[-1]))
+    yield DisplaySection(said=("\n".join(known),))
+
+
+def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
+    """Return the picture of questions in one wording, with what follows from it and the title of the page does not say."""
+    questions, decision = fading.groups[ALL]
+    strip, read = build_strip(decision, name), decision.read
+    counted = f"{(decision.not_read or 0) * questions:,.0f} of {pluralize(questions, 'sentence')}"
+    codes = tuple((of.kind, of.sentence, of.code, of is inspection.snippet) for of in inspection.snippets if of.code)
+    finding, searched = _describe_loss(strip, decision), f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    return replace(
+        strip,
+        finding=finding,
+        words=(searched, *strip.words[:-1], finding.removesuffix(".")),
+        facts=lambda: [*_list_facts(inspection, fading), (ADVICE, _advise(inspection))],
+        scale=SCALE,
+        code="" if codes else _write_command(inspection).partition("\n\n")[0],
+        codes=codes,
+        border=f"{read.tokens:,} tokens" if read.tokens and read.part is Part.FIRST and strip.not_read else "",
+        counted=counted,
+    )
 
 
 def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
@@ -303,23 +315,14 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
     if chunks.has_few_texts and (work := inspection.work) and inspection.chunk_texts < inspection.texts:
         sentences.append(f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
     excerpts = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
-    yield DisplaySection(chunks.title, (*sentences, *excerpts), tables=(chunks.tabulate(),))
+    if chunks.rows[1:]:
+        yield DisplaySection(chunks.title, (*sentences, *excerpts), tables=(chunks.tabulate(),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
 
 
-def _build_lengths(inspection: Inspection, fading: tuple[Fading, ...]) -> DisplaySection:
-    """Return what is found by length of the text, if there are enough texts of any."""
-    undecided = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
-    if all(decision.reason in undecided for _, decision in fading[-1].groups.values()):
-        few = pluralize(inspection.fading_texts, "text is", "texts are")
-        return DisplaySection(sentences=(f"{LENGTHS}: cannot be said, as {few} too few.",))
-    sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
-    return DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
-
-
 def _advise(inspection: Inspection) -> str:
-    """Return what to do: the chunks that were found better, with what they gain and cost, or what follows from the state."""
+    """Return what to do, and below it what it gains: the chunks that were found better, or what follows from the state."""
     chunks, fading = inspection.chunks, inspection.fading
     assert fading
     if chunks and chunks.is_advised:
@@ -329,8 +332,7 @@ def _advise(inspection: Inspection) -> str:
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         step = f"Search in chunks of {largest} tokens: it reads no more. " if largest else ""
-        few = pluralize(inspection.texts, "text")
-        return f"{step}Add texts: with {few}, neither the best size nor a bias can be measured."
+        return f"{step}Add texts: with {inspection.texts:,}, neither a bias nor the best chunks can be measured."
     sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
     return advise(fading[-1].decision, *sample)
 
@@ -345,57 +347,49 @@ def _write_command(inspection: Inspection) -> str:
     return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
 
 
-def _list_unread(inspection: Inspection) -> Iterator[Table]:
-    """Yield the texts of which most is never read, with a sentence of the first."""
-    rows = tuple((f"{format_percent(share, '.0f')} %", name) for share, name in inspection.most_unread)
-    if rows:
-        example = f'Never read of {rows[0][1]}, for example: "{inspection.unread_example}"'
-        columns = build_columns(("Not read", f"Least read of {pluralize(inspection.texts, 'text')}"), ["Not read"])
-        yield Table(columns, rows, notes=(example,))
-
-
 def _is_task(inspection: Inspection) -> bool:
     return inspection.source in TASKS_REGISTRY.resolve()
 
 
-def _fill_card(strip: Strip, inspection: Inspection, fading: Fading) -> Strip:
-    """Return the picture of the verdict with what the title of the page does not say."""
+def _list_facts(inspection: Inspection, fading: Fading) -> Iterator[tuple[str, str]]:
+    """Yield what the finding rests on, a name and a value each."""
     questions, decision = fading.groups[ALL]
-    bias, read, few = decision.bias_within_read, decision.read, ""
+    bias, gap, unread = decision.bias_within_read, decision.not_read_difference, decision.not_read
+    yield (
+        "Queries",
+        f"{pluralize(questions, 'sentence')}, each by its rarest words; nDCG@10 is 100 if its text always ranks first.",
+    )
+    if unread and gap:
+        same = gap.held_fixed.replace("document", "text")
+        yield "Read minus not read", f"{format_contrast(decision, gap)} in the same {same}"
+    elif not unread and decision.reason is not Reason.FEW_DOCUMENTS:
+        yield "Start to end", f"{format_contrast(decision, decision.start_to_end)}, first minus last third"
+    state = label_cell(decision.reason, label_state(decision))
     if decision.reason is Reason.FEW_DOCUMENTS and bias:
-        needed = f"{bias.documents:,} can be compared on one side, and {fewest_documents(bias.held_fixed)} are needed"
-        few = f"too few texts\n{needed}."
-
-    def list_all() -> Iterator[tuple[str, str]]:
-        scored = format_estimate(decision.ndcg_at_10, format_percent)
-        yield "How well", f"nDCG@10 {scored}, over {pluralize(questions, 'sentence')}{'' if _describe_loss(fading) else BEST}."
-        points = format_contrast(decision, decision.start_to_end)
-        if (decision.not_read or 0) < MOSTLY:
-            yield "Start to end", f"{points} points of nDCG@10: first minus last third."
-        known, state = dict(strip.facts()), label_state(decision)
-        if decision.not_read:
-            yield "Not read", _describe_unread(fading) or f"{format_percent(decision.not_read)} % of the sentences."
-            yield "Within what it reads", few or known["Bias in what it reads"]
-        else:
-            yield "Bias", few or f"{state[0].upper()}{state[1:]}."
-        if shape := known.get("Shape"):
-            yield "Shape", shape
-        yield ADVICE, _advise(inspection)
-
-    border = f"{read.tokens:,} tokens" if read.tokens and read.part is Part.FIRST and decision.not_read else ""
-    code = _write_command(inspection).partition("\n\n")[0]
-    return replace(strip, finding=_describe_loss(fading) or strip.finding, facts=list_all, code=code, border=border)
+        needed, part = fewest_documents(bias.held_fixed), "what it reads" if unread else "the text"
+        clause = f"only {bias.documents:,} have a sentence at one end of {part}; {needed} are needed"
+    else:
+        clause = format_contrast(decision, bias) if unread else ""
+    yield "Within what it reads" if unread else "Bias", "\n".join(filter(None, (state, clause)))
+    if shape := describe_shape(decision):
+        yield "Shape", shape
+    example, name = inspection.unread_example
+    if example:
+        yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
 
 
-def _describe_loss(fading: Fading) -> str:
-    """Return how much less well sentences are found that are not read; empty where that is not shown."""
-    decision = fading.decision
+def _describe_loss(strip: Strip, decision: Decision) -> str:
+    """Return how well sentences are found that are not read, beside those that are, or what there is to say where all is."""
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
-    if not lost or not interval or interval[0] <= 0:
-        return ""
+    if not lost or not interval or not strip.ndcg_not_read or strip.ndcg_read is None:
+        if decision.reason is not Reason.FEW_DOCUMENTS or not decision.ndcg_at_10 or strip.not_read:
+            return strip.finding
+        return f"The texts are found by their sentences with nDCG@10 {strip.scale.format(decision.ndcg_at_10.value)}."
     which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
-    value, low, high = map(format_percent, (lost.value, *interval))
-    return f"Sentences {which} are found {value} points of nDCG@10{BEST} less well [{low}, {high}]."
+    worse = f"are found {'far ' * (lost.value >= LARGE)}less well"
+    how = worse if interval[0] > 0 else "are found better" if interval[1] < 0 else "are not shown to be found less well"
+    value, known = strip.scale.format(strip.ndcg_not_read.value), strip.scale.format(strip.ndcg_read)
+    return f"Sentences {which} {how}: nDCG@10 {value}, against {known} for those that it reads."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -418,7 +412,7 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
 
 
 def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = None) -> Iterator[str]:
-    sample = f"{texts:,} of the {inspected:,} texts"
+    sample = f"{texts:,} of the {inspected:,} texts" if texts < inspected else f"all {inspected:,} texts"
     if excerpt_tokens:
         sample = f"{pluralize(texts, 'excerpt')} of at most {excerpt_tokens:,} tokens, from {sample}"
     if excerpt_tokens or texts < inspected:
@@ -428,24 +422,28 @@ def _describe_sample(texts: int, inspected: int, excerpt_tokens: int | None = No
 
 def _describe_texts(inspection: Inspection) -> str:
     """Return how long the texts are, of how many they are a sample, and their languages if there are several."""
-    examined = inspection.texts + len(inspection.skipped)
-    sample = f", of a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
-    estimated = ", estimated" if inspection.tokens_estimated else ""
+    examined, skipped = inspection.texts + len(inspection.skipped), sum(item.number for item in inspection.skipped)
+    sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
+    about = "about " if inspection.tokens_estimated else ""
     languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
     counted = f"; languages: {languages}" if len(inspection.languages) > 1 else ""
-    return f"median {inspection.median_tokens:,.0f} tokens{estimated}{sample}{counted}"
+    others = f"; {pluralize(skipped, 'other was', 'others were')} skipped" if skipped else ""
+    median = f"{about}{inspection.median_tokens:,.0f} tokens"
+    return f"The texts, from {inspection.source}{sample}, have {median} at the median{counted}{others}."
 
 
-def _describe_unread(fading: Fading) -> str:
-    """Return how well sentences that are not read are found, beside what is found without the model; empty if unknown."""
+def _describe_averages(fading: Fading) -> str:
+    """Return how well all sentences are found, and those that are not read beside what is found without the model."""
     score, baseline, (questions, decision) = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.groups[ALL]
+    average, points = format_estimate(decision.ndcg_at_10, format_percent), format_contrast(decision, decision.start_to_end)
+    known = f"How well: nDCG@10 {average} over {pluralize(questions, 'sentence')}; first minus last third {points}."
     if not baseline or score is None:
-        return ""
+        return known
     shared, chance = map(format_percent, astuple(baseline))
-    unread = f"nDCG@10 {format_percent(score)} for {pluralize(round((decision.not_read or 0) * questions), 'sentence')}"
     is_guessed = 1.5 * baseline.chance < score <= baseline.shared_words
-    guessed = "What it finds there is guessed from the topic: " * is_guessed
-    return f"{guessed}{unread}; BM25 on {decision.read.phrase} has {shared}, a random order {chance}."
+    guessed = ": it is guessed from the topic" * is_guessed
+    without = f"BM25 on {decision.read.phrase} has {shared}, a random order {chance}"
+    return f"{known} Of what is not read: {format_percent(score)}; {without}{guessed}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:

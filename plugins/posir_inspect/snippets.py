@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: The library, or the index, that code is written for.
 SnippetKind: TypeAlias = Literal["langchain", "llamaindex", "haystack", "qdrant", "elasticsearch"]
 
+#: Those that need no tokenizer of the model.
+UNCOUNTED: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
 #: Fewest words of a chunk that Elasticsearch takes.
 LEAST_WORDS = 20
 
@@ -35,7 +37,7 @@ class Snippet:
 
 def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer | None) -> None:
     """Raise PosirError if no library can count the tokens of the chunks of a model."""
-    if tokenizer is None and kind not in ("qdrant", "elasticsearch"):
+    if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
             f"--snippet {kind}: the chunks of {model} are cut at estimated tokens, since its tokenizer is not here; no "
             "splitter counts these. Compare splitters of your own with --chunker, or write a snippet for qdrant."

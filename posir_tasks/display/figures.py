@@ -244,7 +244,7 @@ def mark(text: object) -> Markup:
 
 def keep_whole(text: object) -> Markup:
     """Return text as HTML in which a name with hyphens begins a new line rather than being broken."""
-    return Markup(NAME.sub(r'<span class="whole">\1</span>', str(Markup.escape(text))))
+    return Markup(NAME.sub(r'<span class="whole">\1</span>', bind(str(Markup.escape(text)))))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:

@@ -123,8 +123,12 @@ class Strip:
     """The quantity that is drawn."""
     code: str = ""
     """A command that does what is to do, for the card of a page."""
+    codes: tuple[tuple[str, str, str, bool], ...] = ()
+    """Code to do it in several libraries, for the card of a page: name, a sentence, the code, and whether it is open."""
     border: str = ""
     """The end of what is read, for the axis of a page."""
+    counted: str = ""
+    """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
 
     @property
     def edges(self) -> list[float]:
@@ -154,7 +158,14 @@ class Strip:
     @property
     def share(self) -> str:
         """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
-        return f"{format_share(self.not_read)} of {self.scale.whole} not read" if self.not_read else ""
+        share = f"not read: {self.counted}" if self.counted else f"{format_share(self.not_read)} of {self.scale.whole} not read"
+        return share if self.not_read else ""
+
+    @property
+    def ndcg_read(self) -> float | None:
+        """Return the mean of the parts that are read; None if one of them is empty."""
+        values = [part.value for part in self.ndcg_by_part if part]
+        return sum(values) / len(values) if len(values) == len(self.ndcg_by_part) else None
 
     @property
     def description(self) -> str:

@@ -434,6 +434,8 @@ class DisplaySection:
     tables: tuple[Table, ...] = ()
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
+    lengths: tuple[tuple[str, int, float], ...] = ()
+    """Name, tokens, and the share after its first part that is never read of each text, the longest first: bars on a page."""
     code: str = ""
     """Code to be pasted, shown as it is."""
     folded: bool = False

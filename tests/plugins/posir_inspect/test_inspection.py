@@ -17,7 +17,7 @@ from posir_inspect.sections import Inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
 from posir_significance.decision import ChangeState, State
-from posir_significance.sentences import describe_state, label_state
+from posir_significance.sentences import format_contrast, label_state
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
@@ -113,7 +113,7 @@ def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_es
     printed, decision = show(inspection), inspection.fading[-1].decision
     assert len(printed.splitlines()) < 60
     assert max(map(len, printed.splitlines())) <= 80
-    assert describe_state(decision) in " ".join(printed.split())
+    assert f"{label_state(decision)}, {format_contrast(decision, decision.bias_within_read)}" in " ".join(printed.split())
     assert f" {inspection.chunks.row.cost:.1f} " in printed
     assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
     parsed = json.loads(inspection.to_json())
@@ -165,7 +165,7 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     assert inspection.excerpt_tokens == 512
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
-    assert [len(part.sections()) for part in known] == [2, 3, 6]
+    assert [len(part.sections()) for part in known] == [2, 4, 7]
     assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(show(inspection).split())
 
 
@@ -246,7 +246,7 @@ def texts(tmp_path_factory):
 def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
-    for said in ("of these 12 texts", "Skipped: 1 binary (scan.doc).", "How far the model reads", "cannot be said"):
+    for said in ("of these 12 texts", "Skipped: 1 binary (scan.doc).", "How far the model reads", "too few texts"):
         assert said in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()
     values = json.loads(invoke(*arguments, "--format", "json"))
