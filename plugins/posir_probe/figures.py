@@ -22,7 +22,7 @@ from posir_tasks.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 160, 3
 #: Height of a line of a category.
-ROW = 15
+ROW = 13
 #: Values at more positions have no points on their line.
 MOST_POINTS = 20
 #: Most models whose intervals are drawn over each other.
