@@ -107,9 +107,9 @@ def inspect(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
             retriever, the first tokens of a document that are in its embedding, or `none` if all are.
-        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
-        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        passage_field: The same for documents, such as `truncate=true`.
         column: Column or field with the text of a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
         budget: Most tokens that are encoded, such as 500k or 2M, of texts drawn at random.
@@ -316,7 +316,7 @@ def window(
         tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without it, the length is in words.
         revision: Revision of the model.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
-        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        passage_field: The same for documents, such as `truncate=true`.
         chunker: A function that divides a text; chunks that are longer than what is read are counted.
         require_fit: Exit status 1 if any chunk is longer than what is read.
 

@@ -127,10 +127,10 @@ class WindowReading(Presentable):
         if known:
             start = self._count(at_start) if at_start and at_start.tokens else None
             before = "the question" if self.is_reranker else "its prompt"
-            added = ((self.special_tokens or 0, "that the model adds"), (self.prompt_tokens, f"of {before}"))
+            added = ((self.special_tokens or 0, "added by the model"), (self.prompt_tokens, f"of {before}"))
             own = Bounds(total.low - sum(number for number, _ in added), total.high - sum(number for number, _ in added))
-            counts = [f"{_describe_bounds(own)} of the text", *(f"{number:,} {of}" for number, of in added if number)]
-            parts = f", {', '.join(counts[:-1])} and {counts[-1]}" if counts[1:] else ""
+            counts = [f"{_describe_bounds(own)} are of the text", *(f"{number:,} {of}" for number, of in added if number)]
+            parts = f" Of these tokens, {', '.join(counts[:-1])} and {counts[-1]}." if counts[1:] else ""
         else:
             total, unit = reading.bounds, reading.unit
             start = at_start.in_unit(unit) if at_start else None
@@ -147,18 +147,18 @@ class WindowReading(Presentable):
             length = f"the first {_describe_bounds(start)} and the last {_describe_bounds(tail)} {unit}"
         if reading.complete:
             claimed = f"; {claimant} claims {self.claimed_tokens:,} tokens" if self.claimed_tokens else ""
-            return f"It reads {length} of a text{about}{parts}, as many as were tried{claimed}."
+            return f"It reads {length} of a text{about}, as many as were tried{claimed}.{parts}"
         rest = "refuses longer texts" if reading.refusal else "ignores the rest without an error"
         if self.claimed_tokens is None:
-            return f"It reads {length} of a text{about}{parts}, and {rest}; it claims no length."
+            return f"It reads {length} of a text{about}, and {rest}; it claims no length.{parts}"
         claimed = f"{self.claimed_tokens:,} tokens that {claimant} claims"
         if self.tokens.high * factor < self.claimed_tokens:
             if known:
-                return f"It reads only {length.removesuffix(' tokens')} of the {claimed}{parts}, and {rest}."
+                return f"It reads only {length.removesuffix(' tokens')} of the {claimed}, and {rest}.{parts}"
             claimed = f"{claimant} claims {self.claimed_tokens:,} tokens"
             return f"It reads only {length} of a text{about}, and {rest}, although {claimed}."
         comparison = f"more than the {claimed}" if self.tokens.low > self.claimed_tokens * factor else "as it claims"
-        return f"It reads {length} of a text{about}{parts}, {comparison}, and {rest}."
+        return f"It reads {length} of a text{about}, {comparison}, and {rest}.{parts}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings."""

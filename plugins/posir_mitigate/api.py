@@ -107,9 +107,9 @@ def mitigate(
         method: A method with arguments, such as `chunks(64,mean)`; by default all that need no arguments.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
-        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        passage_field: The same for documents, such as `truncate=true`.
         batch_size: Number of texts encoded at a time.
         output: Folder for results, as in `mteb run`.
 

@@ -67,9 +67,9 @@ def probe(
         probe: A probe, or the beginning of its name; by default all but variants.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
-        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        passage_field: The same for documents, such as `truncate=true`.
         documents: Most documents of each domain, drawn at random.
         seed: Seed of the random sample.
         words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on SQuAD v2.

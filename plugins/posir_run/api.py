@@ -55,7 +55,7 @@ def evaluate(
         tasks: Names of tasks, or objects that `mteb.get_task` returns; one or several.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         output_folder: Folder for mteb's result files; None for mteb's own cache.
         batch_size: Number of texts encoded at a time.
 
@@ -151,9 +151,9 @@ def run(
         benchmark: One or more benchmarks.
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
-        protocol: Paper whose authors' settings the model is run with, whole or not at all: an experiment, filed as such.
+        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
-        passage_field: The same for documents, such as `input_type=document` or `truncate=true`.
+        passage_field: The same for documents, such as `truncate=true`.
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts encoded at a time.
         engine: This machine, or a Ray cluster.

@@ -33,7 +33,7 @@ from posir_tasks.display.numbers import MISSING, format_count, format_points, fo
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
-from posir_tasks.errors import PosirError
+from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.schemes import assign_thirds, bin_midpoints
 
@@ -331,7 +331,7 @@ def power(
     """
     points, sizes, means = (tuple(map(float, to_list(given))) for given in (difference, psi, ndcg_difference))
     if not (points or sizes or means):
-        raise PosirError("Which effect should the dataset show? Pass difference or ndcg_difference (points), or psi.")
+        raise UsageError("Which effect should the data show? Give --difference or --ndcg-difference (points), or --psi.")
     design = Design(ndcg / 100, bins, float(questions_per_document), icc, bin_icc)
     declines = [find_effect(design, start_to_end=value / 100) for value in points]
     effects = [*declines, *(find_effect(design, psi=value) for value in sizes)]

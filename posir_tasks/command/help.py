@@ -18,24 +18,14 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 SHOWN_TYPE = re.compile(r"<([^>]*)>(\.\.\.)?$")
 #: The end of a text that says what an option is by default, and of a whole number that may be another.
 DEFAULT, ZERO = re.compile(r"[;,.] [Bb]y default,? ((?:[^;:.]|\.\d)*)\.$"), r"(?<=\d)\.0\b"
-#: What stands for the value of an option whose name does not say it.
+#: What stands for the value of options whose names do not say it.
 VALUES = {
-    "window": "TOKENS",
-    "budget": "TOKENS",
-    "tokenizer": "MODEL",
-    "embedder": "MODEL",
-    "llm": "MODEL",
-    "question_writer": "MODEL",
-    "write_questions": "FOLDER",
-    "column": "NAME",
-    "revision": "NAME",
-    "chunk_separator": "TEXT",
-    "html": "FILE",
-    "card": "FILE",
-    "junit": "FILE",
-    "figures": "FOLDER",
-    "output": "FOLDER",
-    "font": "NAME",
+    "TOKENS": "window budget",
+    "MODEL": "tokenizer embedder llm question_writer",
+    "FOLDER": "write_questions figures output",
+    "NAME": "column revision font",
+    "TEXT": "chunk_separator",
+    "FILE": "html card junit",
 }
 #: Options that the text of another one names, or that are short for it.
 FOLDED = {"figure_format", "bare", "figure_width", "font_size", "font", "markdown", "csv", "latex"}
@@ -108,7 +98,8 @@ def _describe(parameter: Any, name: str, text: str) -> tuple[str, str]:
     shown = SHOWN_TYPE.search(name)
     if not shown:
         return name + several, text
-    word = VALUES.get(parameter.name) or parameter.name.rpartition("_")[2].upper()
+    words = (word for word, names in VALUES.items() if parameter.name in names.split())
+    word = next(words, parameter.name.rpartition("_")[2].upper())
     value = "N" if shown[1].startswith(("int", "float")) else f"[{shown[1]}]" if "|" in shown[1] else word
     is_argument = parameter.param_type_name == "argument"
     return name[: shown.start()].rstrip() + several if is_argument else name[: shown.start()] + value + several, text

@@ -23,15 +23,10 @@ from posir_tasks.errors import PosirError
 from posir_tasks.public import DECLARATION, Declaration, Parameter, describe_function, read_parameters
 from posir_tasks.settings_file import describe_settings, read_overrides
 
-Explain = Annotated[bool, typer.Option("--explain", help="Explain every column below the tables.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Such as seed=7; it takes precedence over the file."),
 ]
-
-
-TableFormat = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
 
 
 def settings_help(name: str) -> Any:
@@ -183,12 +178,10 @@ def _share(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 #: Options that every command of a public function has.
 SHARED = (
-    _share("format", TableFormat, OutputFormat.TEXT),
-    _share("html", Annotated[Path | None, typer.Option(help="File for all of it as one page that needs no network.")], None),
+    _share("format", Annotated[OutputFormat, typer.Option(help="Output format.")], OutputFormat.TEXT),
+    _share("html", Annotated[Path | None, typer.Option(help="File for one page with all of it.")], None),
 )
-Bare = Annotated[bool, typer.Option("--bare", help="Charts for a paper: without title, explanation and source.")]
 Width = Annotated[float | None, typer.Option(min=1, max=40, help="Inches of a --bare chart; by default 3.3.")]
-FontSize = Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text; by default 8.")]
 CHARTS = (
     "Folder for the charts, as --figure-format svg, pdf or png; for a paper --bare, with --figure-width (inches), --font-size "
     "(points) and --font."
@@ -197,10 +190,13 @@ CHARTS = (
 FIGURES = (
     _share("figures", Annotated[Path | None, typer.Option(help=CHARTS)], None),
     _share("figure_format", Annotated[FigureFormat, typer.Option(help="Format of the charts.")], "svg"),
-    _share("bare", Bare, False),
+    _share("bare", Annotated[bool, typer.Option("--bare", help="For a paper: no title, explanation and source.")], False),
     _share("figure_width", Width, None),
-    _share("font_size", FontSize, None),
+    _share("font_size", Annotated[float | None, typer.Option(min=4, max=40, help="Points of its text; by default 8.")], None),
     _share("font", Annotated[str | None, typer.Option(help="Its font, such as 'Times New Roman'.")], None),
 )
 CARD = _share("card", Annotated[Path | None, typer.Option(help="PNG file for the picture of the answer, 1,200 x 630.")], None)
-LAST = (_share("explain", Explain, False), _share("quiet", Quiet, False))
+LAST = (
+    _share("explain", Annotated[bool, typer.Option("--explain", help="Explain every column below the tables.")], False),
+    _share("quiet", Annotated[bool, typer.Option("--quiet", help="Show no progress.")], False),
+)

@@ -322,17 +322,19 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
-    """Yield the lines of a table; its first column is folded if the table would else exceed a limit."""
-    first, *others = table.column_widths()
-    widths = [min(first, max(MIN_WIDTH, limit - total_width([0, *others]))) if limit else first, *others]
+    """Yield the lines of a table; its first column, or the words of a wider last one, are folded if it would exceed a limit."""
+    widths = table.column_widths()
+    at = -1 if table.columns[-1].align == "left" and widths[-1] > widths[0] else 0
+    if limit:
+        widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
     right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
         if row[1:] and not any(row[1:]) and row is not table.headings:
             yield from ("", row[0])
             continue
         cells = [cell.split("\n") for cell in row]
-        if cell_len(row[0]) > widths[0]:
-            cells[0] = [part for line in cells[0] for part in chop_cells(line, widths[0])]
+        if cell_len(row[at]) > widths[at]:
+            cells[at] = [part for line in cells[at] for part in (wrap if at else chop_cells)(line, widths[at])]
         for line in range(max(map(len, cells))):
             texts = [cell[line] if line < len(cell) else "" for cell in cells]
             gaps = [" " * (width - cell_len(text)) for text, width in zip(texts, widths, strict=True)]

@@ -33,7 +33,7 @@ from tests.support.rerank_server import serve_reranker
 def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
-    assert "the first 256 tokens of a text, 254 of the text and 2 that the model adds, as it claims" in reading.sentence
+    assert reading.sentence.endswith("Of these tokens, 254 are of the text and 2 added by the model.")
     assert "not enough: 512 tokens" in str(reading).replace("\n", " ")
     shown = reading.document()
     names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
@@ -122,7 +122,7 @@ def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_includ
     reading = posir.window(folder)
     # [CLS] which enzyme [SEP] text [SEP]
     assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
-    assert "64 tokens of a text, 59 of the text, 3 that the model adds and 2 of the question, as it claims" in reading.sentence
+    assert "Of these tokens, 59 are of the text, 3 added by the model and 2 of the question." in reading.sentence
     assert "236 characters, or 40 words, of English" in " ".join(str(reading).split())
 
 
