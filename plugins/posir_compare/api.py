@@ -341,7 +341,7 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         if overall:
             judged = bool(overall[0].change.judged)
             queries = " or ".join(map(format_count, dict.fromkeys(row.queries for row in overall)))
-            yield from () if many else describe_pairs(overall)
+            yield from [] if many else [describe_task(overall)]
             # A page of one pair begins with its data.
             data = "" if scored and count_pairs(rows) == 1 else f"{task}, {queries} queries, "
             title = f"Change from {group[0].baseline} · {data}{method}"
@@ -445,13 +445,16 @@ def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
 
 
-def describe_pairs(overall: Sequence[ComparisonRow]) -> Iterator[DisplaySection]:
-    """Yield the change in nDCG@10 of each model on a task as a title, and below it what both read and what cannot be said."""
-    for model in dict.fromkeys(row.model for row in overall):
-        pair = [row for row in overall if row.model == model][:3]
-        is_open = [row.describe() for row in pair if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
-        title = sentences.describe_ndcg_change(pair[0].change, pair[0].baseline, model)
-        yield DisplaySection(f"{title}.", tuple(filter(None, (describe_reads(pair[0]), *is_open))))
+def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
+    """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it what cannot be said."""
+    first, models = overall[0], {row.model for row in overall}
+    said = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+    if len(models) == 1:
+        title, said = sentences.describe_ndcg_change(first.change, first.baseline, first.model), [describe_reads(first), *said]
+    else:
+        states = _count_states(row for row in overall if row.metric is first.metric)
+        title = f"{len(models)} models against {first.baseline} in {first.metric}: {states}"
+    return DisplaySection(f"{title}.", tuple(filter(None, said)))
 
 
 def describe_reads(row: ComparisonRow) -> str:

@@ -38,10 +38,6 @@ LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d
 EXAMPLE = "'ndcg_at_10 < -1' or 'start_to_end > 5'"
 logger = logging.getLogger(__name__)
 
-HEADINGS = (
-    "Verdict", "Model", "Limit", "Task", "Length", "Queries", "Baseline score", "Score", "Change", "Reason", "Compared",
-)  # fmt: skip
-
 
 class GateVerdict(StrEnum):
     """The verdict of a gate, and on each of its limits."""
@@ -371,7 +367,7 @@ def gate_table(gate: Gate) -> Table:
         said = [f"{name}: {rows[0][name]}." for name in shared]
         notes = [" ".join([*said, *(f"{verdict.capitalize()}: {reason}." for verdict, reason in reasons)])]
         left_out += [*shared, "Reason"]
-    headings = [heading for heading in HEADINGS if heading not in left_out]
+    headings = [heading for heading in rows[0] if heading not in left_out]
     scores = (
         f"Score: with its {level} % interval. A model whose true scores are at their limits fails in at most 5 % of all cases."
     )
