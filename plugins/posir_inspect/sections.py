@@ -273,9 +273,10 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     if inspection.chunks:
         yield from _build_chunks(inspection, inspection.chunks)
         few = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
-        if any(decision.reason not in few for _, decision in fading[-1].groups.values()):
-            sampled = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
-            yield DisplaySection(LENGTHS, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
+        groups, sampled = fading[-1].groups, tuple(_describe_sample(inspection.fading_texts, inspection.texts))
+        title = LENGTHS if len(groups) > 2 else f"{FADING}, by wording"
+        if any(of.reason not in few for _, of in groups.values()) and (title is LENGTHS or fading[1:] or inspection.full):
+            yield DisplaySection(title, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 

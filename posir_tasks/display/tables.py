@@ -123,7 +123,7 @@ class Table:
             return self
         told = "; ".join(f"{self.headings[at]}: {self.rows[0][at]}" for at in same)
         table = self._select([at for at in range(len(self.columns)) if at not in same])
-        return replace(table, title=f"{self.title} · {told}")
+        return replace(table, title=f"{self.title} · {told}".removeprefix(" · "))
 
     def without_pictures(self) -> Table:
         """Return the table without columns of sketches."""
