@@ -166,6 +166,7 @@ def answer_runs(module: ModuleType) -> None:
 
     @wraps(run)
     def run_and_answer(args: Any) -> None:
+        from posir_tasks.command.app import INTERRUPTED
         from posir_tasks.command.undecided import exit_with
 
         if args.model is None:
@@ -178,6 +179,9 @@ def answer_runs(module: ModuleType) -> None:
             run(args)
         except PosirError as error:
             exit_with(str(error), 1)
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(INTERRUPTED)
         except KeyError as error:
             unknown = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
             if not unknown:
