@@ -425,12 +425,11 @@ def _describe_texts(inspection: Inspection) -> str:
     """Return how long the texts are, of how many they are a sample, and their languages if there are several."""
     examined, skipped = inspection.texts + len(inspection.skipped), sum(item.number for item in inspection.skipped)
     sample = f", a sample of {inspection.texts_found:,}" if inspection.texts_found > examined else ""
-    about = "about " if inspection.tokens_estimated else ""
+    median = f"{'about ' * inspection.tokens_estimated}{inspection.median_tokens:,.0f} tokens at the median"
     languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
     counted = f"; languages: {languages}" if len(inspection.languages) > 1 else ""
     others = f"; {pluralize(skipped, 'other was', 'others were')} skipped" if skipped else ""
-    median = f"{about}{inspection.median_tokens:,.0f} tokens"
-    return f"The texts, from {inspection.source}{sample}, have {median} at the median{counted}{others}."
+    return f"The texts, from {inspection.source}{sample}, have {median}{counted}{others}."
 
 
 def _describe_averages(fading: Fading) -> str:
@@ -441,8 +440,7 @@ def _describe_averages(fading: Fading) -> str:
     if not baseline or score is None:
         return known
     shared, chance = map(format_percent, astuple(baseline))
-    is_guessed = 1.5 * baseline.chance < score <= baseline.shared_words
-    guessed = ": it is guessed from the topic" * is_guessed
+    guessed = ": it is guessed from the topic" * (1.5 * baseline.chance < score <= baseline.shared_words)
     without = f"BM25 on {decision.read.phrase} has {shared}, a random order {chance}"
     return f"{known} Of what is not read: {format_percent(score)}; {without}{guessed}."
 

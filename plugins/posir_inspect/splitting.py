@@ -325,8 +325,7 @@ class ChunkComparison:
     def best(self) -> ChunkRow | None:
         """The row with the highest nDCG@10, if that is another one than the chosen, and better than whole texts, too."""
         best = max(self.rows, key=lambda row: row.ndcg_at_10.value)
-        is_better = best.change and best.change.ndcg_at_10.state is ChangeState.BETTER
-        return best if is_better and best is not self.row else None
+        return best if best is not self.row and best.change and best.change.ndcg_at_10.state is ChangeState.BETTER else None
 
     def count_times(self, row: ChunkRow) -> str:
         """Return how many vectors a row takes, in multiples of those of the chosen: `3.8 times the vectors`."""

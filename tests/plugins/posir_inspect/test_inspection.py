@@ -165,7 +165,7 @@ def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
     assert inspection.excerpt_tokens == 512
     assert 2 <= inspection.chunk_texts <= 50
     assert [row.size for row in inspection.chunks.rows] == [None, 256, 128, 64]
-    assert [len(part.sections()) for part in known] == [2, 4, 7]
+    assert [len(part.sections()) for part in known] == [2, 4, 6]
     assert f"{inspection.chunk_texts} excerpts of at most 512 tokens" in " ".join(show(inspection).split())
 
 
