@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -34,7 +35,7 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "nDCG@10: how well evidence is found, 0 to 100.",
+    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
     "Start to end: nDCG@10 of the first third of documents minus the last.",
     "Change: model minus baseline, with its interval, adjusted for 3 metrics (--full has PSI, the third).",
 )
@@ -42,7 +43,6 @@ JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
 NOTES = (
-    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
     "State: from the interval of the change: equivalent if it lies within the margin (by default 2 points of nDCG@10, 5 of "
     "start to end), better or worse if 0 is outside; else it cannot be said.",
     "Paired by query: both models answered the same questions, and are compared question by question.",
@@ -51,9 +51,10 @@ NOTES = (
 )
 #: What a reader of a page needs first.
 TERMS = (
-    "nDCG@10: 100 if the right document is always first. Start to end: first minus last third, in points. In brackets: "
-    "intervals adjusted for 3 metrics, PSI among them."
+    "Change: model minus baseline, in points; in brackets its interval, wider since several changes are read together. "
+    "Start to end: first minus last third of documents."
 )
+DIFFERS = "Differs: the change is not 0, but which of the two is nearer to 0 cannot be said."
 
 
 HEADINGS = (
@@ -122,10 +123,11 @@ class Comparison(Presentable, comparison.ModelComparison):
 
     def page_sections(self) -> list[DisplaySection]:
         """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
-        shown = [row for row in self._name_models(drop_organizations) if row.metric is not Metric.PSI]
-        scores = comparison_table(replace(row, length=row.length_title or row.length) for row in self.rows)
-        names = drop_organizations([self.baseline, self.rows[0].model]) if count_pairs(self.rows) == 1 else []
-        heads = dict(zip(("Baseline score", "Score"), names, strict=False))
+        named = replace(self, full=True)._name_models(drop_organizations)
+        shown, row = [row for row in named if row.metric is not Metric.PSI], named[0]
+        is_one = count_pairs(shown) == 1
+        scores = comparison_table(replace(row, length=row.length_title or row.length) for row in named)
+        heads = {"Baseline score": row.baseline, "Score": row.model} if is_one else {}
         columns = tuple(replace(column, heading=heads.get(column.heading, column.heading)) for column in scores.columns)
         split_by = "{Metric}\n{Task}, {Method}, {Model} against {Baseline}"
         scores = replace(scores, columns=columns, split_by=split_by, notes=NOTES[-1:] if self.common else ())
@@ -134,31 +136,20 @@ class Comparison(Presentable, comparison.ModelComparison):
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
-        row = shown[0]
-        data = f"On {row.task}, {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
-        is_one, tables = count_pairs(shown) == 1, [section for section in changes if section.tables]
-        # The title has the change in nDCG@10 of one pair.
-        said = [
-            row.describe()
-            for row in shown
-            if row.length == ALL
-            and (row.metric_change.state is ChangeState.CANNOT_BE_SAID or (is_one and row.metric is Metric.START_TO_END))
-        ]
-        lead = [" ".join(filter(None, (data, describe_reads(row), *said)))] if is_one else []
+        tables, overall = [section for section in changes if section.tables], [row for row in shown if row.length == ALL]
+        said = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+        lead = [" ".join(filter(None, (*describe_pair(row), *said)))] if is_one else []
         return [*to_paragraphs(lead), *tables, *to_paragraphs([] if is_one else said), *folded]
 
     def _build_sources(self) -> DisplaySection:
         """Return the revisions of models and data."""
-        results = {
-            (run.label, pair.task): next(iter(run.by_subset(pair.task).values()))
+        rows = dict.fromkeys(
+            (run.label, pair.task, result.revision, str(result.run.get("data_revision", "")))
             for pair, _ in self.common
             for run in (pair.a, pair.b)
-        }
-        rows = tuple(
-            (label, task, result.revision, str(result.run.get("data_revision", "")))
-            for (label, task), result in results.items()
+            for result in islice(run.by_subset(pair.task).values(), 1)
         )
-        table = Table(build_columns(("Model", "Task", "Revision", "Data revision")), rows)
+        table = Table(build_columns(("Model", "Task", "Revision", "Data revision")), tuple(rows))
         return DisplaySection("Models, data and revisions", tables=(table,), folded=True)
 
     def _name_models(self, shorten: Callable[[Sequence[str]], list[str]]) -> list[ComparisonRow]:
@@ -196,7 +187,7 @@ class Comparison(Presentable, comparison.ModelComparison):
             return (JUDGED_BRIEF,)
         shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
         is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
-        return (*BRIEF, *["Differs: the change is not 0, but which of the two is nearer to 0 cannot be said."] * is_open)
+        return (*BRIEF, *[DIFFERS] * is_open)
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -333,9 +324,10 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
     With many pairs there are counts of states in place of sentences and lengths.
     """
     many, tabulate = count_pairs(rows) > MOST_SENTENCES, _page_table if scored else _change_table
+    identify = attrgetter("task", "method")
     if many:
         yield from to_paragraphs(count_changes(rows))
-    for (task, method), grouped in groupby(sorted(rows, key=_identify), key=_identify):
+    for (task, method), grouped in groupby(sorted(rows, key=identify), key=identify):
         group = list(grouped)
         overall, is_pair = [row for row in group if row.length == ALL], len({row.model for row in group}) == 1
         if overall:
@@ -352,18 +344,16 @@ def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> I
         for model in dict.fromkeys(row.model for row in lengths if is_pair or not overall):
             of_model = [row for row in lengths if row.model == model]
             compared = round(ALPHA / (1 - of_model[0].change.level))
-            title = f"Change by length · {'' if is_pair else f'{model}, '}intervals widened for {compared} comparisons"
-            title += f" ({pluralize(compared // 3, 'length')}, 3 metrics)"
+            widened = f"intervals widened for {compared} comparisons ({pluralize(compared // 3, 'length')}, 3 metrics)"
+            # A page has that in how to read it.
+            of = ", ".join([*([] if is_pair else [model]), *([] if scored else [widened])])
+            title = " · ".join(filter(None, ("Change by length", of)))
             yield DisplaySection(tables=(tabulate(of_model, "Length in tokens", title),))
 
 
 def count_pairs(rows: Iterable[ComparisonRow]) -> int:
     """Return how often a model is compared with the baseline: once for each task and method."""
-    return len({(*_identify(row), row.model) for row in rows})
-
-
-def _identify(row: ComparisonRow) -> tuple[str, str]:
-    return row.task, row.method
+    return len({(row.task, row.method, row.model) for row in rows})
 
 
 def _group_metrics(rows: Sequence[ComparisonRow]) -> Iterator[tuple[Metric, list[ComparisonRow], list[str]]]:
@@ -399,7 +389,8 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
         columns += [Column("Score", "right", metric.heading)] if is_models else []
         columns.append(Column("Change", "right", metric.heading, drawn=True))
         cells += [scores, ["baseline", *changes]] if is_models else [changes]
-    return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, (TERMS,) if is_models else ())
+    is_open = any(row.metric_change.reason is Reason.OTHER_SIDE for row in rows)
+    return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, ((TERMS,) * is_models) + ((DIFFERS,) * is_open))
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -457,6 +448,18 @@ def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
     return DisplaySection(f"{title}.", tuple(filter(None, said)))
 
 
+def describe_pair(row: ComparisonRow) -> Iterator[str]:
+    """Yield what the title of a page of one pair leaves open: start to end, what both read, and the data."""
+    if row.change.judged:
+        yield f"{row.task}: {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
+        return
+    reads = describe_reads(row)
+    if loss := sentences.describe_loss(row.change):
+        reads = "; it".join(["It " + loss, *filter(None, [reads.removeprefix(row.model).removesuffix(".")])]) + "."
+    yield from (reads, sentences.describe_questions(row.task, row.queries, row.documents))
+    yield "Points are of nDCG@10 (100: always ranked first)."
+
+
 def describe_reads(row: ComparisonRow) -> str:
     """Return what baseline and model read; empty if that is the same."""
     first, second = row.reads
@@ -470,9 +473,13 @@ def _count_states(rows: Iterable[ComparisonRow]) -> str:
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
-    """Return the levels of the intervals of differences: over all lengths, then of lengths."""
-    levels = " or ".join(dict.fromkeys(sentences.format_level(row.change.level) for row in rows))
-    return f"Intervals of differences over all lengths, and of all rows of lengths, hold at the same time, each at {levels}."
+    """Return the levels of the intervals of changes: over all lengths, then of lengths."""
+    levels = dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
+    said = [
+        f"{sentences.format_level(level)} {'over all lengths' if is_all else 'by length'} (for {round(ALPHA / (1 - level))})"
+        for is_all, level in levels
+    ]
+    return f"Intervals: all changes of a table hold at once at 95 %, so each at {', '.join(said)}; scores as in a report."
 
 
 def correct_by_metric(rows: Sequence[ComparisonRow]) -> list[float | None]:

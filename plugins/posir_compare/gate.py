@@ -40,15 +40,11 @@ logger = logging.getLogger(__name__)
 
 
 class GateVerdict(StrEnum):
-    """The verdict of a gate, and on each of its limits."""
+    """The verdict of a gate, and on each of its limits; that of a gate is the first that a limit has."""
 
-    PASSES = "passes"
     FAILS = "fails"
     UNDECIDED = "cannot be said"
-
-
-#: Elements of JUnit XML that say why a test case did not pass.
-JUNIT_ELEMENTS = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
+    PASSES = "passes"
 
 
 @dataclass(frozen=True)
@@ -189,9 +185,7 @@ class Gate(Presentable):
     def verdict(self) -> GateVerdict:
         """It fails if one limit fails; otherwise it passes if nothing about any of them cannot be said."""
         verdicts = {limit.verdict for limit in self.limits}
-        return next(
-            verdict for verdict in (GateVerdict.FAILS, GateVerdict.UNDECIDED, GateVerdict.PASSES) if verdict in verdicts
-        )
+        return next(verdict for verdict in GateVerdict if verdict in verdicts)
 
     @property
     def exit_status(self) -> int:
@@ -392,7 +386,8 @@ def write_junit(gate: Gate, file: Path) -> None:
         parts = ((limit.task, limit.model), (limit.limit, limit.length))
         class_name, name = (escape_controls(", ".join(filter(None, part))) for part in parts)
         case = ElementTree.SubElement(suite, "testcase", classname=class_name, name=name)
-        reason, element = escape_controls(limit.reason), JUNIT_ELEMENTS.get(limit.verdict)
+        reason = escape_controls(limit.reason)
+        element = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}.get(limit.verdict)
         explanation = ElementTree.SubElement(case, element or "system-out", {"message": reason} if element else {})
         word, value, format_ = ("score", limit.b, 0) if gate.command == "report" else ("change", limit.change, 1)
         explanation.text = f"{word} {format_estimate(value, FORMATS[limit.metric][format_])}: {reason}"

@@ -389,7 +389,7 @@ def _tabulate_with_published(shown: Results) -> TableResult:
     merged = merge_published([*shown.rows, *average_languages(shown.rows)])
     scores = tables.with_published_scores(shown.columns, merged)
     table = tables.length_table(merged, scores, curves=True)
-    notes = [NOTE, *_list_differences(shown)]
+    notes = [NOTE, *list_differences((row.task, row.model) for row in shown.rows)]
     return shown.tabulate(merged, table, scores, notes=notes, further=[tables.build_legend(scores), CURVE_NOTE])
 
 
@@ -397,11 +397,8 @@ def _tabulate_bins_with_published(shown: Results) -> TableResult:
     """Return a row per position bin, by length as the papers give them, with the published ones after one's own."""
     rows = merge_published_bins(shown.summaries)
     columns = [column for column in tables.bin_columns() if any(row.scores.get(column.key) is not None for row in rows)]
-    return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=[NOTE, *_list_differences(shown)])
-
-
-def _list_differences(shown: Results) -> list[str]:
-    return list_differences((row.task, row.model) for row in shown.rows)
+    notes = [NOTE, *list_differences((row.task, row.model) for row in shown.rows)]
+    return shown.tabulate(rows, tables.bin_table(rows, columns), columns, notes=notes)
 
 
 def _tabulate_scores() -> TableResult:

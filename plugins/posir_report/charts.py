@@ -52,7 +52,6 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         ),
     ]
     chart = charts.facet_panels(layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300)))
-    overall = build_rows(summary)[0]
     interval = " with its 95 % interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
     explanation = f"Points: mean nDCG@10{interval}."
     if {cell.position for cell in cells} - set(summary.profile.positions):
@@ -64,7 +63,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     scores = [(cell.length, cell.ndcg_at_10.value if cell.ndcg_at_10 else None) for cell in cells]
     listed = {length: [score for of, score in scores if of == length] for length in panels}
     seen = " ".join(charts.describe_scores(f"{panels[length]}: nDCG@10", of_length) for length, of_length in listed.items())
-    return charts.add_frame(chart, title_effect(overall), name_run(summary), explanation, cite([summary]), seen)
+    return charts.add_frame(chart, title_effect(build_rows(summary)[0]), name_run(summary), explanation, cite([summary]), seen)
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:

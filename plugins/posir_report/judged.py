@@ -21,9 +21,6 @@ from posir_tasks.results import JudgedResult, StoredResult
 from posir_tasks.scores import ALL, Estimate
 from posir_tasks.tokens_read import CorpusRead
 
-#: Why it is not said how much of a corpus is not read.
-LENGTHS_UNKNOWN = "lengths unknown: rescore with --data"
-
 
 @dataclass(frozen=True)
 class JudgedSummary:
@@ -67,7 +64,8 @@ class JudgedSummary:
     def describe_not_read(self) -> str:
         """Return the share for a cell of a table, with how it is known, or why it is not known."""
         if self.not_read is None or not (self.corpus and self.corpus.tokens):
-            return "window unknown" if self.corpus and self.corpus.read.kind is ReadKind.UNKNOWN else LENGTHS_UNKNOWN
+            is_unknown = self.corpus and self.corpus.read.kind is ReadKind.UNKNOWN
+            return "window unknown" if is_unknown else "lengths unknown: rescore with --data"
         way = self.corpus.tokens.counted_with
         known = "" if way is CountedWith.TOKENIZER or not self.not_read.value else f" ({way.value.replace('_', ' ')})"
         return f"{format_estimate(self.not_read, format_percent)}{known}"

@@ -40,9 +40,9 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     # The charts' library is not needed for LaTeX.
     from posir_tasks.display.figures import render_page
 
-    ordered = sorted(summaries, key=lambda summary: summary.task)
-    scored = [(summary, build_rows(summary)) for summary in ordered]
+    scored = [(summary, build_rows(summary)) for summary in summaries]
     scored.sort(key=lambda given: (given[0].task, -order_value(given[1][0])))
+    ordered = [summary for summary, _ in scored]
     rows = [row for _, of_summary in scored for row in of_summary]
     places = [row for summary in ordered if (row := build_place_row(summary))]
     overall = list_overall([*rows, *places])

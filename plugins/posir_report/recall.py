@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from posir_report.summary import MOST_SENTENCES, ReportRow, TaskSummary, full_labels
+from posir_report.summary import MOST_SENTENCES, ReportRow, TaskSummary, build_row, full_labels
 from posir_significance.observations import Floats
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.profile import RANKS, mean_gain
@@ -45,13 +45,7 @@ def build_recall_rows(summary: TaskSummary) -> Iterator[ReportRow]:
     for position, counts in named:
         queries = int(counts.sum())
         means = {info.key: float(mean_gain(counts, recall_gain(depth))) if queries else None for depth, info in RECALL.items()}
-        yield ReportRow(
-            model=summary.model,
-            task=summary.task,
-            revision=summary.revision,
-            position=position,
-            scores={QUERIES.key: queries, **means},
-        )
+        yield build_row(summary, position=position, scores={QUERIES.key: queries, **means})
 
 
 def describe_cut_rankings(summaries: Iterable[TaskSummary]) -> Iterator[str]:
@@ -75,10 +69,5 @@ def describe_recall(summaries: Iterable[TaskSummary]) -> Iterator[str]:
         overall, *bins = build_recall_rows(summary)
         known = [row for row in bins if row.scores[RECALL[10].key] is not None]
         name = f"{label}, {summary.task}" if several else label
-        first, last = (f"{_format_recall(row)} at {row.position}" for row in (known[0], known[-1]))
-        yield f"{name}: Recall@10 {_format_recall(overall)}; {first}, {last}."
-
-
-def _format_recall(row: ReportRow) -> str:
-    value = row.scores[RECALL[10].key]
-    return format_percent(value if isinstance(value, float) else None)
+        whole, first, last = (format_percent(row.get(RECALL[10].key, float)) for row in (overall, known[0], known[-1]))
+        yield f"{name}: Recall@10 {whole}; {first} at {known[0].position}, {last} at {known[-1].position}."

@@ -166,8 +166,7 @@ class ReportRow:
 
     def decision_columns(self) -> dict[str, Any]:
         """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
-        decision = self.decision
-        if decision is None:
+        if (decision := self.decision) is None:
             return dict.fromkeys(DECISION_COLUMNS)
         sentences = f"{describe_start_to_end(decision)} {describe_decision(decision)}"
         values = (decision.state, decision.reason, decision.margin, decision.level, decision.documents_needed, sentences)
@@ -327,21 +326,23 @@ def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> l
     return groups
 
 
+def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
+    """Return a row of a model on a task with some fields."""
+    own = {name: getattr(summary, name) for name in ("model", "task", "revision")}
+    return ReportRow(**{**own, "subsets": len(summary.subsets), "missing_subsets": len(summary.missing), **fields})
+
+
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return the row of all lengths, then one per length bucket, each with its decision."""
     profile, rows = summary.profile, []
     lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
     titles = dict(zip(profile.lengths, profile.axes.length_titles, strict=True))
     for length, decision in zip(lengths, summary.decisions, strict=True):
-        row = ReportRow(
-            model=summary.model,
-            task=summary.task,
+        row = build_row(
+            summary,
             length=length,
             length_title=titles.get(length, "").replace(":", "").removesuffix(" tokens"),
-            revision=summary.revision,
             scores=summary.scores[length.lower()],
-            subsets=len(summary.subsets),
-            missing_subsets=len(summary.missing),
             decision=decision if profile.queries else None,
         )
         # The declared state is that of the default margin.
@@ -365,15 +366,7 @@ def build_place_row(summary: TaskSummary) -> ReportRow | None:
         "state": decision.state.value,
         **{name: contrast and Estimate(contrast.value, contrast.interval) for name, contrast in contrasts.items()},
     }
-    return ReportRow(
-        model=summary.model,
-        task=f"{summary.task}{PLACES}",
-        revision=summary.revision,
-        scores=scores,
-        subsets=len(summary.subsets),
-        missing_subsets=len(summary.missing),
-        decision=decision,
-    )
+    return build_row(summary, task=f"{summary.task}{PLACES}", scores=scores, decision=decision)
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
@@ -409,28 +402,20 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
     for (model, revision, name, length), by_task in groups.items():
         readings = ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published")
         values = {key: [row.estimate(key) for row in by_task.values()] for key in readings}
-        means = {
-            key: float(np.mean([estimate.value for estimate in estimates if estimate]))
+        means: GroupScores = {
+            key: Estimate(float(np.mean([estimate.value for estimate in estimates if estimate])))
             for key, estimates in values.items()
             if all(estimates)
         }
         if by_task.keys() == AVERAGED_TASKS[name] and means:
-            averages.append(
-                ReportRow(
-                    model=model,
-                    task=name,
-                    length=length,
-                    revision=revision,
-                    scores={key: Estimate(value) for key, value in means.items()},
-                )
-            )
+            averages.append(ReportRow(model=model, task=name, length=length, revision=revision, scores=means))
     return averages
 
 
 def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return one row per position bin, over all lengths."""
     return [
-        ReportRow(model=summary.model, task=summary.task, revision=summary.revision, scores=scores, position=position)
+        build_row(summary, scores=scores, position=position)
         for position, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
     ]
 

@@ -30,6 +30,7 @@ from posir_significance.sentences import (
     describe_decision,
     describe_finding,
     describe_not_read,
+    describe_questions,
     describe_shape,
     format_level,
     iterate_answer,
@@ -236,9 +237,7 @@ def describe_data(rows: Sequence[ReportRow]) -> str:
     """Return the size of the data of a task, and what is known of it; empty of several tasks."""
     if len({row.task for row in rows}) > 1:
         return ""
-    documents = pluralize(rows[0].get("documents", int) or 0, "document")
-    questions = pluralize(max(row.queries or 0 for row in rows), "question")
-    return f"{rows[0].task}: {questions} on {documents}, in each of which the place of the answer, the evidence, is known."
+    return describe_questions(rows[0].task, max(row.queries or 0 for row in rows), rows[0].get("documents", int) or 0)
 
 
 def describe_ranking(rows: Sequence[ReportRow]) -> str:

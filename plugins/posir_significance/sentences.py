@@ -16,7 +16,7 @@ from posir_tasks.display.strip import Strip, format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
-from posir_tasks.scores import Interval
+from posir_tasks.scores import Difference, Interval
 from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
@@ -252,17 +252,35 @@ def describe_metric_change(name: str, metric: MetricChange, change: Change, a: s
 
 
 def describe_ndcg_change(change: Change, a: str, b: str) -> str:
-    """Return the change in nDCG@10 as a title: `B finds evidence 31.7 points less well than A`."""
+    """Return the change in nDCG@10 as a title: `B finds evidence 31.7 points less well than A [24.9, 38.4]`."""
     metric = change.ndcg_at_10
     match metric.state:
-        case ChangeState.BETTER | ChangeState.WORSE if metric.difference:
-            points = numbers.format_percent(abs(metric.difference.value))
-            return (
-                f"{b} finds evidence {points} points {'better' if metric.state is ChangeState.BETTER else 'less well'} than {a}"
-            )
+        case ChangeState.BETTER | ChangeState.WORSE:
+            return f"{b} finds evidence {_size_change(metric, f'better than {a}', f'less well than {a}')}"
         case ChangeState.EQUIVALENT:
             return f"{b} and {a} are {label_change(metric)} of nDCG@10"
     return f"{b} cannot be told from {a} in nDCG@10"
+
+
+def describe_loss(change: Change) -> str:
+    """Return how a better or worse model changes from start to end: `loses 25.9 points more from start to end [15.6, 36.3]`."""
+    metric = change.start_to_end
+    if metric.state not in (ChangeState.BETTER, ChangeState.WORSE) or not metric.difference:
+        return ""
+    verb = "loses" if (metric.state is ChangeState.WORSE) == (metric.difference.value > 0) else "gains"
+    return f"{verb} {_size_change(metric, 'less from start to end', 'more from start to end')}"
+
+
+def _size_change(metric: MetricChange, better: str, worse: str) -> str:
+    """Return a change that excludes 0 without its sign."""
+    difference, words = metric.difference, better if metric.state is ChangeState.BETTER else worse
+    return _describe_gap(difference, difference.interval, LEVEL, words) if difference and difference.interval else words
+
+
+def describe_questions(task: str, queries: int, documents: int) -> str:
+    """Return the size of the data of a task, and what is known of it."""
+    size = f"{pluralize(queries, 'question')} on {pluralize(documents, 'document')}"
+    return f"{task}: {size}, in each of which the place of the answer, the evidence, is known."
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
@@ -295,7 +313,7 @@ def _name_level(level: float) -> str:
     return "" if level == LEVEL else f" ({format_level(level)} interval)"
 
 
-def _describe_gap(contrast: Contrast, interval: Interval, level: float, words: str) -> str:
+def _describe_gap(contrast: Contrast | Difference, interval: Interval, level: float, words: str) -> str:
     """Return a difference whose interval excludes 0 without its sign: `8.1 points lower than in the first [4.0, 12.2]`."""
     low, high = (numbers.format_percent(end) for end in sorted(map(abs, interval)))
     return f"{numbers.format_percent(abs(contrast.value))} points {words} [{low}, {high}]{_name_level(level)}"
@@ -369,8 +387,7 @@ def describe_finding(decision: Decision) -> str:
 def _score_unread_and_read(decision: Decision) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of evidence that is not read, and of that which is."""
     observations = decision.find_group().observations
-    is_unread = observations.twelfths >= TWELFTHS
-    parts = map(observations.select, (is_unread, ~is_unread))
+    parts = (observations.select(observations.twelfths >= TWELFTHS), observations.select_read())
     return [estimate_mean(part.gains, part.clusters, part.shares) for part in parts]
 
 
