@@ -40,11 +40,11 @@ logger = logging.getLogger(__name__)
 
 
 class GateVerdict(StrEnum):
-    """The verdict of a gate, and on each of its limits; that of a gate is the first that a limit has."""
+    """The verdict of a gate, and on each of its limits."""
 
+    PASSES = "passes"
     FAILS = "fails"
     UNDECIDED = "cannot be said"
-    PASSES = "passes"
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class Gate(Presentable):
     @property
     def verdict(self) -> GateVerdict:
         """It fails if one limit fails; otherwise it passes if nothing about any of them cannot be said."""
-        verdicts = {limit.verdict for limit in self.limits}
-        return next(verdict for verdict in GateVerdict if verdict in verdicts)
+        order = (GateVerdict.PASSES, GateVerdict.UNDECIDED, GateVerdict.FAILS)
+        return max((limit.verdict for limit in self.limits), key=order.index)
 
     @property
     def exit_status(self) -> int:

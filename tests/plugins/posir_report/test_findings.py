@@ -15,7 +15,7 @@ from posir_significance.decision import Decision
 from posir_significance.position_effect import Stratum
 from posir_significance.regression import Contrast
 from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import CountedWith, KnownBy, ReadKind, ReadPart
+from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadKind, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import Estimate, ResultValues
 from tests.support.simulation import separate_documents
@@ -44,17 +44,15 @@ def row(decided=None, ndcg=0.5, task="Task", length="all"):
     )
 
 
-START, OPEN = decision(0.1, 0.2), decision(-0.1, 0.2)
-
-
 @pytest.mark.parametrize(
     ("decided", "words"),
     [
         (None, "nDCG@10 by position of the evidence"),
-        (START, "Biased to the start"),
+        (decision(0.1, 0.2), "Biased to the start"),
         (decision(-0.2, -0.1), "Biased to the end"),
         (decision(-0.02, 0.03), "No bias larger than 5 points"),
-        (OPEN, "more than 5 points between start and end is neither shown nor excluded"),
+        (replace(decision(-0.02, 0.03), read=UNKNOWN), "start and end differ by at most 5 points"),
+        (decision(-0.1, 0.2), "more than 5 points between start and end is neither shown nor excluded"),
     ],
 )
 def test_the_title_of_curves_is_the_finding(decided, words):

@@ -282,7 +282,9 @@ def test_pictures_are_titled_by_the_state(results, decisions):
         assert curves.startswith(finding)
         (strip,) = inspect(decision).strips()
         assert strip.words[-1] == finding
-        assert strip.not_read == (decision.not_read or 0)
+        for unread, read in re.findall(r"nDCG@10 (\d+) against (\d+)", finding):
+            mixed = strip.not_read * float(unread) + (1 - strip.not_read) * float(read)
+            assert mixed == pytest.approx(100 * decision.ndcg_at_10.value, abs=0.6)
 
 
 def test_every_surface_begins_with_the_picture(folder, results, decisions, tmp_path):
