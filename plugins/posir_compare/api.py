@@ -474,10 +474,9 @@ def _count_states(rows: Iterable[ComparisonRow]) -> str:
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
     """Return the levels of the intervals of changes: over all lengths, then of lengths."""
-    levels = dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
     said = [
         f"{sentences.format_level(level)} {'over all lengths' if is_all else 'by length'} (for {round(ALPHA / (1 - level))})"
-        for is_all, level in levels
+        for is_all, level in dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
     ]
     return f"Intervals: all changes of a table hold at once at 95 %, so each at {', '.join(said)}; scores as in a report."
 
