@@ -36,6 +36,7 @@ from posir_significance.sentences import (
     iterate_answer,
     label_state,
     name_command,
+    phrase_reading,
 )
 from posir_tasks.display.numbers import (
     MISSING,
@@ -227,10 +228,8 @@ def describe_reading(rows: Sequence[ReportRow]) -> str:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
     if models > 3:
         return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
-    read = {label: row.decision.not_read for label, row in zip(short_labels(rows), rows, strict=True) if row.decision}
-    lacking, whole = [label for label, share in read.items() if share], [label for label, share in read.items() if share == 0]
-    does = f"; {' and '.join(whole)} {'does' if len(whole) == 1 else 'do'}" if whole else ""
-    return f"{' and '.join(lacking)} {'does' if unread == 1 else 'do'} not read to the end{does}"
+    shares = [row.decision.not_read if row.decision else None for row in rows]
+    return "".join(phrase_reading(zip(short_labels(rows), shares, strict=True)))
 
 
 def describe_data(rows: Sequence[ReportRow]) -> str:

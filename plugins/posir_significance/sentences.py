@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
@@ -412,6 +412,20 @@ def _phrase_state(decision: Decision) -> str:
     if decision.state is State.CANNOT_BE_SAID:
         return f"whether it is biased{within} {label_state(decision)}"
     return f"{label_state(decision)}{within}"
+
+
+def phrase_reading(shares: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+    """Yield which models do not read to the end, by the shares not read, and which do: parts, each second one a name."""
+    known = [(name, share) for name, share in shares if share is not None]
+    said = ""
+    for name, share in (pair for pair in known if pair[1]):
+        yield from (f"{said} and " if said else "", name)
+        said = f" {'' if said else 'does not read '}{format_share(share)}"
+    said += " of the evidence" if said else ""
+    whole = [name for name, share in known if not share]
+    for place, name in enumerate(whole):
+        yield from (" and " if place else f"{said}; " if said else "", name)
+    yield f" read{'' if whole[1:] else 's'} to the end" if whole else said
 
 
 def build_strip(decision: Decision, name: str) -> Strip:

@@ -373,7 +373,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     *_, best, before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
     ends = after.split("]")[0].split("[")[1]
     assert (best, before, second) == ("b", f" is {100 * compared.difference.value:.1f} points ahead of ", "a")
-    assert list(map(float, ends.split(", "))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
+    assert list(map(float, ends.split(",\xa0"))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():

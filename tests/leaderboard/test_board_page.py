@@ -216,7 +216,7 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     chips = page.locator("td.start_to_end .state")
     assert set(chips.all_inner_texts()) == {"in what it reads: to the start"}
     assert chips.first.get_attribute("title") == "Whether or not: biased to the start."
-    assert page.locator("td.curve .unread").first.inner_text() == "25 % not read"
+    assert page.locator("td.curve .unread").first.inner_text() == "25\xa0% not read"
     expect(page.locator("th.start_to_end .tokens")).to_have_text("+: start found better")
     page.click("#table .expand >> nth=0")
     expect(page.locator("#table .detail .parts dt")).to_have_text(["Bias", "What to do"])
@@ -239,7 +239,7 @@ def test_filtering_by_hand_and_resetting(visit, address):
     assert page.status() == EVERY
     assert page.state() == {}
     page.check("input[value=Q3]", force=True)
-    page.select_option("#data", label=f"Hindi ({MODELS})")
+    page.select_option("#data", label=f"Hindi · {EVERY}")
     expect(page.locator("#finding")).to_contain_text("1,025 to 1,536 tokens")
     assert page.state() == {"data": "PosIR-Hindi", "length": "Q3"}
 
@@ -370,7 +370,7 @@ def test_the_matrix_of_a_language_has_a_column_for_each_domain(visit, address, d
 
 def test_a_link_keeps_the_whole_state(visit, address):
     page = visit().go(address)
-    page.select_option("#data", label=f"German ({MODELS - 1})")
+    page.select_option("#data", label=f"German · {MODELS - 1} models")
     page.settle()
     page.check("input[value=Q2]", force=True)
     page.click("#more")
@@ -584,10 +584,10 @@ def test_it_works_from_a_file_and_without_scripts(visit, browser, folder, data):
     shown = [text.split(" ")[0] for text in without.locator("#table tbody td[data-title='nDCG@10']").all_inner_texts()]
     assert shown == page.column("score")
     assert page.inner_text("#lead").startswith(without.inner_text("#lead"))
-    assert "25.0 % not read" in without.locator("#table .unread").all_inner_texts()
+    assert "25\xa0% not read" in without.locator("#table .unread").all_inner_texts()
     assert (without.is_visible("#table tbody th"), without.is_visible("#controls")) == (True, False)
     without.context.close()
-    page.select_option("#data", label=f"German ({MODELS - 1})")
+    page.select_option("#data", label=f"German · {MODELS - 1} models")
     expect(page.locator("#status")).to_have_text(f"{MODELS - 1} models")
     page.go(f"{(folder / 'index.html').as_uri()}#tab=models&models={first_ids(data, 1)[0]}")
     charts(page, 1 + 2 + 1)
@@ -750,7 +750,9 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
     page = visit().go(f"{published}#benchmark=PosIR&data=PosIR-German")
     assert page.inner_text("#finding") == "Qwen3-Embedding-8B scores highest in long German documents: nDCG@10 56.8"
     assert page.inner_text("#lead").startswith("gte-multilingual-base finds the start 20.6 points better than the end")
-    assert "inf-retriever-v1 (interval of the difference not published). It finds the start 10.6" in page.inner_text("#lead")
+    assert "inf-retriever-v1. It finds the start 10.6 points better" in page.inner_text("#lead")
+    assert page.inner_text("#measured").endswith("published in the papers, without intervals.")
+    assert page.locator("td.start_to_end .toward-start").count() > 3
     assert page.column("behind")[:2] == ["best", "-1.5"]
     assert page.locator("#table tbody tr").nth(8).bounding_box()["y"] < 900, "eight rows are on the first screen"
     assert page.locator("#table .meta").first.inner_text() == "Dense · 7.6B · 32k tokens · apache-2.0"
@@ -796,7 +798,7 @@ def test_own_results_come_first(visit, tmp_path):
         assert "the papers' data" in page.locator("#table .marks").last.inner_text()
         assert "local-0123 (2 results)" in page.text_content("#provenance")
         page.check("input[value='PosIR-Mini']", force=True)
-        expect(page.locator("#finding")).to_contain_text("scores highest on PosIR-Mini")
+        expect(page.locator("#finding")).to_contain_text("baseline-bm25s does not read 25 % and all-MiniLM-L6-v2 25 % of the evidence")
 
 
 def test_answers_follow_the_filters_and_leave_out_what_the_first_row_says(visit, published):

@@ -60,7 +60,7 @@ def test_in_a_length_bucket_a_published_mean_over_positions_is_not_ranked_among_
     columns = view.columns("Q4")
     assert columns["other_data"] == ["mean over positions", "", ""]
     assert columns["rank"][0] is None
-    assert "published" not in columns["lead"][-1], "own results without an interval are not published"
+    assert columns["lead"][-1] == " (no interval: other queries or few documents). "
     assert own_view([on_data(2, "d2", "local-0123456789")]).data == "PosIR-English data, local: 01234567"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +24,10 @@ from posir_leaderboard.board.records import (
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
-from posir_significance.sentences import label_change
+from posir_significance.sentences import label_change, phrase_reading
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
-from posir_tasks.display.strip import Strip, draw_glyph
+from posir_tasks.display.strip import Strip, draw_glyph, format_share
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 MOST_PAIRED = 40
 #: Share of the evidence from which a model is said not to read to the end.
 FEWEST_NOT_READ = 0.0005
+#: Most models of which the heading says what each reads.
+MOST_READERS = 3
+#: Spaces at which no line ends: before a percent sign, and in an interval.
+UNBROKEN, NO_BREAK = re.compile(r" (?=%)|(?<=,) (?=[^][]*\])"), "\N{NO-BREAK SPACE}"
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
@@ -249,34 +254,44 @@ class View:
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
         counted = f"Of {len(scores)} models, " if self.own and others else ""
         verb = "finds evidence best" if paired[others[:1]].all() else "scores highest"
-        headline = [counted, names[first], f" {verb} {where} {best}"]
+        effect = rows[first].effect  # type: ignore[union-attr]
+        even = ""
+        if effect and not effect.interval and abs(effect.value) <= DEFAULT_MARGINS.start_to_end:
+            even = f", start and end within {format_percent(abs(effect.value))}"
+        headline = [counted, names[first], f" {verb} {where} {best}{even}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
-        unread = ""
         shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
-        if cut := [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]:
-            more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
-            unread = f" does not read {100 * shares[cut[0]]:.0f} % of the evidence{more}. "
-        # A model that is named twice has one sentence.
-        apart = cut and cut[0] not in others[:1]
-        lead = ["", *((names[cut[0]], unread) if apart else ())]
+        cut = [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]
+        lead = [""]
         if others:
             gap = differences.values[first, others[0]] if paired[others[0]] else scores[first].value - scores[others[0]].value
-            end = f" {self._format_lead(differences, first, others[0])}" + (f", which{unread}" if cut and not apart else ". ")
+            end = f"{self._format_lead(differences, first, others[0])}. "
             lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[others[0]], end]
+        if cut and len(scores) <= MOST_READERS:
+            if others and not ties:
+                lead[:3] = [*headline[:-1], f"{headline[-1]},{lead[2].removeprefix(' is')}"]
+            else:
+                lead[:1] = [*headline[:-1], f"{headline[-1]}. "]
+            headline = [*phrase_reading((names[at], shares.get(at)) for at in scores)]
+        elif cut:
+            more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
+            lead += [names[cut[0]], f" does not read {format_share(shares[cut[0]])} of the evidence{more}. "]
         if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
-        return {"headline": headline, "lead": lead}
+        return {
+            name: [UNBROKEN.sub(NO_BREAK, part) for part in parts] for name, parts in (("headline", headline), ("lead", lead))
+        }
 
     def _format_lead(self, differences: PairedDifferences, best: int, second: int) -> str:
         if not differences.paired[best, second]:
             paper = self.rows[best].model.published or self.rows[second].model.published
-            return "(interval of the difference not published)" if paper else "(no interval: other queries or few documents)"
+            return "" if paper else " (no interval: other queries or few documents)"
         value, half = differences.values[best, second], differences.half_widths()[best, second]
         said = f" ({CHANGES[ChangeState.EQUIVALENT]})" if differences.states()[best, second] == ChangeState.EQUIVALENT else ""
         ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
-        return f"[{', '.join(ends)}]{said}"
+        return f" [{', '.join(ends)}]{said}"
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""

@@ -200,8 +200,8 @@
     const [start, end] = [1, -1].map((sign) => clear.reduce((most, one) => (sign * one.effect > sign * (most?.effect ?? 0) ? one : most), null));
     const name = (one) => (one.label ?? one.model).split("/").at(-1);
     const by = (one) => board.percent(Math.abs(one.effect));
-    const first = start ? [name(start), ` finds the start ${by(start)} points better than the end${end ? ", " : ""}`] : [];
-    return end ? [...first, name(end), start ? ` the end ${by(end)} better` : ` finds the end ${by(end)} points better than the start`] : first;
+    const first = start ? [name(start), ` finds the start ${by(start)} points better than the end${end ? "; " : ""}`] : [];
+    return end ? [...first, name(end), ` finds the end ${by(end)} points better than the start`] : first;
   };
 
   const TITLE = "Start to end against nDCG@10";

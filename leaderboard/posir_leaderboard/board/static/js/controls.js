@@ -159,7 +159,7 @@
   }
 
   function grouped([label, views]) {
-    const items = views.map((view) => el("option", { value: view.name }, `${view.label} (${view.models})`));
+    const items = views.map((view) => el("option", { value: view.name }, `${view.label} · ${view.models} ${view.models === 1 ? "model" : "models"}`));
     return label ? [el("optgroup", { label }, ...items)] : items;
   }
 

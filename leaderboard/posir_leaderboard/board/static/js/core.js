@@ -61,8 +61,14 @@ const board = {};
   /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
+  /** Return a text in which no line ends before a percent sign or within an interval. */
+  board.unbroken = (text) => text.replaceAll(/ (?=%)|(?<=,) (?=[^\][]*\])/g, "\u00a0");
+
+  /** Return a text with shares to whole percent, as everywhere on the page. */
+  board.wholePercent = (text) => text.replaceAll(/\d+\.\d(?= %)/g, (share) => Math.round(share));
+
   /** Return the parts of a text; those between backticks are code. */
-  board.withCode = (text) => text.split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
+  board.withCode = (text) => board.unbroken(text).split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
 
   board.byId = (id) => document.getElementById(id);
 }

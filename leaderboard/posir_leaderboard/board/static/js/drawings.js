@@ -61,15 +61,16 @@
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const shown = panels[0].rows.length[panelOf(panels[0])];
     const found = board.startToEnd(drawn.map((model) => board.effectOf(model, choice, shown))).join("");
-    const caption = [title.split(":")[0], found].filter(Boolean).join(": ");
+    const parts = drawn.map((model, at) => partRead(model, panels[at], shown)).filter(Boolean);
+    const caption = [title.split(":")[0], parts.length ? "by place in whole documents, read or not" : found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high - 1e-9) / 5) });
     const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
     return section(
       heading,
+      ...parts,
       figure.element,
-      ...drawn.map((model, at) => partRead(model, panels[at], shown)),
       el(
         "p",
         { class: "faint" },
@@ -92,8 +93,9 @@
     const at = detail.rows.length.indexOf(length);
     const share = detail.rows.not_read?.[at];
     if (!detail.strips?.[at] || !(share >= 0.0005)) return null;
-    const said = ` does not read ${Math.round(100 * share)} % of the evidence. In this picture its places are those of what it reads; hatched: the rest.`;
-    return el("div", { class: "part-read" }, el("p", {}, board.swatch(model), " ", board.name(model.label), said), board.strip({ strip: detail.strips[at] }));
+    const said = ` does not read ${Math.round(100 * share)}\u00a0% of the evidence`;
+    const axis = el("p", { class: "tokens" }, ...["start", "nDCG@10, 0 to 100, at each place of what it reads", "hatched: not read"].map((text) => el("span", {}, text)));
+    return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[at] }), axis);
   }
 
   /** Name each line at its end, where names would overlap below each other. */

@@ -4,8 +4,8 @@
 {
   const { el, byId, known } = board;
   const short = (row) => board.name(row.label.split("/").at(-1) || row.label);
-  /** Points below which neither end is named as the better one. */
-  const ALIKE = 0.05;
+  /** Difference of start and end up to which the heading says it. */
+  const EVEN = 0.05;
   const points = (value) => Math.abs(value * 100).toFixed(1);
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
@@ -37,7 +37,8 @@
 
   /** Return the largest start to end in either direction of the rows that pass filters, as text and elements. */
   function largest(rows, state) {
-    const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
+    // Of a model that does not read to the end, the row says why.
+    const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && !(row.not_read >= 0.0005));
     const found = board.startToEnd(passing.map((row) => ({ ...row, effect_low: row.start_to_end_low, effect_high: row.start_to_end_high })));
     return found.length ? [...found.map((part, at) => (at % 2 ? part : board.name(part))), ". "] : [];
   }
@@ -46,27 +47,23 @@
   function endsOf(rows, most) {
     const { best } = board.standing(rows.filter(board.isComparable));
     if (!best || !best.effect || most.some((part) => part.textContent === short(best).textContent)) return "";
+    if (!board.isDecided(best) && !board.known(best.start_to_end_low) && Math.abs(best.effect) <= EVEN) return "";
     if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? "" : `Within what it reads: ${best.state_label}.`;
-    const ends = board.intervalText(best, "start_to_end");
+    const ends = board.unbroken(board.intervalText(best, "start_to_end"));
     const interval = ends && ` (start minus end: ${ends})`;
-    if (Math.abs(best.effect) < ALIKE) return `Its start and end differ by ${points(best.effect)} points${interval}.`;
     const [better, worse] = best.effect > 0 ? ["start", "end"] : ["end", "start"];
     return `It finds the ${better} ${points(best.effect)} points better than the ${worse}${interval}.`;
   }
 
-  /** Return text that a phone leaves out, where its row says it. */
-  const aside = (text) => el("span", { class: "aside" }, text);
-  const setAside = (part) => {
-    const [before, , after] = typeof part === "string" ? part.split(/( \(interval of the difference not published\))/) : [];
-    return after === undefined ? part : el("span", {}, before, aside(" (interval of the difference not published)"), after);
-  };
+  /** Return sentences that a phone leaves out, where its rows say it. */
+  const aside = (...parts) => el("span", { class: "aside" }, ...parts);
 
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const most = largest(rows, state);
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [...named(lead).map(setAside), aside(endsOf(rows, most))]];
+    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [most.length ? aside(...named(lead)) : el("span", {}, ...named(lead)), aside(endsOf(rows, most))]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...most, ...ahead);
@@ -74,10 +71,21 @@
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isDecided);
     const data = where.startsWith("on ") ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
-    const source = published ? "; results published in the papers" : "";
+    const source = published ? `; published in the papers${rows.some((row) => known(row.score_low)) ? "" : ", without intervals"}` : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
-    const sample = shown.group.name === "PosIR-Mini" ? [" A small sample for a first run; published models are under ", el("a", { href: board.hash({ ...board.defaults(), benchmark: "PosIR" }) }, "PosIR"), "."] : [];
-    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, source, single].join("")}.`, ...sample);
+    const sample = shown.group.name === "PosIR-Mini" ? " A small sample for a first run." : "";
+    const pictures = rows.some((row) => row.strip) ? el("span", { class: "narrow" }, " Pictures: the same from the start of documents to their end.") : "";
+    board.showElsewhere(rows, shown);
+    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, source, single].join("")}.${sample}`, pictures);
+  };
+
+  /** Say below a table without published results where they are. */
+  board.showElsewhere = (rows, { group, elsewhere }) => {
+    const place = byId("elsewhere");
+    place.hidden = !elsewhere || elsewhere === group || rows.some((row) => row.published);
+    if (place.hidden) return;
+    const most = Math.max(...elsewhere.views.map((view) => view.models));
+    place.replaceChildren(`${plural(most, "published model")}, on other data: see `, el("a", { href: board.hash({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
   };
 
   /** Leave out of the legend what no row has. */

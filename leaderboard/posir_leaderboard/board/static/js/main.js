@@ -71,7 +71,7 @@
     const every = async () => Promise.all(view.lengths.map(async (name) => [name, await columnsOf(choice, view, name)]));
     board.everyLength = () => busyWhile(every()).catch(failed);
     rows = rowsAt(view, length, columns);
-    shown = { group, choice, length };
+    shown = { group, choice, length, elsewhere: board.groups(index).find((one) => one.name === "PosIR") };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
     board.showFinding(rows, state, shown, columns);

@@ -169,7 +169,7 @@
       .map(([label, { data_revision: revision, date }]) => `${label}: data revision ${revision}${date ? `, result of ${date}` : ""}`);
     return section(
       "Notes",
-      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, text)))),
+      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, board.unbroken(board.wholePercent(text)))))),
     );
   }
 }

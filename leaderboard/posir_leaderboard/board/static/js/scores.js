@@ -17,16 +17,16 @@
   /** Return a table for each model, beside each other where there is room, of the columns that any row fills. */
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
-    const filled = columns.filter(([, text]) => rows.flat().some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH));
+    const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
     const cell = (row, text, ends) => el("td", {}, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
-    const head = () => [corner, ...filled.map(([title]) => title)].map((title) => el("th", { scope: "col" }, title));
+    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col" }, title));
     const table = (model, at) =>
       el(
         "table",
         { class: "per-model" },
         el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
-        el("thead", {}, el("tr", {}, ...head())),
-        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled.map(([, text, ends]) => cell(row, text, ends))))),
+        el("thead", {}, el("tr", {}, ...head(at))),
+        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([, text, ends]) => cell(row, text, ends))))),
       );
     return el("div", { class: "figures" }, ...models.map(table));
   }

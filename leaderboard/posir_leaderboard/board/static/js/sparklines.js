@@ -9,14 +9,24 @@
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
+  /** Return how much of the evidence is not read. */
+  board.unreadOf = (share) => `${Math.round(100 * share)}\u00a0% not read`;
+
+  /** Return whether what is not read matters more than an open state, so that it stands in its place. */
+  board.isMostlyUnread = (states, share) => share >= 0.5 && states?.join() === "cannot_be_said";
+
+  /** Reasons that more questions would mend. */
+  const FEW = ["few_documents", "wide_interval"];
+
   /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer, as text. */
-  board.chip = ({ states, state_label: label, answer, not_read: unread }) => {
+  board.chip = ({ states, state_label: label, answer, reason, not_read: unread }) => {
     if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
     const said = label.replaceAll("biased ", "").replaceAll("no bias", "none");
+    const few = kind === "cannot-be-said" && !unread && FEW.includes(reason);
     // What is not read comes before an open state, which the opened row has.
-    const mostly = unread >= 0.5 && kind === "cannot-be-said";
-    const told = mostly ? "mostly not read" : `${unread ? "in what it reads" : "bias"}: ${said}`;
+    const mostly = board.isMostlyUnread(states, unread);
+    const told = mostly ? board.unreadOf(unread) : few ? "too few questions to say" : `${unread ? "in what it reads" : "bias"}: ${said}`;
     return board.el("span", { class: `state ${mostly ? "mostly" : kind}`, title: answer }, told);
   };
 

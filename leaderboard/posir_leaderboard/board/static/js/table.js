@@ -101,8 +101,7 @@
     const link = el(
       "a",
       { class: "model-name", href: linkTo(row.id) },
-      organization ? board.name(`${organization}/`, { class: "faint" }) : null,
-      board.name(name),
+      el("span", {}, organization ? board.name(`${organization}/`, { class: "faint" }) : null, board.name(name)),
     );
     const marks = [
       row.published && shown.mixed ? el("span", { class: "mark" }, "published") : null,
@@ -178,20 +177,19 @@
       el("tr", {}, ...parted.map((column, at) => el(at ? "td" : "th", { scope: at ? null : "row", class: kind(column) }, ...[column[2](one, name)].flat().filter((part) => part !== board.DASH)))),
     );
     const byLength = el("table", { class: parted.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
-    byLength.querySelectorAll("tbody td:nth-child(2)").forEach((cell, at) => board.shade(cell, every[at].score));
     const curve = row.published && row.strip ? el("div", { class: "curve" }, board.strip(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
-    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
+    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(board.wholePercent(text))))));
     const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
     const told = answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths));
     const table = every.length ? byLength : null;
-    const [left, right] = row.published ? [[told, curve ? table : null, curve ? statistics : null], [curve ?? statistics, curve ? null : table]] : [[told, row.code ? commands(row.code) : null], [table]];
-    return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right), row.published ? null : statistics);
+    const [left, right] = row.published ? [[told, curve ? table : null], [curve, statistics, curve ? null : table]] : [[told, row.code ? commands(row.code) : null], [table, statistics]];
+    return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right));
   }
 
   /** Return commands as code, with a button that copies them. */
   function commands(code) {
     const copy = ({ target }) => navigator.clipboard.writeText(code).then(() => (target.textContent = "Copied"));
-    return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, ...code.split(/(\s+)/).map((word) => (word.trim() ? el("span", {}, word) : word))), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
+    return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, ...code.split(/((?:^|(?<=\s))-\S+ \S+|\s+)/).map((word) => (word.trim() ? el("span", {}, word) : word))), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
   }
 
   function linkTo(id) {
@@ -217,7 +215,7 @@
   }
 
   function curveCell(row) {
-    const unread = row.not_read >= 0.0005 ? el("span", { class: "unread" }, `${Math.round(100 * row.not_read)} % not read`) : null;
+    const unread = row.not_read >= 0.0005 && !board.isMostlyUnread(row.states, row.not_read) ? el("span", { class: "unread" }, board.unreadOf(row.not_read)) : null;
     return el("div", { class: "picture" }, unread, board.strip(row));
   }
 
@@ -228,7 +226,14 @@
   }
 
   const startToEndCell = (row) =>
-    board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "start_to_end"), shown.decided ? board.chip(row) : null) : board.DASH;
+    board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "start_to_end"), shown.decided ? board.chip(row) : null, row.published ? bar(row.effect) : null) : board.DASH;
+
+  /** Return a bar from 0 to the right if the start is found better, else to the left. */
+  function bar(effect) {
+    const length = el("span", {});
+    board.shade(length, effect, true);
+    return el("span", { class: "bar-of", "aria-hidden": "true" }, length);
+  }
 
   function psiCell(row) {
     if (!board.known(row.best_psi)) return board.DASH;
