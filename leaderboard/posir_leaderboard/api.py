@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-from rich.console import Console
 
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import BRIEF_SECONDS, track
@@ -165,16 +163,6 @@ def leaderboard_push(*, space: str, site: str | Path = SITE) -> TableResult:
     return TableResult(title=space, tables=(), rows=[{"commit": address}], last=(address,))
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Submission(TableResult):
-    """The outcome of a check of results: the problems, and what was sent of them or would be, each commit and file."""
-
-    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
-        """Print the problems and what was sent, a line each."""
-        for line in self.sentences:
-            console.print(line, soft_wrap=True, markup=False)
-
-
 @public()
 def submit(
     results: str | Path | Iterable[str | Path],
@@ -183,7 +171,7 @@ def submit(
     dry_run: bool = False,
     direct: bool = False,
     eval_results: bool = False,
-) -> Submission:
+) -> TableResult:
     """Check a model's results, and send them to a leaderboard as one commit in one pull request.
 
     Files that are there already are not sent again. The token is huggingface_hub's: `hf auth login`, or HF_TOKEN. With
@@ -216,8 +204,8 @@ def submit(
     counted = f"results: {len(entries)}, models: {len({entry.model for entry in entries})}, problems: {len(problems)}"
     if repo is None or problems:
         title, rows = pluralize(len(problems), "problem"), [asdict(problem) for problem in problems]
-        lines = [*map(str, problems)]
-        return Submission(title=title, rows=rows, tables=(), sentences=lines, said=[counted], exit_status=int(bool(problems)))
+        last, status = [*map(str, problems)], int(bool(problems))
+        return TableResult(title=title, rows=rows, tables=(), last=last, said=[counted], exit_status=status)
     # huggingface_hub takes a second to import, which no other command should pay for.
     from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission, upload
 
@@ -225,7 +213,7 @@ def submit(
     uploads = [(submission, hub)]
     if eval_results:
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
-    lines = []
+    lines: list[str] = []
     for commit, hub in uploads:
         if dry_run:
             way = "one commit to the main branch" if hub.direct else "one commit in one pull request"
@@ -241,7 +229,7 @@ def submit(
         sent = count if result.sent else "nothing was sent, the same files are there already"
         lines.append(f"{commit.repository}: {sent}: {result.location}")
     said = [counted, "nothing was sent (--dry-run)"] if dry_run else []
-    return Submission(title=pluralize(0, "problem"), rows=[], tables=(), sentences=lines, said=said)
+    return TableResult(title=pluralize(0, "problem"), rows=[], tables=(), last=lines, said=said)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:

@@ -220,7 +220,8 @@ def describe_cut(rows: Sequence[ReportRow]) -> str:
 def describe_reading(rows: Sequence[ReportRow]) -> str:
     """Return which models do not read to the end, of one its finding, of many or of several tasks how many there are."""
     models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
-    unread = sum(bool(row.decision and row.decision.not_read) for row in rows)
+    shares = [row.decision.not_read if row.decision else None for row in rows]
+    unread = sum(map(bool, shares))
     if len(rows) == 1 and rows[0].decision and not unread:
         clause = re.split(r"; |\. |\.$", describe_finding(rows[0].decision))[0]
         return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
@@ -228,8 +229,7 @@ def describe_reading(rows: Sequence[ReportRow]) -> str:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
     if models > 3:
         return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
-    shares = [row.decision.not_read if row.decision else None for row in rows]
-    return "".join(phrase_reading(zip(short_labels(rows), shares, strict=True)))
+    return "".join(phrase_reading(list(zip(short_labels(rows), shares, strict=True))))
 
 
 def describe_data(rows: Sequence[ReportRow]) -> str:

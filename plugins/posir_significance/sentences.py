@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from posir_significance.analysis import SHAPE_ALPHA, estimate_parts
@@ -414,15 +414,14 @@ def _phrase_state(decision: Decision) -> str:
     return f"{label_state(decision)}{within}"
 
 
-def phrase_reading(shares: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+def phrase_reading(shares: Sequence[tuple[str, float | None]]) -> Iterator[str]:
     """Yield which models do not read to the end, by the shares not read, and which do: parts, each second one a name."""
-    known = [(name, share) for name, share in shares if share is not None]
-    said = ""
-    for name, share in (pair for pair in known if pair[1]):
-        yield from (f"{said} and " if said else "", name)
-        said = f" {'' if said else 'does not read '}{format_share(share)}"
+    said, whole = "", [name for name, share in shares if share == 0]
+    for name, share in shares:
+        if share:
+            yield from (f"{said} and " if said else "", name)
+            said = f" {'' if said else 'does not read '}{format_share(share)}"
     said += " of the evidence" if said else ""
-    whole = [name for name, share in known if not share]
     for place, name in enumerate(whole):
         yield from (" and " if place else f"{said}; " if said else "", name)
     yield f" read{'' if whole[1:] else 's'} to the end" if whole else said

@@ -82,10 +82,8 @@ def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None)
     Without pins, as on a board of one's own results, that is the data of most complete results, those on the Hub's data first.
     """
     if pins is None:
-        by_task: dict[str, list[BoardRecord]] = {}
-        for record in records:
-            by_task.setdefault(record.task, []).append(record)
-        references = {task: _find_own_reference(of_task) for task, of_task in by_task.items()}
+        tasks = {record.task for record in records}
+        references = {task: _find_own_reference(record for record in records if record.task == task) for task in tasks}
     else:
         references = {task: (pin.digest, False) for task, pin in pins.items()}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChan
 from posir_significance.sentences import label_change, phrase_reading
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
-from posir_tasks.display.strip import Strip, draw_glyph, format_share
+from posir_tasks.display.strip import Strip, draw_glyph
 from posir_tasks.results import rounded
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ALL, Estimate, Unit
@@ -37,12 +36,6 @@ if TYPE_CHECKING:
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
-#: Share of the evidence from which a model is said not to read to the end.
-FEWEST_NOT_READ = 0.0005
-#: Most models of which the heading says what each reads.
-MOST_READERS = 3
-#: Spaces at which no line ends: before a percent sign, and in an interval.
-UNBROKEN, NO_BREAK = re.compile(r" (?=%)|(?<=,) (?=[^][]*\])"), "\N{NO-BREAK SPACE}"
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
@@ -263,35 +256,32 @@ class View:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
         shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
-        cut = [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at] >= FEWEST_NOT_READ]
+        cut = [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at]]
         lead = [""]
         if others:
-            gap = differences.values[first, others[0]] if paired[others[0]] else scores[first].value - scores[others[0]].value
-            end = f"{self._format_lead(differences, first, others[0])}. "
-            lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[others[0]], end]
-        if cut and len(scores) <= MOST_READERS:
-            if others and not ties:
-                lead[:3] = [*headline[:-1], f"{headline[-1]},{lead[2].removeprefix(' is')}"]
-            else:
-                lead[:1] = [*headline[:-1], f"{headline[-1]}. "]
-            headline = [*phrase_reading((names[at], shares.get(at)) for at in scores)]
+            second, end = others[0], ""
+            gap = differences.values[first, second] if paired[second] else scores[first].value - scores[second].value
+            if paired[second]:
+                half = differences.half_widths()[first, second]
+                ends = ",\xa0".join(format_points(min(max(end, -1), 1)) for end in (gap - half, gap + half))
+                same = differences.states()[first, second] == ChangeState.EQUIVALENT
+                end = f" [{ends}]" + (f" ({CHANGES[ChangeState.EQUIVALENT]})" if same else "")
+            elif not (self.rows[first].model.published or self.rows[second].model.published):
+                end = " (no interval: other queries or few documents)"
+            lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[second], f"{end}. "]
+        if cut and len(scores) <= 3:
+            joined = others and not ties
+            lead[: 3 if joined else 1] = [
+                *headline[:-1],
+                headline[-1] + (f",{lead[2].removeprefix(' is')}" if joined else ". "),
+            ]
+            headline = [part.replace(" %", "\xa0%") for part in phrase_reading([(names[at], shares.get(at)) for at in scores])]
         elif cut:
             more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
-            lead += [names[cut[0]], f" does not read {format_share(shares[cut[0]])} of the evidence{more}. "]
+            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f}\xa0% of the evidence{more}. "]
         if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
-        return {
-            name: [UNBROKEN.sub(NO_BREAK, part) for part in parts] for name, parts in (("headline", headline), ("lead", lead))
-        }
-
-    def _format_lead(self, differences: PairedDifferences, best: int, second: int) -> str:
-        if not differences.paired[best, second]:
-            paper = self.rows[best].model.published or self.rows[second].model.published
-            return "" if paper else " (no interval: other queries or few documents)"
-        value, half = differences.values[best, second], differences.half_widths()[best, second]
-        said = f" ({CHANGES[ChangeState.EQUIVALENT]})" if differences.states()[best, second] == ChangeState.EQUIVALENT else ""
-        ends = (format_points(min(max(end, -1), 1)) for end in (value - half, value + half))
-        return f" [{', '.join(ends)}]{said}"
+        return {"headline": headline, "lead": lead}
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -460,10 +450,6 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
     return means | {"queries": [sum(counts) for counts in zip(*(panel["queries"] for panel in known), strict=True)]}
 
 
-#: Units of scores whose mean over tasks means something.
-AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-
-
 def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
@@ -477,8 +463,9 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     counted = ", ".join(f"{label} in {times}" for label, times in labels.most_common()) + f" of {len(rows)}"
     if {State.BIASED_TO_START.value, State.BIASED_TO_END.value} <= states.keys():
         counted = "differs between its tasks"
-    # The design effect is of how one task was sampled.
-    keys = [column.key for column in board_columns() if column.unit in AVERAGED_UNITS and column.key != "design_effect"]
+    # The mean over tasks of others means nothing; the design effect is of how one task was sampled.
+    units = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
+    keys = [column.key for column in board_columns() if column.unit in units and column.key != "design_effect"]
     return BoardRow(
         model=rows[0].model,
         task=name,
