@@ -316,7 +316,8 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
     if chunks.has_few_texts and (work := inspection.work) and inspection.chunk_texts < inspection.texts:
         sentences.append(f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
     excerpts = _describe_sample(inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens)
-    if chunks.rows[1:]:
+    # The advice says of how many texts sizes cannot be compared.
+    if chunks.rows[1:] and (inspection.full or chunks.title != CHUNKS or not chunks.has_few_texts):
         yield DisplaySection(chunks.title, (*sentences, *excerpts), tables=(chunks.tabulate(),))
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
@@ -370,7 +371,7 @@ def _list_facts(inspection: Inspection, fading: Fading) -> Iterator[tuple[str, s
         needed, part = fewest_documents(bias.held_fixed), "what it reads" if unread else "the text"
         clause = f"only {bias.documents:,} have a sentence at one end of {part}; {needed} are needed"
     else:
-        clause = format_contrast(decision, bias) if unread else ""
+        clause = format_contrast(decision, bias).replace(MISSING, "") if unread else ""
     yield "Within what it reads" if unread else "Bias", "\n".join(filter(None, (state, clause)))
     if shape := describe_shape(decision):
         yield "Shape", shape
@@ -382,11 +383,13 @@ def _list_facts(inspection: Inspection, fading: Fading) -> Iterator[tuple[str, s
 def _describe_loss(strip: Strip, decision: Decision) -> str:
     """Return how well sentences are found that are not read, beside those that are, or what there is to say where all is."""
     lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
+    which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
+    if strip.not_read and strip.ndcg_read is None:
+        return f"How well sentences {which} are found cannot be said: too few texts."
     if not lost or not interval or not strip.ndcg_not_read or strip.ndcg_read is None:
         if decision.reason is not Reason.FEW_DOCUMENTS or not decision.ndcg_at_10 or strip.not_read:
             return strip.finding
         return f"The texts are found by their sentences with nDCG@10 {strip.scale.format(decision.ndcg_at_10.value)}."
-    which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
     worse = f"are found {'far ' * (lost.value >= LARGE)}less well"
     how = worse if interval[0] > 0 else "are found better" if interval[1] < 0 else "are not shown to be found less well"
     value, known = strip.scale.format(strip.ndcg_not_read.value), strip.scale.format(strip.ndcg_read)
@@ -428,7 +431,7 @@ def _describe_texts(inspection: Inspection) -> str:
     median = f"{'about ' * inspection.tokens_estimated}{inspection.median_tokens:,.0f} tokens at the median"
     languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
     counted = f"; languages: {languages}" if len(inspection.languages) > 1 else ""
-    others = f"; {pluralize(skipped, 'other was', 'others were')} skipped" if skipped else ""
+    others = f"; {pluralize(skipped, 'other is', 'others are')} left out" if skipped else ""
     return f"The texts, from {inspection.source}{sample}, have {median}{counted}{others}."
 
 

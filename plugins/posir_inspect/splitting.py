@@ -312,14 +312,14 @@ class ChunkComparison:
 
     def advise(self, texts: str, vectors: float | None) -> str:
         """Return what to do, where chunks are advised, and below it what they cost in all texts, and reach on some."""
-        row, change = self.row, self.row.describe_change()[1].replace("+", "")
-        cost = f"about {vectors:,.0f} vectors for each of these texts" if vectors else f"{row.cost:.1f} times the vectors"
-        whole, value = (format_percent(of.ndcg_at_10.value) for of in (self.rows[0], row))
+        cost = f"about {vectors:,.0f} vectors a text" if vectors else f"{self.row.cost:.1f} times the vectors"
+        whole, value = (format_percent(of.ndcg_at_10.value) for of in (self.rows[0], self.row))
         rises = "rises" if self.change and self.change.state is ChangeState.BETTER else "changes"
-        gain = f"{rises} from {whole} to {value}, by {change}"
+        advice = f"Search in {self.row.name}: nDCG@10 {rises} from {whole} to {value} on {texts}, with {cost}"
         if best := self.best:
-            gain += f", and with {best.name} to {format_percent(best.ndcg_at_10.value)}, for {self.count_times(best)}"
-        return f"Search in {row.name}: {cost}; on {texts}, nDCG@10 {gain}."
+            reached = format_percent(best.ndcg_at_10.value)
+            advice += f"; {best.name} reach {reached}, with {self.count_times(best)}"
+        return f"{advice}."
 
     @property
     def best(self) -> ChunkRow | None:

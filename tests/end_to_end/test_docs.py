@@ -16,7 +16,7 @@ import pytest
 
 from posir_tasks.command.calls import check_call
 from tests.support.commands import BIN, CLEAN, run_process
-from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
+from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_beir_folder, write_domain
 from tests.support.fresh import fresh_environment
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import serve_language_model
@@ -75,6 +75,21 @@ def write_squad(folder: Path) -> None:
         pl.DataFrame(columns).write_parquet(folder / f"{split}-00000-of-00001.parquet")
 
 
+def write_judged(folder: Path) -> None:
+    """Write a BEIR folder of 60 queries, each with one relevant document, and two runs, of which `b` finds it earlier."""
+    names = [f"{number:02}" for number in range(60)]
+    corpus, queries = ([{"_id": name, "text": f"text {name}"} for name in names] for _ in range(2))
+    write_beir_folder(folder / "beir", corpus, queries, ((name, name, 1) for name in names))
+    for run, earlier in (("a", 4), ("b", 1)):
+        lines = [
+            f"{query} Q0 {names[(at + rank - first) % 60]} {rank + 1} {10 - rank} {run}"
+            for at, query in enumerate(names)
+            for first in (earlier + at % 3,)
+            for rank in range(10)
+        ]
+        (folder / f"{run}.trec").write_text("\n".join(lines))
+
+
 def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
     options = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL}
     done = run_process("bash", "-euo", "pipefail", "-c", script, **options)
@@ -117,6 +132,8 @@ def test_the_blocks_of_a_page_run_in_order(
         shutil.copytree(request.getfixturevalue("earlier"), folder, dirs_exist_ok=True)
     if "--output data/" not in page.read_text():
         shutil.copytree(variables["POSIR_DATA"], folder / "data")
+    if "--data beir" in page.read_text():
+        write_judged(folder)
     for block in blocks(page, "bash"):
         if not block.startswith("make "):
             run_script(block, folder, environment)
