@@ -250,7 +250,7 @@ class View:
         effect = rows[first].effect  # type: ignore[union-attr]
         even = ""
         if effect and not effect.interval and abs(effect.value) <= DEFAULT_MARGINS.start_to_end:
-            even = f", start and end within {format_percent(abs(effect.value))}"
+            even = f", start and end {format_percent(abs(effect.value))} points apart"
         headline = [counted, names[first], f" {verb} {where} {best}{even}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"

@@ -78,7 +78,7 @@
         "Line: mean over the queries with evidence at that position.",
         rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95 % interval." : "",
         asked.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve of all lengths together; this is the longest known.",
-        models.length === 1 ? " Gray: null band, which contains 95 % of bin means if position has no effect." : "",
+        rows.some((row) => board.known(row.null_low)) ? " Gray: what chance alone gives, 95 % of bin means if position has no effect." : "",
         merged ? " Twenty bins are merged into five where one of them has fewer than 30 queries." : "",
         " “Document length” above switches the length.",
         drawn.some((model) => model.published) && panels[0].relative ? " Published curves are read from the authors’ figures." : "",

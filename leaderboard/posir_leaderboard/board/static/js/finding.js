@@ -43,16 +43,16 @@
     return found.length ? [...found.map((part, at) => (at % 2 ? part : board.name(part))), ". "] : [];
   }
 
-  /** Return in a sentence how the best row finds start and end: of published ones by the difference, else by the state. */
+  /** Return how the best row finds start and end, as text and elements: of published ones by the difference, else by the state. */
   function endsOf(rows, most) {
     const { best } = board.standing(rows.filter(board.isComparable));
-    if (!best || !best.effect || most.some((part) => part.textContent === short(best).textContent)) return "";
-    if (!board.isDecided(best) && !board.known(best.start_to_end_low) && Math.abs(best.effect) <= EVEN) return "";
-    if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? "" : `Within what it reads: ${best.state_label}.`;
+    if (!best?.effect || most.some((part) => part.textContent === short(best).textContent)) return [];
+    if (!board.isDecided(best) && !board.known(best.start_to_end_low) && Math.abs(best.effect) <= EVEN) return [];
+    if (board.isDecided(best)) return best.states.includes("cannot_be_said") ? [] : [`Within what it reads: ${best.state_label}.`];
     const ends = board.unbroken(board.intervalText(best, "start_to_end"));
     const interval = ends && ` (start minus end: ${ends})`;
     const [better, worse] = best.effect > 0 ? ["start", "end"] : ["end", "start"];
-    return `It finds the ${better} ${points(best.effect)} points better than the ${worse}${interval}.`;
+    return [short(best), ` finds the ${better} ${points(best.effect)} points better than the ${worse}${interval}.`];
   }
 
   /** Return sentences that a phone leaves out, where its rows say it. */
@@ -63,7 +63,7 @@
     if (!shown.choice) return byId("finding").replaceChildren("No results yet.");
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const most = largest(rows, state);
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [most.length ? aside(...named(lead)) : el("span", {}, ...named(lead)), aside(endsOf(rows, most))]];
+    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), [most.length ? aside(...named(lead)) : el("span", {}, ...named(lead)), aside(...endsOf(rows, most))]];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...most, ...ahead);
