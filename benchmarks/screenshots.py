@@ -29,8 +29,8 @@ PUBLISHED_STATE = "benchmark=PosIR"
 PICTURES = {
     "leaderboard": (PUBLISHED_STATE, 980, 450, "light"),
     "leaderboard-dark": (PUBLISHED_STATE, 980, 450, "dark"),
-    "leaderboard-narrow": (PUBLISHED_STATE, 358, 500, "light"),
-    "leaderboard-dark-narrow": (PUBLISHED_STATE, 358, 500, "dark"),
+    "leaderboard-narrow": (PUBLISHED_STATE, 358, 620, "light"),
+    "leaderboard-dark-narrow": (PUBLISHED_STATE, 358, 620, "dark"),
     "leaderboard-own": ("", 1280, 760, "light"),
     "leaderboard-models": ("tab=models&length=all", 1280, 1050, "light"),
 }
