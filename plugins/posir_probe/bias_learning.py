@@ -111,7 +111,7 @@ class Perturbation(Probe):
     """The same as a panel names it, such as `inserted`."""
 
     def __init__(self) -> None:
-        sizes = {f"{100 * size:.0f} % of the text": f"{100 * size:.0f} % of the text {self.changed}" for size in self.sizes}
+        sizes = {f"{100 * size:.0f} % of the text": f"{100 * size:.0f} % {self.changed}" for size in self.sizes}
         places = [f"{100 * place:.0f} %" for place in self.places]
         start, middle, end = self._average(0), self._average(self.places.index(0.5)), self._average(-1)
         self.positions = tuple(f"{size} · {place}" for size in sizes for place in places)
@@ -119,9 +119,7 @@ class Perturbation(Probe):
         self.series = {name: (title, "") for name, title in sizes.items()} | {MEAN: ("Mean over all sizes", "")}
         #: Means over sizes: relative drop from end to start, as the paper quotes it, and the means at start, middle and end.
         self.summaries = {
-            "relative_drop": Summary(
-                f"Relative drop, {self.changed} at the start", lambda values: 1 - start(values) / end(values)
-            ),
+            "relative_drop": Summary(f"Relative drop, {self.changed} at start", lambda values: 1 - start(values) / end(values)),
             "start": Summary(f"Cosine, {self.changed} at the start", start),
             "middle": Summary(f"Cosine, {self.changed} in the middle", middle),
             "end": Summary(f"Cosine, {self.changed} at the end", end),
@@ -404,7 +402,7 @@ class SentenceRegressionScatter(RegressionProbe):
         )
     }
     finding = Statement("{} % of the sentences have a negative weight")
-    value_title = "Weight of the sentence"
+    value_title = "Weight"
     place_title = "Start of the sentence"
     form = Form.CELLS
     series = {

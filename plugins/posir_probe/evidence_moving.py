@@ -62,9 +62,9 @@ class EvidenceMoving(base.Probe):
     #: As in Table 13.
     summaries = {
         "start_to_end": Summary("Similarity, evidence first minus last", base.start_to_end),
-        "range_x1000": Summary("Range over the places, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
-        "peak": Summary(f"Place of the highest value, of {PLACES}", lambda values: values.argmax(axis=-1) + 1.0, Unit.COUNT),
-        "lowest": Summary(f"Place of the lowest value, of {PLACES}", lambda values: values.argmin(axis=-1) + 1.0, Unit.COUNT),
+        "range_x1000": Summary("Highest minus lowest cosine, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
+        "peak": Summary("Place (1 to 10) with the highest cosine", lambda values: values.argmax(axis=-1) + 1.0, Unit.COUNT),
+        "lowest": Summary("Place (1 to 10) with the lowest cosine", lambda values: values.argmin(axis=-1) + 1.0, Unit.COUNT),
     }
 
     def plan(self, data: ProbeData) -> base.ProbePlan:
@@ -97,9 +97,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
 
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
-        "start_to_end": Summary(
-            "nDCG@10, evidence first minus last", lambda values: base.start_to_end(values[..., 1:]), Unit.POINTS
-        ),
+        "start_to_end": Summary("nDCG@10, first minus last", lambda values: base.start_to_end(values[..., 1:]), Unit.POINTS),
         "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
         "mean": Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),

@@ -20,9 +20,9 @@ from posir_tasks.display.numbers import FORMATS, format_interval
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 
-WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 160, 3
+WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 140, 3
 #: Height of a line of a category.
-ROW = 13
+ROW = 11
 #: Values at more positions have no points on their line.
 MOST_POINTS = 20
 #: Most models whose intervals are drawn over each other.
@@ -30,6 +30,8 @@ MOST_INTERVALS = 4
 PUBLISHED = "published"
 #: Gray of published values, three times as dark as paper.
 PALE = "#949494"
+#: Glyphs of published values in a legend: as they are drawn.
+LINE, TICK = "M-1.4,-.15H1.4V.15H-1.4Z", "M-.15,-1V1H.15V-1Z"
 #: Kinds of rows.
 MODEL_ROW, CONTROL_ROW, PUBLISHED_ROW, WINDOW_ROW = "model", "control", "published", "window"
 #: A row of a chart's data.
@@ -64,8 +66,8 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
         yield "Outer band: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
         yield f"With them stands an {CONTROL} on the same texts."
-    if read_published_curves(results[0].probe):
-        yield f"{'Thin lines' if is_line else 'Ticks'}: published values of other models on other data."
+    if read_published_curves(probe.name):
+        yield "Gray: published values of other models, on other data."
 
 
 def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
@@ -116,8 +118,9 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
     color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
     # Gray for controls and published values.
-    grays, scale = {CONTROL: FAINT, PUBLISHED: PALE}, color["scale"]
-    scale["range"] = [grays.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)]
+    glyph = TICK if probe.form is Form.CATEGORIES else "square" if probe.shows_published_range else LINE
+    for scale, own in ((color["scale"], {CONTROL: FAINT, PUBLISHED: PALE}), (shape["scale"], {PUBLISHED: glyph})):
+        scale["range"] = [own.get(key, cycled) for key, cycled in zip(named, scale["range"], strict=True)]
     width, height = WIDTH if len(panels) > 1 else WIDE, alt.Step(ROW) if probe.form is Form.CATEGORIES else HEIGHT
     if probe.form is Form.CATEGORIES:
         places = dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions)
@@ -162,7 +165,7 @@ def _only(chart: alt.Chart, *kinds: str) -> alt.Chart:
 
 def _encode_values(channel: Any, probe: Probe) -> tuple[Any, ...]:
     """Return the encodings of values, and of the lower ends of intervals and spreads."""
-    axis = PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5)
+    axis = PERCENT if probe.unit is Unit.PERCENT else alt.Axis(tickCount=5 if probe.same_scale else 3)
     shared: dict[str, Any] = {"title": probe.value_title or probe.title, "scale": alt.Scale(zero=True), "axis": axis}
     return tuple(channel(f"{field}:Q", **shared) for field in ("value", "value_low", "sd_low"))
 
@@ -189,6 +192,9 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
         bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
         return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
     published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=0.8)
+    if probe.shows_published_range:
+        area = _only(base, PUBLISHED_ROW).mark_area(opacity=0.25)
+        published = area.encode(y=alt.Y("min(value):Q", title=probe.value_title), y2="max(value):Q", detail="line:N")
     layers = [published] * any(row["kind"] == PUBLISHED_ROW for row in rows)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))

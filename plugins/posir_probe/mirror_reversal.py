@@ -100,6 +100,7 @@ class MirrorReversal(Probe):
     predicts_retrieval = True
     needs_questions = True
     needs_all = True
+    shows_published_range = True
     value_title = SCORE
     place_title = "Part of the original document with the evidence"
     unit = Unit.PERCENT

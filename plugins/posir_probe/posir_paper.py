@@ -232,10 +232,8 @@ class EvidenceLocation(Probe):
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
         "mean": Summary("Mean place of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT),
-        "first_quarter": Summary(
-            "Evidence in the first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT
-        ),
-        "last_quarter": Summary("Evidence in the last quarter (%)", lambda values: values[..., 15:].sum(axis=-1), Unit.PERCENT),
+        "first_quarter": Summary("Evidence in first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT),
+        "last_quarter": Summary("Evidence in last quarter (%)", lambda values: values[..., 15:].sum(axis=-1), Unit.PERCENT),
     }
     finding = Statement(
         "{} % of the evidence is in the first quarter of its document, {} % in the last", ("first_quarter", "last_quarter")

@@ -164,6 +164,8 @@ class Probe:
     """Whether a figure marks where the model's window ends in a text."""
     shows_spread: bool = False
     """Whether a figure shows the standard deviation of the values, too."""
+    shows_published_range: bool = False
+    """Whether a figure shows the range of published values of each line, and not these."""
     is_of_data: bool = False
     """Whether the data alone determines the values, and not the model."""
     averages: Mapping[str, Compute] = {}

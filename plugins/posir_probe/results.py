@@ -229,9 +229,7 @@ class ProbeSums:
                 unpacked = zlib.decompressobj().decompress(base64.b64decode(data["replicates"]), size + 1)
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            if len(unpacked) != size:
-                raise ValueError(f"replicates: expected {size} bytes")
-            replicates = np.frombuffer(unpacked, np.float32).reshape(-1, *sums.shape).astype(np.float64)
+            replicates = np.frombuffer(unpacked, np.float32).reshape(REPLICATES, *sums.shape).astype(np.float64)
             skipped = {str(reason): int(count) for reason, count in data["skipped"].items()}
             return cls(data["statistic"], tuple(data["positions"]), int(data["documents"]), sums, replicates, skipped)
 
@@ -327,14 +325,7 @@ class ProbeResult:
         """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {
-                str(name): SubsetSums(
-                    str(subset["data_revision"]),
-                    str(subset["selection"]),
-                    int(subset["sampled"]),
-                    int(subset["done"]),
-                    ProbeSums.from_json(subset["sums"]),
-                    subset.get("tokens"),
-                )
+                str(name): SubsetSums(**{**subset, "sums": ProbeSums.from_json(subset["sums"])})
                 for name, subset in data["subsets"].items()
             }
             model, revision, dataset, probe = (str(data[name]) for name in ("model", "revision", "data", "probe"))

@@ -23,6 +23,7 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import polars as pl
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
@@ -33,7 +34,15 @@ from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
 from posir_tasks.display.charts import add_frame, build_chart, build_positions, curve, describe_scores, tell_apart
 from posir_tasks.display.figures import Figure
-from posir_tasks.display.numbers import FORMATS, format_count, format_estimate, format_number, format_percent, format_points
+from posir_tasks.display.numbers import (
+    FORMATS,
+    MISSING,
+    format_count,
+    format_estimate,
+    format_number,
+    format_percent,
+    format_points,
+)
 from posir_tasks.display.progress import progress
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
@@ -54,9 +63,9 @@ LARGEST = "largest difference"
 BLOCK = 1_000
 #: Version of the files of sums of domains. A reader refuses a newer one.
 SCHEMA = 1
+UNKNOWN = "unknown"
 #: Beginning of the names of published curves that are means over models of a positional encoding.
 PUBLISHED_GROUP = "models with "
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +126,16 @@ def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     random = np.abs(mean_gain(_draw(rng, whole, sizes), NDCG_AT_10) - expected).max(axis=1)
     largest, margin = float(np.abs(differences).max()), float(np.quantile(deviations.max(axis=1), LEVEL))
     chance = float(np.quantile(random, LEVEL))
-    overall = build_row(
-        position=LARGEST,
-        queries=sample.queries,
-        difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
-        chance=chance,
-        verdict="as a random sample" if largest <= chance else "differs more than a random sample",
-    )
     margins = np.quantile(deviations, LEVEL, axis=0)
     buckets = zip(kept, *(array.tolist() for array in (sizes, means, expected, differences, margins)), strict=True)
     return [
-        overall,
+        build_row(
+            position=LARGEST,
+            queries=sample.queries,
+            difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
+            chance=chance,
+            verdict="as a random sample" if largest <= chance else "differs more than a random sample",
+        ),
         *(
             build_row(
                 position=sample.positions[index],
@@ -424,16 +432,16 @@ def published_groups(probes: Iterable[str]) -> list[GroupRow]:
 
 def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     """Return a table for each probe and dataset: a line per model and group, a column per position."""
-    tables: dict[str, dict[tuple[str, str], dict[str, Estimate]]] = {}
-    for row in rows:
-        line = row.group, row.model or f"mean of {pluralize(row.models, 'model')}"
-        tables.setdefault(f"{row.probe} · {row.data}", {}).setdefault(line, {})[row.position] = row.value
-    built = []
-    for title, lines in tables.items():
-        positions = list(dict.fromkeys(position for values in lines.values() for position in values))
-        cells = tuple(
-            (*names, *(format_estimate(values.get(position), FORMATS[Unit.INDEX]) for position in positions))
-            for names, values in lines.items()
+    cells = [
+        (
+            *(f"{row.probe} · {row.data}", row.group, row.model or f"mean of {pluralize(row.models, 'model')}", row.position),
+            format_estimate(row.value, FORMATS[Unit.INDEX]),
         )
-        built.append(Table(build_columns(("Group", "Model", *positions)), cells, title=title))
+        for row in rows
+    ]
+    frame = pl.DataFrame(cells, ["title", "Group", "Model", "position", "value"], orient="row")
+    built = []
+    for table in frame.partition_by("title", maintain_order=True):
+        matrix = table.pivot("position", index=["Group", "Model"], values="value").fill_null(MISSING)
+        built.append(Table(build_columns(matrix.columns), tuple(matrix.rows()), title=table["title"][0]))
     return built

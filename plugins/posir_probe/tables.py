@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
-from posir_probe.probe import UNITS, Probe, includes_zero
+from posir_probe.bias_learning import MEAN
+from posir_probe.probe import SEPARATOR, UNITS, Probe, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
@@ -20,13 +22,14 @@ from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
-from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate, format_interval, format_number, format_p_value
+from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.strip import Scale, Strip
-from posir_tasks.display.tables import NARROW, DisplaySection, Table, build_columns, total_width
+from posir_tasks.display.strip import Scale, Strip, describe_marks
+from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
+from posir_tasks.tasks.catalog import find_task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,15 +47,10 @@ DIFFERENCE = "Start minus end"
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
-INTERVAL, PUBLISHED = "95 % interval", "Published values"
+PUBLISHED = "Published values"
+WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
-GROUPS = (
-    "",
-    WITHIN := "Within what it reads",
-    WHOLE := "Whole texts, read or not",
-    "Questions and search",
-    "Other measurements",
-)
+GROUPS = ("", WITHIN, WHOLE, "Questions and search", "Other measurements")
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -66,7 +64,7 @@ COSINES = Scale(
     partial(format_number, spec=".2f"),
     "a median document",
     "a text to its end, part by part",
-    "{}: any two parts",
+    "{}: no trace",
 )
 
 
@@ -107,18 +105,12 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
             known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
             named.append(("position", name, estimate, known))
+        complete = all(subset.done >= subset.sampled for subset in result.subsets.values())
+        about = result.model, result.revision, result.data, result.probe
+        counts = sums.documents, max(0, result.drawn - sums.documents), complete, probe.source
         rows += [
-            IndexRow(
-                *(result.model, result.revision, result.data, result.probe, kind, name, estimate),
-                sd=known.get("sd"),
-                slope=known.get("slope"),
-                p_value=known.get("p_value"),
-                documents=sums.documents,
-                left_out=max(0, result.drawn - sums.documents),
-                complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
-                source=probe.source,
-            )
-            for kind, name, estimate, known in named
+            IndexRow(*about, kind, name, value, known.get("sd"), known.get("slope"), known.get("p_value"), *counts)
+            for kind, name, value, known in named
         ]
     return rows
 
@@ -141,9 +133,12 @@ def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe
 
 
 def _list_published(probe: Probe) -> list[float]:
-    """Return what the finding states, of published models on other data, in ascending order."""
-    curves = [np.array(curve.values) for curve in read_published_curves(probe.name) if curve.positions == probe.positions]
-    return sorted(float(probe.summaries[probe.stated](curve)) for curve in curves)
+    """Return what the finding states, of published models, in ascending order; a mean over sizes stands for each size."""
+    stated = probe.summaries[probe.stated]
+    curves = [dict(zip(curve.positions, curve.values, strict=True)) for curve in read_published_curves(probe.name)]
+    places = [(name, f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}") for name in probe.positions]
+    known = ([curve.get(name, curve.get(mean, math.nan)) for name, mean in places] for curve in curves)
+    return sorted(value for value in (float(stated(np.array(values))) for values in known) if math.isfinite(value))
 
 
 def _draw_interval(estimate: Estimate | None, probe: Probe) -> tuple[float, ...]:
@@ -181,41 +176,34 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         return f"{finding} · {probe.title}" if finding else probe.title
     # The difference stands beside it.
     said = finding.rpartition(": ")[0] if finding else "Which end weighs more cannot be said"
-    return f"{said} · {probe.title}; published: {_describe_published(probe).replace(')', ' models)') or 'none'}"
+    none = "see the figure" if read_published_curves(probe.name) else "none"
+    return f"{said} · {probe.title}; published: {_describe_published(probe).replace(')', ' values)') or none}"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
-    """Return the tables of one probe: its summaries below its name, and its values by position if they are few."""
-    summaries = [(row, probe.summaries[row.name]) for row in rows if row.kind == "summary"]
-    cells = [(summary.title, *_format_estimate(row.value, summary.unit)) for row, summary in summaries]
-    tables = [_build_table(("Summary", "Value", INTERVAL), cells, ("Value",))] if cells else []
-    positions = [row for row in rows if row.kind == "position" and row.value is not None]
-    if 0 < len(positions) <= MAX_ROWS:
-        named = [probe.split(row.name) for row in positions]
-        series = [", ".join(filter(None, (panel, line))) for panel, line, _ in named]
-        values = [
-            (
-                *((name or "model") if any(series) else "", position, *_format_estimate(row.value, probe.unit)),
-                *(format_number(row.slope, ".3f"), format_p_value(row.p_value)),
-            )
-            for row, name, (_, _, position) in zip(positions, series, named, strict=True)
-        ]
-        table = _build_table(("Series", "Position", "Value", INTERVAL, "Slope", "p"), values, ("Value", "Slope", "p"))
-        is_wide = total_width(table.column_widths()) > NARROW
-        tables.append(replace(table, split_by="{Series}" if is_wide and any(series) else ""))
+    """Return the tables of one probe: summaries that are no single value, and a matrix of its values if they are few."""
+    placed = [row for row in rows if row.kind == "position" and row.value is not None]
+    single = [row.value for row in rows if row.kind == "position"]
+    chosen = [(probe.summaries[row.name], row.value) for row in rows if row.kind == "summary" and row.value not in single]
+    cells = [(summary.title, format_estimate(value, FORMATS[summary.unit])) for summary, value in chosen]
+    tables = [Table(build_columns(("Summary", "Value"), ("Value",)), tuple(cells))] if cells else []
+    if 0 < len(placed) <= MAX_ROWS:
+        values = [(*probe.split(row.name), format_estimate(row.value, FORMATS[probe.unit])) for row in placed]
+        frame = pl.DataFrame(values, ["Series", "Line", "Position", "value"], orient="row")
+        distinct = {name: frame[name].n_unique() for name in frame.columns[:3]}
+        fewest = min("Position", "Series", key=distinct.__getitem__)
+        across = "Line" if distinct["Line"] > 1 or distinct[fewest] > 3 else fewest
+        matrix = frame.pivot(across, values="value").fill_null(MISSING)
+        matrix = matrix.rename({"": "model" if distinct["Line"] > 1 else "Value"}, strict=False)
+        table = _build_table(matrix.columns, matrix.rows(), matrix.columns[2:])
+        tables.append(replace(table, split_by="{Series}" if across == "Line" and distinct["Series"] > 1 else ""))
     return tables
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right: Sequence[str]) -> Table:
-    filled = [at for at, name in enumerate(headings) if name == "Value" or any(row[at] not in ("", MISSING) for row in rows)]
+    filled = [at for at in range(len(headings)) if any(row[at] not in ("", MISSING) for row in rows)]
     cells = tuple(tuple(row[at] for at in filled) for row in rows)
     return Table(build_columns([headings[at] for at in filled], right, drawn=[DIFFERENCE]), cells)
-
-
-def _format_estimate(estimate: Estimate | None, unit: Unit) -> tuple[str, str]:
-    form = FORMATS[unit]
-    few = "too few texts" if estimate and not estimate.interval else ""
-    return form(estimate.value if estimate else None), format_interval(estimate, form) or few
 
 
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
@@ -264,12 +252,14 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
-        estimate, side = _find_favored(inner, known)
-        said = f"The {side} likely weighs more" if side in ANSWERS else "Which end weighs more cannot be said"
-        named = f"{known.title[0].lower()}{known.title[1:]} {format_estimate(estimate, SIGNED[known.first_summary.unit])}"
-        facts.insert(0, ("Within them", f"{said}: {named}, one measurement on {pluralize(inner.sums.documents, 'document')}."))
+        (estimate, side), found = _find_favored(inner, known), known.find(inner.sums)
+        said = f"The {side} likely weighs more: " if side in ANSWERS else "Which end weighs more cannot be said: "
+        said += f"{found[0].lower()}{found[1:].rpartition(': ')[0]}, " if found else ""
+        value = format_estimate(estimate, SIGNED[known.first_summary.unit]).replace(" [", " (95 % interval ").replace("]", ")")
+        said += f"{known.title[0].lower()}{known.title[1:]} {value}, one measurement on {inner.sums.documents:,} documents"
+        facts.insert(0, ("Within them", f"{said}. The picture alone does not show it: starts are closer in topic, too."))
     if result.window and result.median_tokens:
-        share = f"The first {result.window:,} tokens, {100 * (result.share_read or 1):.0f} % of a median document. Certain."
+        share = f"The first {result.window:,} tokens, its limit: {100 * (result.share_read or 1):.0f} % of a median document."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search", _describe_search(results, probes)))
@@ -284,7 +274,9 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"))
     if result.share_read:
-        steps.append(("Search in chunks that it reads whole: this compares sizes.", f"posir inspect {model} YOUR_TEXTS"))
+        place, data = ("here, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
+        step = f"Search in chunks that it reads whole: compare sizes {place} your own texts."
+        steps.append((step, f"posir inspect {model} {data}"))
     if "start" in (inside or [favored] * (not result.share_read)):
         step = "Train on evidence at all positions: this counters a bias in what is read."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -292,13 +284,19 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return nDCG@10 of questions about both ends of documents, as these are and reversed."""
+    """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which end is found less well."""
     for result in results:
-        summaries = probes[result.probe].summaries
-        if "FB" in summaries and result.sums.documents >= FEWEST_DOCUMENTS:
-            scored = (result.sums.estimate(summaries[name]) for name in ("back", "BF", "front", "FB"))
-            said = "Questions about the end: nDCG@10 {}, and {} with the documents reversed; about the front: {}, and {}."
-            return said.format(*(_format_estimate(score, Unit.PERCENT)[0] for score in scored))
+        probe, values = probes[result.probe], result.sums.values
+        if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
+            back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
+            asked = (("questions about the end from nDCG@10", back, end), ("those about the front from", front, start))
+            changes = (
+                f"{('moves', 'lifts', 'lowers')[int(np.sign(after - before))]} {said} {before:.1f} to {after:.1f}"
+                for said, before, after in asked
+            )
+            worse = {"start": "end", "end": "front"}.get(_find_favored(result, probe)[1])
+            verdict = f"the {worse} is found less well where it stands" if worse else "no difference is shown"
+            return f"Reversing the documents {', and '.join(changes)}: {verdict}."
     return "Not known: `posir inspect` measures it."
 
 
@@ -318,10 +316,10 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
 
     shown = [average(*place) for place in pairwise(np.linspace(0, read, max(1, round(parts * read)) + 1).tolist())]
     rest = average(read, 1) if read < 1 else None
-    first, last, any_two = (_format_estimate(part, Unit.NUMBER)[0] for part in (shown[0], shown[-1], rest))
+    first, last, any_two = (COSINES.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
-        (f"from {first} to {last}{f'; any two parts: {any_two}' if rest else ''}",),
+        (f"from {first} to {last}{f'; no trace: {any_two}' if rest else ''}",),
         tuple(shown),
         1 - read,
         rest,
@@ -458,13 +456,14 @@ class ProbeMeasurements(Presentable):
 
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
-        parts = [format_estimate(part, COSINES.format) for strip in self.strips() for part in strip.ndcg_by_part]
+        strips = self.strips()
+        parts = "; ".join(format_estimate(part, COSINES.format) for strip in strips for part in strip.ndcg_by_part)
         return [
             "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Start minus end: plus favors the start. A gradient norm says how much the similarity reacts to a token.",
-            *[f"Picture: the cosines of the parts of what it reads, from start to end: {'; '.join(parts)}."] * bool(parts),
+            *[f"Picture: {parts} for the parts that are read. {describe_marks(strips)}" for _ in strips],
             "No interval: there is none of fewer than ten documents, or of a group that some samples have none of. That of a "
             "range does not correct its bias.",
         ]

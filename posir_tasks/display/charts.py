@@ -37,6 +37,7 @@ FRAME = alt.Config(
     font="DejaVu Sans, Verdana, sans-serif",
     padding=12,
     background="white",
+    locale={"number": {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "minus": "-"}},
     view=alt.ViewConfig(stroke="#bbbbbb"),
     axis=alt.AxisConfig(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelColor=INK, gridColor="#eeeeee"),
     header=alt.HeaderConfig(labelFontSize=12, labelFontWeight="bold", labelAnchor="start", labelColor=INK, labelPadding=6),

@@ -186,7 +186,7 @@ def describe_marks(strips: Sequence[Strip]) -> str:
     scale = strips[0].scale
     unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
     said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
-    unread += f" Dashed: {scale.unread.format('that of')}." * bool(scale.unread)
+    unread += " Dashed: what a part that is not read has, as any two parts of a document." * bool(scale.unread)
     return said + unread * any(strip.not_read for strip in strips)
 
 

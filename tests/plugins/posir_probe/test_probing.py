@@ -217,7 +217,10 @@ def test_tables_have_sources_intervals_and_warnings(run):
         [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
     )
     assert "mirror_reversal" not in str((summaries.rows, positions))
-    assert [row[:2] for row in positions.rows][:2] == [("documents as they are", "front"), ("documents reversed", "front")]
+    assert [row[0] for row in positions.rows] == ["front", "middle", "back"]
+    assert list(positions.headings) == ["Position", "documents as they are", "documents reversed"]
+    assert summaries.rows[0][0] == "nDCG@10 by reversal, back minus front"
+    assert len(summaries.rows) == 2, "single values stand in the matrix alone"
     sections = ProbeMeasurements(tuple(results), run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
     said = [sentence for section in sections for sentence in section.sentences]
