@@ -183,7 +183,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
     """Return the tables of one probe: summaries that are no single value, and a matrix of its values if they are few."""
     placed = [row for row in rows if row.kind == "position" and row.value is not None]
-    single = [row.value for row in rows if row.kind == "position"]
+    single = [row.value for row in rows if row.kind == "position"] * bool(placed)
     chosen = [(probe.summaries[row.name], row.value) for row in rows if row.kind == "summary" and row.value not in single]
     cells = [(summary.title, format_estimate(value, FORMATS[summary.unit])) for summary, value in chosen]
     tables = [Table(build_columns(("Summary", "Value"), ("Value",)), tuple(cells))] if cells else []
