@@ -252,9 +252,9 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
-        (estimate, side), found = _find_favored(inner, known), known.find(inner.sums)
+        (estimate, side), finding = _find_favored(inner, known), known.find(inner.sums)
         said = f"The {side} likely weighs more: " if side in ANSWERS else "Which end weighs more cannot be said: "
-        said += f"{found[0].lower()}{found[1:].rpartition(': ')[0]}, " if found else ""
+        said += f"{finding[0].lower()}{finding[1:].rpartition(': ')[0]}, " if finding else ""
         value = format_estimate(estimate, SIGNED[known.first_summary.unit]).replace(" [", " (95 % interval ").replace("]", ")")
         said += f"{known.title[0].lower()}{known.title[1:]} {value}, one measurement on {inner.sums.documents:,} documents"
         facts.insert(0, ("Within them", f"{said}. The picture alone does not show it: starts are closer in topic, too."))
