@@ -9,32 +9,15 @@ from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from posir_build import dataset_files, stage_report
 from posir_build import translation_ratings as ratings
 from posir_build.balance import CELLS, find_needed_questions
 from posir_build.cluster import StartEngine
-from posir_build.dataset_files import (
-    build_agreement_table,
-    choose_questions,
-    count_agreement,
-    read_constructions,
-    read_judgments,
-    record_human_check,
-    write_sheet,
-)
 from posir_build.estimate import REASON_TOKENS, add_reranker_seconds, add_up, describe_plan, estimate_stages
 from posir_build.pipeline import STAGE_NAMES, Tools, locked, rows_as_records, run_stages, settings_record, write_results
 from posir_build.records import LOG_FILE
 from posir_build.sample import check_source
 from posir_build.settings import BuildSettings
-from posir_build.stage_report import (
-    StageRow,
-    build_margin_tables,
-    build_stage_rows,
-    build_tables,
-    describe_audit,
-    describe_kept,
-    describe_lost_documents,
-)
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools, list_checked, summarize_audit
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
@@ -228,7 +211,7 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
     parent = next(folder for folder in (output, *output.absolute().parents) if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise PosirError(f"output: {output}: cannot be written, since {parent} is no writable folder. Set another `output`.")
-    constructions, wanted = read_constructions(output), settings_record(settings)
+    constructions, wanted = dataset_files.read_constructions(output), settings_record(settings)
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         before = constructions.get(f"{language}/{settings.domain}", {}).get("settings")
@@ -246,7 +229,7 @@ class BuildReport(Presentable):
     """Counts of what each stage of a build kept, and the folders of the dataset."""
 
     title: str = ""
-    rows: tuple[StageRow, ...]
+    rows: tuple[stage_report.StageRow, ...]
     """A row for each stage, each check of Verify, and each translation."""
     pools: tuple[MarginPool, ...]
     """Questions with at least some margin of the rerankers."""
@@ -262,11 +245,11 @@ class BuildReport(Presentable):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The tables of margins and audit, if there are any, of the reasons for discarding, and of the stages."""
-        return (*build_margin_tables(self.pools, self.ranges), *build_tables(self.rows, self.notes))
+        return (*stage_report.build_margin_tables(self.pools, self.ranges), *stage_report.build_tables(self.rows, self.notes))
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return what is kept in a sentence, then the tables."""
-        return (*to_paragraphs(describe_kept(self.rows)), DisplaySection(tables=self.tables))
+        return (*to_paragraphs(stage_report.describe_kept(self.rows)), DisplaySection(tables=self.tables))
 
     def closing(self) -> list[str]:
         """Return the folders of the dataset with their numbers of questions."""
@@ -291,10 +274,11 @@ def _run_build(settings: BuildSettings, stage: str | None, start_engine: StartEn
         verified = results.get("verify")
         checked = list_checked(verified) if verified else []
         if verified:
-            notes += [*describe_lost_documents(verified), *describe_audit(summarize_audit(verified.questions))]
+            notes += stage_report.describe_lost_documents(verified)
+            notes += stage_report.describe_audit(summarize_audit(verified.questions))
         report = BuildReport(
             title=f"Build of {settings.domain}",
-            rows=(*build_stage_rows(results, settings), *translated),
+            rows=(*stage_report.build_stage_rows(results, settings), *translated),
             pools=tuple(count_pools(checked, results["sample"].documents, settings.verify.margins)),
             ranges=tuple(audit_ranges(checked, settings.verify.margins)),
             notes=(*notes, *describe_usage(tools)),
@@ -360,8 +344,8 @@ def build_sample(
     if file.exists():
         raise PosirError(f"{file}: already exists, and may have judgments. Remove it, or choose another --output.")
     result = results[STAGE_NAMES[-1]]
-    questions = choose_questions(result, number, loaded.seed, CELLS[loaded.balance.cells])
-    write_sheet(file, result, questions)
+    questions = dataset_files.choose_questions(result, number, loaded.seed, CELLS[loaded.balance.cells])
+    dataset_files.write_sheet(file, result, questions)
     rows = [{"question": question.text, "document": question.document} for question in questions]
     return TableResult(title=str(file), tables=(), rows=rows, last=(f"{file}: {pluralize(len(questions), 'question')}",))
 
@@ -387,8 +371,9 @@ def build_agreement(sheets: str | Path | Iterable[str | Path], *, data: str | Pa
     files = [Path(sheet) for sheet in to_list(sheets)]
     if len({sheet.resolve() for sheet in files}) < len(files):
         raise PosirError("a sheet is named twice. Name one sheet per person.")
-    judgments = [read_judgments(sheet) for sheet in files]
-    counted = count_agreement(judgments)
+    judgments = [dataset_files.read_judgments(sheet) for sheet in files]
+    counted = dataset_files.count_agreement(judgments)
     if data is not None:
-        record_human_check(Path(data), counted, {name for sheet in judgments for name, given in sheet.items() if given})
-    return TableResult(title="Agreement", tables=[build_agreement_table(counted)], rows=counted)
+        judged = {name for sheet in judgments for name, given in sheet.items() if given}
+        dataset_files.record_human_check(Path(data), counted, judged)
+    return TableResult(title="Agreement", tables=[dataset_files.build_agreement_table(counted)], rows=counted)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -391,7 +392,7 @@ def inspect_index(
     written = texts.write_questions(folder, planned) if folder else ()
     asked = (part for question in every for part in vars(question.query).values())
     key = digest(*asked, settings.k, settings.document_field).hex()
-    with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
+    with closing(Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")) as journal:
         answers = QueryAnswers(journal, settings, rules, dict.fromkeys((HEAD, *texts.wordings), texts.ids))
         answers.ask(search, name, [question.query for question in planned])
         if not answers.has_documents:

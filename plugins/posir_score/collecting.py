@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias
+from typing import Any, Protocol, TextIO, TypeAlias
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
@@ -31,9 +31,6 @@ from posir_tasks.errors import PosirError, check_schema, summarize_error
 from posir_tasks.files import atomic_write, check_writable, explain_disk_full
 from posir_tasks.gate import GateError, parse_json
 from posir_tasks.models.references import legible_name
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 logger = logging.getLogger(__name__)
 
@@ -175,10 +172,8 @@ class Journal:
             Path(self._lock.lock_file).unlink(missing_ok=True)
             self._lock.release()
 
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Close the file, for this process or another to go on with."""
         self._opened.close()
         self._unlock()
 
@@ -324,7 +319,7 @@ def collect_run(
         )
     queries = [AskedQuery(subset.name, query, text) for subset in subsets for query, text in subset.judgments.queries.items()]
     key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
-    with Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl") as journal:
+    with closing(Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")) as journal:
         answers = QueryAnswers(journal, settings, rules, {subset.name: subset.documents for subset in subsets})
         answers.ask(search, name, queries, with_subset=takes_subset)
         answers.check(name, len(queries))

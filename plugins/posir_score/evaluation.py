@@ -91,25 +91,23 @@ class RunSearch:
     """A finished run of a system, as a model's search of the data: its rankings, and what is known to be read."""
 
     def __init__(
-        self,
-        name: str,
-        revision: str,
-        run: AlignedRun,
-        read_by: ReadPart | MTEBModels = UNKNOWN,
-        chunks: RetrievedChunks | None = None,
+        self, name: str, revision: str, run: AlignedRun, read_by: ReadPart | MTEBModels, chunks: RetrievedChunks | None
     ) -> None:
         self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
         self.run, self.chunks = run, chunks
-        self.embedder = None if isinstance(read_by, ReadPart) else read_by
+        self.embedder: MTEBModels | None = None
+        self.counter: tuple[ModelTokenizer | None, int] = None, 0
+        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with every document."""
         if isinstance(read_by, ReadPart):
             read = read_by
         else:
-            # It imports mteb.
+            # They import mteb.
+            from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.models.window import find_read_part
+            from posir_tasks.search.input_window import find_counter
 
-            read = find_read_part(read_by)
-        self.counter = _find_counter(self.embedder)
-        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with every document."""
+            self.embedder, read = read_by, find_read_part(read_by)
+            self.counter = find_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
             # The lengths of chunks are unknown.
@@ -137,19 +135,6 @@ class RunSearch:
             task = DEFAULT_CONTEXT.task_metadata
             counted = count_read_evidence(self.embedder, self.read_part, queries, task, evidence, documents)
         return counted or ReadEvidence.estimate(self.read_part, complete, languages)
-
-    def describe_search(self, subset: str) -> dict[str, int | str]:
-        """Return the counts of a subset, and the digest of the run."""
-        return {**asdict(self.run.counts[subset]), DIGEST: self.digest}
-
-
-def _find_counter(embedder: MTEBModels | None) -> tuple[ModelTokenizer | None, int]:
-    if embedder is None:
-        return None, 0
-    from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
-    from posir_tasks.search.input_window import find_counter
-
-    return find_counter(embedder, DEFAULT_CONTEXT.task_metadata)
 
 
 @dataclass(frozen=True)
@@ -282,7 +267,7 @@ def prepare_run(
     rules: AlignmentRules,
     earlier: Collection[RunSearch],
     revision: str,
-    read_by: ReadPart | MTEBModels = UNKNOWN,
+    read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
     aligned = align_run(run, data.subsets, rules)
@@ -349,7 +334,7 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     else:
         tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
         scores |= CorpusRead(model.read_part, tokens).to_json()
-    scores[RUN_KEY][SEARCH_KEY] = model.describe_search(subset.name)
+    scores[RUN_KEY][SEARCH_KEY] = asdict(model.run.counts[subset.name]) | {DIGEST: model.digest}
     if data.is_plain:
         return scores
     by_query = score_each_query(rankings, judgments.grades, data.scorer.k_values)

@@ -109,9 +109,7 @@ class RankingBuilder:
         else:
             self.add(place, *(_find_field(values, kind) for kind in FIELDS))
 
-    def add(
-        self, place: str, query: object, document: object, score: object, rank: object = None, distance: object = None
-    ) -> None:
+    def add(self, place: str, query: object, document: object, score: object, rank: object, distance: object) -> None:
         """Add a row as the file states it, or remember what is wrong with it, and its place, such as `line 17`."""
         ids = [read_id(query), read_id(document)]
         for name, stated, value in zip(("query id", "document id"), (query, document), ids, strict=True):
@@ -214,9 +212,11 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
             rows = _read_cells(file, "," if suffix == ".csv" else "\t")
         elif suffix in (".parquet", ".parq"):
             rows = _read_parquet(file)
+        elif suffix in (".jsonl", ".ndjson"):
+            lines = enumerate(decode(read_bytes(file)).split("\n"), start=1)
+            rows = ((f"line {number}", parse_json(line, f"{file}: line {number}")) for number, line in lines if line.strip())
         else:
-            is_json = suffix in (".jsonl", ".ndjson")
-            rows = _read_json_lines(file) if is_json else label_columns(file, _split_lines(decode(read_bytes(file)), "\t"))
+            rows = label_columns(file, _split_lines(decode(read_bytes(file)), "\t"))
         for place, record in rows:
             builder.add_row(place, record)
     except (GateError, OSError, ValueError) as error:
@@ -282,13 +282,6 @@ def read_rankings(name: str, given: Any, order: Order | None) -> tuple[HitsByQue
 def _find_field(record: Mapping[str, Any], kind: str) -> Any:
     """Return what a row states of query, document, score, rank or distance; None if nothing."""
     return next((record[name] for name in FIELDS[kind] if name in record), None)
-
-
-def _read_json_lines(file: Path) -> Iterator[tuple[str, Any]]:
-    """Yield place and content of each line that is not blank."""
-    for number, line in enumerate(decode(read_bytes(file)).split("\n"), start=1):
-        if line.strip():
-            yield f"line {number}", parse_json(line, f"{file}: line {number}")
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:

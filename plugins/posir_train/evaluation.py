@@ -56,8 +56,6 @@ logger = logging.getLogger(__name__)
 
 #: Documents whose cosines with each other are measured.
 COSINE_SAMPLE = 100
-#: Documents that `mteb run` retrieves for each query.
-TOP_K = max(K_VALUES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +125,7 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
         queries=data.queries,
         positives=data.evidence.positives(),
         top_ranked=None,
-        top_k=TOP_K,
+        top_k=max(K_VALUES),
         context=EncodingContext(metadata, SPLIT, subset.domain, {"batch_size": batch_size, "show_progress_bar": False}),
         timer=TimingStack(),
     )

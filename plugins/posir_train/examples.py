@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+import polars as pl
 
 from posir_tasks.display.progress import progress
 from posir_tasks.document_keys import link_documents
@@ -184,16 +185,12 @@ def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
 def merge_articles(examples: Sequence[Example]) -> list[Example]:
     """Return the examples with one article for all documents of the same text, so that no text is in two articles."""
     documents = list(dict.fromkeys(example.document for example in examples))
-    numbers: list[dict[str, int]] = [{}, {}]
-    shared = [
-        [known.setdefault(name, len(known) + 1) for known, name in zip(numbers, (row.article, row.text), strict=True)]
-        for row in documents
-    ]
-    components = link_documents(np.array(shared, np.int64).reshape(-1, 2).T).tolist() if documents else []
-    names: dict[int, str] = {}
-    for component, document in zip(components, documents, strict=True):
-        names[component] = min(names.get(component, document.article), document.article)
-    merged = {row: replace(row, article=names[component]) for component, row in zip(components, documents, strict=True)}
+    rows = pl.DataFrame(
+        [(row.article, row.text) for row in documents], dict.fromkeys(("article", "text"), pl.String), orient="row"
+    )
+    linked = rows.with_columns(component=link_documents(rows.select(pl.all().rank("dense")).to_numpy().T))
+    articles = linked.select(pl.col("article").min().over("component"))["article"]
+    merged = {document: replace(document, article=article) for document, article in zip(documents, articles, strict=True)}
     return [replace(example, document=merged[example.document]) for example in examples]
 
 
@@ -425,10 +422,7 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
 
 
 def compose_examples(
-    sources: Sequence[TokenizedExample],
-    compose: Composer,
-    seed: int,
-    shares: Sequence[float] | None = None,
+    sources: Sequence[TokenizedExample], compose: Composer, seed: int, shares: Sequence[float] | None = None
 ) -> tuple[list[list[Example]], Counter[str]]:
     """Compose every question once with its evidence at a random position, drawn by shares, or without them at each position.
 

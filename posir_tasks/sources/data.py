@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from posir_tasks.digests import digest
 from posir_tasks.evidence import Evidence, Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
@@ -43,8 +44,7 @@ class Judgments:
 
     def digest(self) -> str:
         """Return a digest of the texts and grades, equal in any order."""
-        stated = json.dumps([self.queries, self.grades], sort_keys=True).encode()
-        return hashlib.blake2b(stated, digest_size=CONTENT_BYTES).hexdigest()
+        return digest(json.dumps([self.queries, self.grades], sort_keys=True), size=CONTENT_BYTES).hex()
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:

@@ -20,7 +20,7 @@ from posir_tasks.models.references import legible_name
 from posir_tasks.public import DataReference
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
-from posir_tasks.sources.checks import read_column_types
+from posir_tasks.sources.checks import read_column_types, read_columns
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID, REVISION
@@ -43,9 +43,9 @@ from posir_tasks.sources.posir import (
     find_layout,
     list_domains,
     list_present_files,
-    read_corpus,
     read_domain,
 )
+from posir_tasks.sources.posir_rules import CORPUS
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (
     COMMIT,
@@ -153,7 +153,8 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
     name = f"{key.corpus_language}/{key.domain}"
 
     def read_texts() -> Iterator[Item]:
-        for identifier, text in read_corpus(repository, key.corpus_language, key.domain).select("_id", "text").iter_rows():
+        corpus = read_columns(repository.fetch(key.files[0]), CORPUS)
+        for identifier, text in corpus.select("_id", "text").iter_rows():
             document = Passage(name, identifier, text, id=identifier)
             yield document if text.strip() else SkippedText(document.name, "empty", file=name)
 

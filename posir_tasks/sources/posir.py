@@ -178,13 +178,6 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
     return pl.DataFrame(schema=columns)
 
 
-def read_corpus(repository: Repository, language: str, domain: str) -> pl.DataFrame:
-    """Return the valid columns of a domain's corpus; raise DataError if it cannot be read or has an invalid column."""
-    table, problems = _read_table(repository, f"{language}/{domain}/{FILES[0]}", CORPUS)
-    raise_problems(problems)
-    return table.frame
-
-
 def read_domain(repository: Repository, language: str, corpus_language: str, domain: str) -> PositionData:
     """Read one domain as the authors' code does, with every row that can be evaluated.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -76,11 +74,9 @@ class LengthCounts:
         """Mean, standard deviation (divided by n), minimum, quartiles (interpolated linearly) and maximum, by `SUMMARY`."""
         if not self.lengths:
             return dict.fromkeys(SUMMARY)
-        mean = sum(map(operator.mul, self.lengths, self.counts)) / self.texts
-        squares = sum(count * (length - mean) ** 2 for length, count in zip(self.lengths, self.counts, strict=True))
-        quartiles = np.quantile(np.repeat(self.lengths, self.counts), (0.25, 0.5, 0.75)).tolist()
-        values = (mean, math.sqrt(squares / self.texts), self.lengths[0], *quartiles, self.lengths[-1])
-        return dict(zip(SUMMARY, values, strict=True))
+        lengths = np.repeat(self.lengths, self.counts)
+        spread = (self.lengths[0], *np.quantile(lengths, (0.25, 0.5, 0.75)).tolist(), self.lengths[-1])
+        return dict(zip(SUMMARY, (float(lengths.mean()), float(lengths.std()), *spread), strict=True))
 
 
 @dataclass(frozen=True)

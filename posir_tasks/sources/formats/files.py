@@ -51,8 +51,6 @@ from posir_tasks.table_files import read_delimited
 
 #: Split of a dataset on the Hub that is read.
 HUB_SPLIT = "train"
-
-
 #: Columns that may hold the text, in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
@@ -219,11 +217,6 @@ def read_json_lines(file: Path) -> Iterator[Item]:
             yield from _read_line(line, str(file), place)
 
 
-def is_question_row(row: object) -> bool:
-    """Return whether a row has a document under one of the names of a question's document."""
-    return isinstance(row, dict) and bool({"context", "passage"} & row.keys())
-
-
 def has_question_rows(file: Path) -> bool:
     """Return whether a Parquet file has columns of questions and their documents."""
     return has_fields(file, frozenset({"question", "context"}), frozenset({"question", "passage"}))
@@ -366,7 +359,7 @@ def read_hub(reference: str, commit: str, options: ReadOptions) -> Iterator[Item
     """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if that fails."""
     source = f"{reference}@{commit}"
     for number, row in enumerate(_load_hub(reference, commit)):
-        if options.column is None and is_question_row(row):
+        if options.column is None and isinstance(row, dict) and {"context", "passage"} & row.keys():
             yield from read_row(row, source, f"row {number}")
         else:
             yield read_text_row(row, source, f"row {number}", f"{source}: row {number}", options)

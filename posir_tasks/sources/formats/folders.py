@@ -29,6 +29,7 @@ from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
 from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats import published, wikipedia
 from posir_tasks.sources.formats.documents import read_text_file
 from posir_tasks.sources.formats.files import JSON_LINES, PARQUET, ROWS, TABLES, find_file_format, read_file
 from posir_tasks.sources.formats.passages import (
@@ -42,23 +43,7 @@ from posir_tasks.sources.formats.passages import (
     list_places,
     skip_question,
 )
-from posir_tasks.sources.formats.published import (
-    is_bright,
-    is_legalbench,
-    is_marco,
-    read_bright,
-    read_legalbench,
-    read_marco,
-)
 from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_records, validate
-from posir_tasks.sources.formats.wikipedia import (
-    is_miracl,
-    is_natural_questions,
-    is_tydi,
-    read_miracl,
-    read_natural_questions,
-    read_tydi,
-)
 from posir_tasks.table_files import read_delimited
 from posir_tasks.text.sentences import find_sentences
 
@@ -407,12 +392,12 @@ FOLDER_FORMATS = (
         read_texts=read_chunking_texts,
         read_judgments=read_chunking_judgments,
     ),
-    FolderFormat("a folder of MIRACL", is_miracl, read_miracl),
-    FolderFormat("a folder of LegalBench-RAG", is_legalbench, read_legalbench, lambda *_: Use.NAMED),
-    FolderFormat("a folder of MS MARCO v2", is_marco, read_marco),
-    FolderFormat("a folder of BRIGHT", is_bright, read_bright),
-    _build_rows_format("a folder of TyDi QA", is_tydi, read_tydi),
-    _build_rows_format("a folder of Natural Questions", is_natural_questions, read_natural_questions),
+    FolderFormat("a folder of MIRACL", wikipedia.is_miracl, wikipedia.read_miracl),
+    FolderFormat("a folder of LegalBench-RAG", published.is_legalbench, published.read_legalbench, lambda *_: Use.NAMED),
+    FolderFormat("a folder of MS MARCO v2", published.is_marco, published.read_marco),
+    FolderFormat("a folder of BRIGHT", published.is_bright, published.read_bright),
+    _build_rows_format("a folder of TyDi QA", wikipedia.is_tydi, wikipedia.read_tydi),
+    _build_rows_format("a folder of Natural Questions", wikipedia.is_natural_questions, wikipedia.read_natural_questions),
     FolderFormat("a folder of files", Path.is_dir, _read_files, _find_use),
 )
 

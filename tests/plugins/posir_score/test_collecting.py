@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,12 +250,12 @@ def test_a_damaged_line_costs_its_answer_alone_and_is_said(tmp_path: Path, caplo
 
 
 def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
-    with Journal(tmp_path / "a.jsonl") as journal:
+    with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]))
         with pytest.raises(PosirError, match="another process"):
             Journal(tmp_path / "a.jsonl")
-    with Journal(tmp_path / "a.jsonl") as again:
+    with closing(Journal(tmp_path / "a.jsonl")) as again:
         assert again.answers["all", "q"].hits == again.answers["all", "r"].hits == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
     assert (tmp_path / "a.jsonl").read_text().count("A chunk.") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["a.jsonl"]
