@@ -64,6 +64,7 @@ release-check: wheel
 docs: $(VENV)/ready-to-test
 	$(BIN)/python docs_site/reference.py
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/posir leaderboard build --results $$(mktemp -d) --output site/board
 
 # The tests of the page are skipped without Chromium.
 browser:

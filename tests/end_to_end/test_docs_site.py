@@ -22,7 +22,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("docs", "docs_site"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("reference"))
     shutil.copy(ROOT / "zensical.toml", folder)
-    for command in ((sys.executable, "docs_site/reference.py"), (BIN / "zensical", "build", "--strict")):
+    (folder / "none").mkdir()
+    board = (BIN / "posir", "leaderboard", "build", "--results", "none", "--output", "site/board")
+    for command in ((sys.executable, "docs_site/reference.py"), (BIN / "zensical", "build", "--strict"), board):
         done = run_process(*command, cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "site"
@@ -54,6 +56,12 @@ def test_pages_load_nothing_from_other_servers(site: Path):
         r'<(?:script|img|iframe)[^>]*\ssrc="(https?:[^"]+)|<link[^>]*\srel="(?:stylesheet|preload)"[^>]*href="(https?:[^"]+)'
     )
     assert [match.group() for file in site.rglob("*.html") for match in sources.finditer(file.read_text())] == []
+
+
+@pytest.mark.slow
+def test_the_first_page_opens_the_board(site: Path):
+    assert set(re.findall(r'href="(board/[^"]+)"', (site / "index.html").read_text())) == {"board/index.html"}
+    assert (site / "board" / "index.html").is_file()
 
 
 @pytest.mark.slow

@@ -72,11 +72,12 @@
     const data = where.startsWith("on ") ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${tokens(shown.length)}`;
     const source = published ? `; published in the papers${rows.some((row) => known(row.score_low)) ? "" : ", without intervals"}` : "";
+    const intervals = !published && rows.some((row) => known(row.score_low)) ? "; in brackets 95 % intervals" : "";
     const single = published && shown.choice.average && !rows.some((row) => known(row.effect)) ? "; start to end is known of single ones only" : "";
     const sample = shown.group.name === "PosIR-Mini" ? " A small sample for a first run." : "";
     const pictures = rows.some((row) => row.strip) ? el("span", { class: "narrow" }, " Pictures: the same from the start of documents to their end.") : "";
     board.showElsewhere(rows, shown);
-    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, source, single].join("")}.${sample}`, pictures);
+    return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, intervals, source, single].join("")}.${sample}`, pictures);
   };
 
   /** Say below a table without published results where they are. */

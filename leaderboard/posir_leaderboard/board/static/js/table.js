@@ -419,7 +419,7 @@
   function labelScores() {
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
     for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
-    table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "0 to 100", "end"].map((text) => el("span", {}, text))));
+    table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
     const header = table.column(place("start_to_end")).header();
     labelHeader(header, "start_to_end");
     header.title = `Positive: the start is found better. ${header.title} ${board.title("state")}: ${board.describe("state")}`;
