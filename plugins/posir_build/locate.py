@@ -187,11 +187,6 @@ class QuoteError(UnusableAnswerError):
     """A quote has no certain place; the text is the reason."""
 
 
-#: A text without differences in case, white space, Unicode form, quotation marks, dashes and digits, and the range of the
-#: original that each of its characters stands for.
-Folded = tuple[str, Sequence[Span]]
-
-
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     """Return the only place of a quote in a part of a text.
 
@@ -231,8 +226,12 @@ def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
     return Span(window.start + sound[0].start, window.start + sound[0].end)
 
 
-def fold(text: str) -> Folded:
-    """Return a text as it is compared: in Unicode form NFKC, in lower case, with one space for each white space."""
+def fold(text: str) -> tuple[str, Sequence[Span]]:
+    """Return a text as it is compared, and the range of the original that each of its characters stands for.
+
+    It is in Unicode form NFKC and in lower case, with one kind of quotation marks, dashes and digits, and one space for each
+    white space.
+    """
     folded, origins = list[str](), list[Span]()
     # Each character with the marks, or Hangul vowels and finals, that follow it.
     marks = {row for row, mark in enumerate(text) if unicodedata.combining(mark) or "\u1160" <= mark <= "\u11ff"}

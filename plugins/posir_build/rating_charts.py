@@ -63,9 +63,7 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> alt.FacetChart:
     raters = list(dict.fromkeys(score.rater for score in scores))
     color, shape, _ = tell_apart("rater", raters, alt.Legend(orient="bottom"))
     base = build_chart(rows).encode(
-        x=alt.X("scale:N", title=None, sort=list(titles.values())),
-        xOffset=alt.XOffset("rater:N", sort=raters),
-        color=color,
+        x=alt.X("scale:N", title=None, sort=list(titles.values())), xOffset=alt.XOffset("rater:N", sort=raters), color=color
     )
     intervals = base.mark_rule().encode(y=alt.Y("value_low:Q", title="Rating", scale=SHOWN), y2="value_high:Q")
     layers = alt.layer(

@@ -16,14 +16,7 @@ from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import (
-    PLACES_FILE,
-    SubsetKey,
-    Target,
-    inspect_domain,
-    resolve_folder,
-    write_domain,
-)
+from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
 from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer

@@ -60,9 +60,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The main score of posir's tasks.
-MAIN_SCORE = "ndcg_at_10"
-#: mteb's names of the scores that are shown.
+#: mteb's names of the scores that are shown, the main one of posir's tasks first.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
 #: mteb's metadata of a model, of which a run has only a name and a revision.
 UNSTATED = (
@@ -206,7 +204,7 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     for warning in (warning for data in parts.values() for warning in data.warnings):
         logger.warning("%s, %s", opened.name, warning)
     return ScoredData(
-        opened.name, revision, SubsetScorer(opened.scheme), MAIN_SCORE, languages, subsets, parts, clusters, is_plain
+        opened.name, revision, SubsetScorer(opened.scheme), SHOWN_SCORES[0], languages, subsets, parts, clusters, is_plain
     )
 
 

@@ -24,6 +24,7 @@ from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.formats.passages import Passage, SkippedText, Use
 from posir_tasks.sources.questions import find_span
+from posir_tasks.tasks.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
 
 THIRDS = ("first third", "second third", "last third")
@@ -164,9 +165,8 @@ class ExcerptData:
         titles: dict[str, str] = {}
         questions: dict[tuple[str, str], tuple[str, list[Excerpt]]] = {}
         for subset, data in parts.items():
-            needed = set(data.evidence.document_ids)
-            rows = [row for row, document in enumerate(data.corpus["id"][:]) if document in needed]
-            documents |= {f"{subset}/{row['id']}": row["text"] for row in data.corpus.select(rows)}
+            relevant = select_relevant(data.corpus, data.evidence.document_ids)
+            documents |= {f"{subset}/{name}": row["text"] for name, row in relevant.items()}
             stated = zip(data.evidence.document_ids, data.evidence.clusters, strict=False)
             titles |= {f"{subset}/{document}": title for document, title in stated}
             numbers = {document: number for number, document in enumerate(documents)}

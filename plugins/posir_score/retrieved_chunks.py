@@ -111,10 +111,6 @@ class ChunkKey(NamedTuple):
             return f"{sanitized(self.text, 60)} ({pluralize(len(self.text), 'character')})"
         return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
 
-    def order(self) -> tuple[int, int, int]:
-        """Return its place among all chunks: by document, then as it is numbered or placed."""
-        return self.document, self.number or 0, self.start or 0
-
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
         """Return its place in its document, behind the previous chunk if it is there; None if it is not in the document."""
         if self.text:
@@ -195,7 +191,9 @@ class RetrievedChunks:
 def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
     """Return the place of each chunk in its document, given the texts of the documents; None if it is unknown."""
     spans: dict[ChunkKey, Span | None] = {}
-    for document, group in groupby(sorted(keys, key=ChunkKey.order), key=lambda key: key.document):
+    # By document, then as they are numbered or placed.
+    ordered = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
+    for document, group in groupby(ordered, key=lambda key: key.document):
         if document == NOWHERE:
             spans |= dict.fromkeys(group)
             continue

@@ -218,10 +218,8 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
         )
     ordered = sorted(data.articles, key=lambda name: blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest())
     held_out = set(ordered[:count])
-    parts: tuple[list[Example], list[Example]] = ([], [])
-    for example in data.examples:
-        parts[example.document.article in held_out].append(example)
-    return data.select(parts[0]), data.select(parts[1])
+    rest = [example for example in data.examples if example.document.article not in held_out]
+    return data.select(rest), data.select(example for example in data.examples if example.document.article in held_out)
 
 
 def write_examples(

@@ -32,14 +32,12 @@ class MarkedDocument:
 
 def parse_document(document_id: str, marked: str) -> MarkedDocument:
     """Remove the marks from a text, and return it with the spans of the evidence."""
-    text, questions, spans, rest = "", [], [], 0
-    for mark in MARK.finditer(marked):
-        text += marked[rest : mark.start()]
-        spans.append(Span(len(text), len(text) + len(mark[1])))
-        text += mark[1]
-        questions.append(mark[2])
-        rest = mark.end()
-    return MarkedDocument(document_id, text + marked[rest:], tuple(questions), tuple(spans))
+    text, *parts = MARK.split(marked)
+    spans = list[Span]()
+    for evidence, rest in zip(parts[::3], parts[2::3], strict=True):
+        spans.append(Span(len(text), len(text) + len(evidence)))
+        text += evidence + rest
+    return MarkedDocument(document_id, text, tuple(parts[1::3]), tuple(spans))
 
 
 def read_documents() -> Iterator[MarkedDocument]:

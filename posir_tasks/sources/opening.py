@@ -37,14 +37,7 @@ from posir_tasks.sources.formats.passages import (
     name_documents,
 )
 from posir_tasks.sources.formats.records import error_context, is_qrels, read_qrels
-from posir_tasks.sources.posir import (
-    FILES,
-    SubsetKey,
-    find_layout,
-    list_domains,
-    list_present_files,
-    read_domain,
-)
+from posir_tasks.sources.posir import FILES, SubsetKey, find_layout, list_domains, list_present_files, read_domain
 from posir_tasks.sources.posir_rules import CORPUS
 from posir_tasks.sources.questions import collect_questions
 from posir_tasks.sources.repository import (

@@ -13,15 +13,7 @@ from functools import cached_property
 
 import polars as pl
 
-from posir_tasks.sources.checks import (
-    CheckedTable,
-    DataProblem,
-    Rule,
-    Schema,
-    ToleratedRows,
-    require_ids,
-    require_texts,
-)
+from posir_tasks.sources.checks import CheckedTable, DataProblem, Rule, Schema, ToleratedRows, require_ids, require_texts
 from posir_tasks.sources.pairing import ADVICE
 
 #: Upper limit of a length in characters or tokens; sums of larger ones could overflow.

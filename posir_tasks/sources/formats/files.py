@@ -15,13 +15,7 @@ from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types, read_table
-from posir_tasks.sources.formats.documents import (
-    BINARY_BYTES,
-    is_binary,
-    read_html_file,
-    read_pdf_file,
-    read_text_file,
-)
+from posir_tasks.sources.formats.documents import BINARY_BYTES, is_binary, read_html_file, read_pdf_file, read_text_file
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
     Item,
