@@ -43,6 +43,8 @@ ANSWERS = {
 }
 #: Column of differences; larger is in favor of the start.
 DIFFERENCE = "Start minus end"
+#: Parts of a text in its picture.
+TENTHS = 10
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
@@ -58,7 +60,13 @@ SIGNED: dict[Unit, Any] = {
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
 
-#: The height of a part in the picture of a text.
+#: The height of a part in the picture of a text: how much it moves the similarity, or how much is in it.
+GRADIENTS = Scale(
+    "effect of each part on the similarity to a question (gradient)",
+    partial(format_number, spec=".2f"),
+    "a median document",
+    "what it reads to its end: effect of each part on the similarity to a question (gradient)",
+)
 COSINES = Scale(
     "similarity of each part to the whole text (cosine)",
     partial(format_number, spec=".2f"),
@@ -252,12 +260,11 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
-        (estimate, side), finding = _find_favored(inner, known), known.find(inner.sums)
-        said = f"The {side} likely weighs more: " if side in ANSWERS else "Which end weighs more cannot be said: "
-        said += f"{finding[0].lower()}{finding[1:].rpartition(': ')[0]}, " if finding else ""
-        value = format_estimate(estimate, SIGNED[known.first_summary.unit]).replace(" [", " (95 % interval ").replace("]", ")")
-        said += f"{known.title[0].lower()}{known.title[1:]} {value}, one measurement on {inner.sums.documents:,} documents"
-        facts.insert(0, ("Within them", f"{said}. The picture alone does not show it: starts are closer in topic, too."))
+        estimate, side = _find_favored(inner, known)
+        said = f"The {side} likely weighs more" if side in ANSWERS else "Which end weighs more cannot be said"
+        value = format_estimate(estimate, SIGNED[known.first_summary.unit])
+        named = f"{known.title[0].lower()}{known.title[1:]}, first minus last tenth, {value}"
+        facts.insert(0, ("Within them", f"{said}: {named}, on {inner.sums.documents:,} documents."))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens, its limit: {100 * (result.share_read or 1):.0f} % of a median document."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
@@ -277,7 +284,10 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
         place, data = ("here, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
         step = f"Search in chunks that it reads whole: compare sizes {place} your own texts."
         steps.append((step, f"posir inspect {model} {data}"))
-    if "start" in (inside or [favored] * (not result.share_read)):
+    if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
+        step = "Measure more documents: train against the bias only if it is still there."
+        steps.append((step, f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"))
+    elif "start" in (inside or [favored] * (not result.share_read)):
         step = "Train on evidence at all positions: this counters a bias in what is read."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
@@ -296,27 +306,31 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             )
             worse = {"start": "end", "end": "front"}.get(_find_favored(result, probe)[1])
             verdict = f"the {worse} is found less well where it stands" if worse else "no difference is shown"
+            verdict += ", partly because it is not read" if worse == "end" and result.share_read else ""
             return f"Reversing the documents {', and '.join(changes)}: {verdict}."
     return "Not known: `posir inspect` measures it."
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
-    """Return the picture of a text from its start to its end, in the finest parts that were measured; None without one."""
-    measured = [result for result in results if isinstance(probes[result.probe], SegmentSimilarity)]
-    drawn = [result for result in measured if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
+    """Return the picture of a text from its start to its end: gradients of what is read, or else cosines; None without any."""
+    known = [result for result in results if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
+    gradients = [result for result in known if result.probe == "gradient_saliency"]
+    drawn = gradients or [result for result in known if isinstance(probes[result.probe], SegmentSimilarity)]
     if not drawn:
         return None
-    result = drawn[-1]
+    result, scale = drawn[-1], GRADIENTS if gradients else COSINES
     parts, read = len(result.sums.positions), result.share_read or 1.0
-    ends = np.arange(parts + 1) / parts
+    # The finding of gradients compares the first and last tenth of what is read.
+    span, count = (read, TENTHS) if gradients else (1.0, max(1, round(TENTHS * read)))
+    ends = np.linspace(0, span, parts + 1)
 
     def average(low: float, high: float) -> Estimate | None:
         overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
         return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
 
-    shown = [average(*place) for place in pairwise(np.linspace(0, read, max(1, round(parts * read)) + 1).tolist())]
-    rest = average(read, 1) if read < 1 else None
-    first, last, any_two = (COSINES.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
+    shown = [average(*place) for place in pairwise(np.linspace(0, read, count + 1).tolist())]
+    rest = average(read, 1) if read < 1 and not gradients else None
+    first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
         (f"from {first} to {last}{f'; no trace: {any_two}' if rest else ''}",),
@@ -325,7 +339,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         rest,
         finding=describe_model(results, probes),
         facts=partial(list_facts, results, probes),
-        scale=COSINES,
+        scale=scale,
         code="\n".join(command for _, command in _list_steps(find_leads(results, probes))),
         border=f"{result.window:,} tokens" if result.share_read else "",
     )

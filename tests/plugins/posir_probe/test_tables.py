@@ -122,7 +122,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert scores == pytest.approx([40, 50, 0, 10], abs=1), "back questions, then front ones, each as they are and reversed"
     fallen = measure("mirror_reversal", np.array([4, 3, 0, 0, 3, 4]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less["In search"].endswith("the end is found less well where it stands.")
+    assert less["In search"].endswith("the end is found less well where it stands, partly because it is not read.")
     assert "In search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
@@ -144,6 +144,10 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
         (0.0746094 * 0.45 + 0.1 * (0.35 + 0.25 + 0.15 + 0.05)) / 0.4746094, abs=0.01
     )
     assert draw_text([measure("segment_similarity_3", documents=9)], PROBES) is None
+    gradients = measure("gradient_saliency", 0.2 + np.arange(100) / 200, window=269)
+    drawn = draw_text([measure("segment_similarity_10", tenths), gradients], PROBES)
+    assert [part.value for part in drawn.ndcg_by_part] == pytest.approx([0.2225 + tenth / 20 for tenth in range(10)], abs=0.01)
+    assert (drawn.not_read, drawn.ndcg_not_read) == (pytest.approx(1 - 269 / 512), None)
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 
