@@ -152,7 +152,7 @@
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 84 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
-    panel.querySelector("figcaption").firstChild.data = board.startToEnd(points).join("") || TITLE;
+    panel.querySelector("figcaption").firstChild.data = (passing.some((row) => row.not_read >= 0.0005) ? "" : board.startToEnd(points).join("")) || TITLE;
     panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),

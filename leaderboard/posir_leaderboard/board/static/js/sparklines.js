@@ -26,7 +26,7 @@
     const few = kind === "cannot-be-said" && !unread && FEW.includes(reason);
     // What is not read comes before an open state, which the opened row has.
     const mostly = board.isMostlyUnread(states, unread);
-    const told = mostly ? board.unreadOf(unread) : few ? "bias: too few questions to say" : `${unread ? "in what it reads" : "bias"}: ${said}`;
+    const told = mostly ? board.unreadOf(unread) : few ? "bias: too few questions" : `${unread ? "in what it reads" : "bias"}: ${said}`;
     return board.el("span", { class: `state ${mostly ? "mostly" : kind}`, title: answer }, told);
   };
 
