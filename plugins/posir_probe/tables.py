@@ -43,8 +43,6 @@ ANSWERS = {
 }
 #: Column of differences; larger is in favor of the start.
 DIFFERENCE = "Start minus end"
-#: Parts of a text in its picture.
-TENTHS = 10
 #: Most positions that the terminal shows one by one; CSV and JSON have all.
 MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
@@ -60,13 +58,7 @@ SIGNED: dict[Unit, Any] = {
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
 
-#: The height of a part in the picture of a text: how much it moves the similarity, or how much is in it.
-GRADIENTS = Scale(
-    "effect of each part on the similarity to a question (gradient)",
-    partial(format_number, spec=".2f"),
-    "a median document",
-    "what it reads to its end: effect of each part on the similarity to a question (gradient)",
-)
+#: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
 COSINES = Scale(
     "similarity of each part to the whole text (cosine)",
     partial(format_number, spec=".2f"),
@@ -74,6 +66,7 @@ COSINES = Scale(
     "a text to its end, part by part",
     "{}: no trace",
 )
+GRADIENTS = replace(COSINES, name="effect of each tenth of what it reads on the similarity to a question (gradient)", unread="")
 
 
 @dataclass(frozen=True)
@@ -278,15 +271,15 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     """Return what to do, each step with its command."""
     steps, result, model = [], leads[0][0], leads[0][0].model
     favored, *inside = (_find_favored(*lead)[1] for lead in leads)
+    more = f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"
     if any(probe.find(of.sums) is None for of, probe in leads):
-        steps.append(("Measure more documents.", f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"))
+        steps.append(("Measure more documents.", more))
     if result.share_read:
         place, data = ("here, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
         step = f"Search in chunks that it reads whole: compare sizes {place} your own texts."
         steps.append((step, f"posir inspect {model} {data}"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
-        step = "Measure more documents: train against the bias only if it is still there."
-        steps.append((step, f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"))
+        steps.append(("Measure more documents: train against the bias only if it is still there.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "Train on evidence at all positions: this counters a bias in what is read."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -299,15 +292,15 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         probe, values = probes[result.probe], result.sums.values
         if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
             back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
-            asked = (("questions about the end from nDCG@10", back, end), ("those about the front from", front, start))
-            changes = (
-                f"{('moves', 'lifts', 'lowers')[int(np.sign(after - before))]} {said} {before:.1f} to {after:.1f}"
-                for said, before, after in asked
+            asked = (("of questions about the end goes", back, end), ("about the front", front, start))
+            moved = ", ".join(f"{said} from {before:.0f} to {after:.0f}" for said, before, after in asked)
+            estimate, side = _find_favored(result, probe)
+            finding = {"start": "The end is found less well", "end": "The front is found less well"}.get(
+                side, "No difference is shown"
             )
-            worse = {"start": "end", "end": "front"}.get(_find_favored(result, probe)[1])
-            verdict = f"the {worse} is found less well where it stands" if worse else "no difference is shown"
-            verdict += ", partly because it is not read" if worse == "end" and result.share_read else ""
-            return f"Reversing the documents {', and '.join(changes)}: {verdict}."
+            finding += ", partly because it is not read" if side == "start" and result.share_read else ""
+            gain = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
+            return f"{finding}: with documents reversed, nDCG@10 {moved}: a difference of {gain}."
     return "Not known: `posir inspect` measures it."
 
 
@@ -321,7 +314,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     result, scale = drawn[-1], GRADIENTS if gradients else COSINES
     parts, read = len(result.sums.positions), result.share_read or 1.0
     # The finding of gradients compares the first and last tenth of what is read.
-    span, count = (read, TENTHS) if gradients else (1.0, max(1, round(TENTHS * read)))
+    span, count = (read, 10) if gradients else (1.0, max(1, round(10 * read)))
     ends = np.linspace(0, span, parts + 1)
 
     def average(low: float, high: float) -> Estimate | None:
@@ -330,6 +323,8 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
 
     shown = [average(*place) for place in pairwise(np.linspace(0, read, count + 1).tolist())]
     rest = average(read, 1) if read < 1 and not gradients else None
+    highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
+    scale = replace(scale, top=0.5) if gradients and highest <= 0.5 else scale
     first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
@@ -375,7 +370,8 @@ class ProbeMeasurements(Presentable):
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            start = ", and likely weighs their start more" if favored in inside else " of a text"
+            tenths = ", and likely weighs their first tenth more than their last"
+            start = tenths if favored in inside else " of a text"
             return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
         return f"{name} weighs the {favored} of a text more"
 

@@ -90,6 +90,8 @@ class Scale:
     """A clause on the heights."""
     unread: str = ""
     """The meaning of the height `{}` of a part not read, if it is no score."""
+    top: float = 1.0
+    """The value at the top of the picture."""
 
 
 NDCG = Scale(
@@ -322,7 +324,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", f'{small} text-anchor="end"')
+        yield _write(AXIS - 6, y, strip.scale.format(height * strip.scale.top), "faint", f'{small} text-anchor="end"')
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, at, anchor in zip(names, (low, high), ("start", "end"), strict=True):
@@ -354,7 +356,7 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             paths["hatch"] += _hatch(x, bottom, across, height)
         if score is None:
             continue
-        up = height * score.value
+        up = height * score.value / strip.scale.top
         if not is_read and strip.scale.unread:
             paths["level"] += [f"M{_number(left)} {_number(bottom - up)}h{_number(width)}"]
             continue
@@ -362,7 +364,7 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             # Neighbors share an edge, or a line of the paper would show between them.
             paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
         if score.interval:
-            low, high = (bottom - height * value for value in score.interval)
+            low, high = (bottom - height * value / strip.scale.top for value in score.interval)
             paths["band"].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
         paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
     for kind, path in paths.items():
