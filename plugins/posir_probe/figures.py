@@ -20,7 +20,7 @@ from posir_tasks.display.numbers import FORMATS, format_interval
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 
-WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 140, 3
+WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
 #: Height of a line of a category.
 ROW = 11
 #: Values at more positions have no points on their line.

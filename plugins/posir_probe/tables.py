@@ -254,9 +254,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
         estimate, side = _find_favored(inner, known)
-        said = f"The {side} likely weighs more" if side in ANSWERS else "Which end weighs more cannot be said"
+        more = {"start": "The first tenth likely weighs more than the last", "end": "The last tenth likely weighs more"}
+        said = more.get(side, "Which end weighs more cannot be said")
         value = format_estimate(estimate, SIGNED[known.first_summary.unit])
-        named = f"{known.title[0].lower()}{known.title[1:]}, first minus last tenth, {value}"
+        named = f"{known.title[0].lower()}{known.title[1:]}, start minus end {value}"
         facts.insert(0, ("Within them", f"{said}: {named}, on {inner.sums.documents:,} documents."))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens, its limit: {100 * (result.share_read or 1):.0f} % of a median document."
@@ -275,11 +276,13 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", more))
     if result.share_read:
-        place, data = ("here, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
+        place, data = (
+            (f"on {result.data}, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
+        )
         step = f"Search in chunks that it reads whole: compare sizes {place} your own texts."
         steps.append((step, f"posir inspect {model} {data}"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
-        steps.append(("Measure more documents: train against the bias only if it is still there.", more))
+        steps.append(("Measure more documents: a bias that stays can be trained against (`posir train`).", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "Train on evidence at all positions: this counters a bias in what is read."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -292,15 +295,12 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         probe, values = probes[result.probe], result.sums.values
         if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
             back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
-            asked = (("of questions about the end goes", back, end), ("about the front", front, start))
-            moved = ", ".join(f"{said} from {before:.0f} to {after:.0f}" for said, before, after in asked)
-            estimate, side = _find_favored(result, probe)
-            finding = {"start": "The end is found less well", "end": "The front is found less well"}.get(
-                side, "No difference is shown"
+            less = f"found less well{', partly because it is not read' * bool(result.share_read)}"
+            shown = {"start": less, "end": "found better"}.get(
+                _find_favored(result, probe)[1], "not shown to be found less well"
             )
-            finding += ", partly because it is not read" if side == "start" and result.share_read else ""
-            gain = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
-            return f"{finding}: with documents reversed, nDCG@10 {moved}: a difference of {gain}."
+            asked = f"questions about it have nDCG@10 {back:.0f}, those about the front {front:.0f}"
+            return f"The end is {shown}: {asked}; with documents reversed, {end:.0f} and {start:.0f}."
     return "Not known: `posir inspect` measures it."
 
 
