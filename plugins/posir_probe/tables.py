@@ -256,9 +256,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         estimate, side = _find_favored(inner, known)
         more = {"start": "The first tenth likely weighs more than the last", "end": "The last tenth likely weighs more"}
         said = more.get(side, "Which end weighs more cannot be said")
+        asked = ", asked about their middle" if known.needs_questions else ""
         value = format_estimate(estimate, SIGNED[known.first_summary.unit])
         named = f"{known.title[0].lower()}{known.title[1:]}, start minus end {value}"
-        facts.insert(0, ("Within them", f"{said}: {named}, on {inner.sums.documents:,} documents."))
+        facts.insert(0, ("Within them", f"{said}: {named}, on {inner.sums.documents:,} documents{asked}."))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens, its limit: {100 * (result.share_read or 1):.0f} % of a median document."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
@@ -290,17 +291,17 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which end is found less well."""
+    """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which place of evidence helps."""
     for result in results:
         probe, values = probes[result.probe], result.sums.values
         if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
             back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
-            less = f"found less well{', partly because it is not read' * bool(result.share_read)}"
-            shown = {"start": less, "end": "found better"}.get(
-                _find_favored(result, probe)[1], "not shown to be found less well"
-            )
-            asked = f"questions about it have nDCG@10 {back:.0f}, those about the front {front:.0f}"
-            return f"The end is {shown}: {asked}; with documents reversed, {end:.0f} and {start:.0f}."
+            estimate, side = _find_favored(result, probe)
+            helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
+            moved = f"about the end goes from {back:.0f} to {end:.0f}, about the front from {front:.0f} to {start:.0f}"
+            shift = f"a shift of {format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])}"
+            unread = "; the part that is not read may explain it" if side == "start" and result.share_read else ""
+            return f"{helped}: with documents reversed, nDCG@10 of questions {moved}, {shift}{unread}."
     return "Not known: `posir inspect` measures it."
 
 
