@@ -93,7 +93,7 @@ def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_p
 def test_an_import_registers_in_either_order(order, autoload):
     known = "mteb.get_task('SQuAD-PosQ'); print(len([t for t in mteb.get_tasks() if t.metadata.name.startswith('PosIR-')]))"
     imported = python(f"import {order}; {known}", POSIR_AUTOLOAD=autoload)
-    assert (imported.stdout, imported.stderr) == ("20\n", "")
+    assert (imported.stdout, imported.stderr) == ("30\n", "")
 
 
 def test_the_hub_is_only_listed_for_an_unknown_name_or_a_listing():
