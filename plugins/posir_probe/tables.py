@@ -254,8 +254,8 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
         estimate, side = _find_favored(inner, known)
-        more = {"start": "The first tenth likely weighs more than the last", "end": "The last tenth likely weighs more"}
-        said = more.get(side, "Which end weighs more cannot be said")
+        first, last = known.ends if side == "start" else known.ends[::-1]
+        said = f"The {first} likely weighs more than the {last}" if side in ANSWERS else "Which end weighs more cannot be said"
         asked = ", asked about their middle" if known.needs_questions else ""
         value = format_estimate(estimate, SIGNED[known.first_summary.unit])
         named = f"{known.title[0].lower()}{known.title[1:]}, start minus end {value}"
@@ -371,8 +371,8 @@ class ProbeMeasurements(Presentable):
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            tenths = ", and likely weighs their first tenth more than their last"
-            start = tenths if favored in inside else " of a text"
+            first, last = leads[-1][1].ends
+            start = f", and likely weighs their {first} more than their {last}" if favored in inside else " of a text"
             return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
         return f"{name} weighs the {favored} of a text more"
 

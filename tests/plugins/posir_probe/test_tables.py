@@ -126,6 +126,12 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
     assert less["In search"].startswith("Being near the start helps: with documents reversed, nDCG@10")
     assert less["In search"].endswith("; the part that is not read may explain it.")
+    for inner, ends in (
+        (measure("permutation", FALLING), "start"),
+        (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
+    ):
+        known = dict(list_facts([measure("segment_similarity_3", FALLING), inner], PROBES))
+        assert ends in known["Within them"].partition(":")[0], "a probe names what it compares"
     assert "In search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
