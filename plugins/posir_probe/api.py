@@ -107,10 +107,7 @@ def probe(
         with with_settings(protocol=protocol, window=window, query_field=query_field, passage_field=passage_field):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
-    given = {"documents": documents, "seed": seed, "words": words and "{},{}".format(*words), "min-tokens": min_tokens or None}
-    given |= {"window": window, "protocol": protocol}
-    options = " ".join(f"--{name} {value}" for name, value in given.items() if value is not None)
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), options)
+    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))
 
 
 @public()

@@ -126,8 +126,8 @@ class Perturbation(Probe):
             "end_minus_start": Summary(f"Cosine, {self.changed} at end minus start", lambda means: end(means) - start(means)),
         }
         self.finding = SignedFinding(
-            f"{self.change} lowers the cosine more at the start of a text than at its end",
-            f"{self.change} lowers the cosine more at the end of a text than at its start",
+            f"{self.change} lowers the cosine more at the start than at the end",
+            f"{self.change} lowers the cosine more at the end than at the start",
             "end_minus_start",
         )
 
@@ -161,7 +161,7 @@ class NeedleInsertion(Perturbation):
     name = "needle_insertion"
     title = "Meaningless words inserted"
     notes = (
-        "Meaningless words are inserted into a text, and both are compared. Lower: what is there counts more.",
+        "Meaningless words are inserted into a text, and both are compared. The lower the cosine, the more this place counts.",
         "The needle divides words, as in the paper's code, so an order-blind model is not quite equal at all places. Tokens "
         "are those of the model, or estimated from bytes.",
     )
@@ -190,7 +190,9 @@ class TextRemoval(Perturbation):
 
     name = "text_removal"
     title = "Part of a text removed"
-    notes = ("A part of a text is removed, and both are compared. Lower: what was there counts more.", "Sentences are removed.")
+    notes = (
+        "Some sentences of a text are removed, and both are compared. The lower the cosine, the more the removed part counts.",
+    )
     needs_sentences = True
     sizes: tuple[float, ...] = (0.1, 0.25, 0.5)
     change, changed = "Removing a part", "removed"
@@ -310,8 +312,8 @@ class SentenceRegression(RegressionProbe):
     name = "sentence_regression"
     title = "Weight of sentences by position"
     notes = (
-        "A text's embedding is explained by those of its sentences, each with a weight. r below 0: the weights fall from start "
-        "to end.",
+        "A text's embedding is explained by those of its sentences, each with a weight. Where r is below 0, the weights fall "
+        "from start to end. The difference above has the sign reversed: plus favors the start, as everywhere.",
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
@@ -327,8 +329,8 @@ class SentenceRegression(RegressionProbe):
         for position in order
     }
     finding = SignedFinding(
-        "Later sentences weigh more (r of position and weight)",
-        "Earlier sentences weigh more (-r of position and weight)",
+        "Later sentences weigh more",
+        "Earlier sentences weigh more",
     )
     preference_sign = -1
     value_title = "Pearson's r of position and weight"

@@ -41,8 +41,8 @@ class EvidenceMoving(base.Probe):
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = (
-        "The evidence of each question is moved to ten places of its document. Past a model's window all are equal: the "
-        "similarity to the rest of the document, not 0.",
+        "The evidence of each question is moved to ten places of its document. Where it is past the window, the cosine is that "
+        "of the question and the rest of the document, and not 0.",
     )
     finding = base.SignedFinding(
         "Moving the evidence from start to end makes question and document less similar",

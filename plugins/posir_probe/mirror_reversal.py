@@ -73,8 +73,8 @@ class MirrorReversal(Probe):
     notes = (
         "Every document is cut into five parts, their order is reversed, and all are searched, sampled or not. Questions on "
         "the back gain from it where a model finds evidence best at the start.",
-        "After reversal, back minus front is not 0 for a model blind to order: it contains how difficult front and back "
-        "questions are. The difference of the changes is 0 for it. Past the window, both are of truncation, too.",
+        "For a model blind to order, back minus front after reversal is not 0, since the questions differ in difficulty; the "
+        "difference of the changes is 0. Both include what is lost past the window.",
     )
     positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {

@@ -203,7 +203,7 @@ class ControlledPairsEffect(ControlledPairs):
 
     name = "controlled_pairs_effect"
     title = "Pairs of documents, in standard deviations"
-    notes = ("The differences of these pairs, divided by their standard deviation. Above 0: as in the pairs.",)
+    notes = ("The differences of the same pairs, divided by their standard deviation.",)
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
     finding = base.SignedFinding(
         "Evidence first instead of last raises the score, against its spread",

@@ -127,9 +127,9 @@ class GradientSaliency(Probe):
     title = "Gradient of tokens"
     source = "arXiv 2601.08363, section 4.3"
     notes = (
-        "How much each token that is read changes the similarity of question and document. The end of the curve is the end of "
-        "the window where a document is longer.",
-        "Pairs with the middle of the evidence in the middle fifth of the document.",
+        "How much each token that is read changes the similarity of question and document. In a document that is longer than "
+        "the model's window, the curve ends where the window ends.",
+        "Only questions whose evidence has its middle in the middle fifth of the document.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {

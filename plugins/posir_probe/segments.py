@@ -54,9 +54,9 @@ class SegmentSimilarity(Probe):
     """Cosine of a text and each of its contiguous segments, equal in characters up to one."""
 
     notes = (
-        "A text and each of its parts are embedded alone, and their cosine is taken. Higher: the text is more about this part. "
-        "Past a model's window it is that of any two parts, not 0.",
-        "Models with last-token pooling peak in the last part.",
+        "A text and each of its parts are embedded alone, and their cosine is taken. A higher cosine means that more of the "
+        "part is in the embedding of the text. It isn't 0 for a part past the window, as any two parts of a text are similar.",
+        "Models with last-token pooling usually have their highest value in the last part.",
     )
     preference_sign = 1
     compares_ends = True
@@ -124,7 +124,8 @@ class Permutation(Probe):
     title = "Joined texts in all orders"
     source = "arXiv 2601.16934, permuted segments"
     notes = (
-        "Texts are joined in all orders, and compared with each of them. Equal values: the place in the text does not matter.",
+        "Texts are joined in all orders, and compared with each of them. If the values are equal, the place in the text "
+        "does not matter.",
         "Texts are cut so that they fit the model's window together. Documents are the sets of texts that are joined. "
         "Differences below 1e-6 are rounding errors and count as 0.",
     )

@@ -29,7 +29,6 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
-from posir_tasks.tasks.catalog import find_task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +47,8 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
+#: The probe of what is read that the picture of a text shows.
+DRAWN = "gradient_saliency"
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search", "Other measurements")
@@ -60,13 +61,15 @@ SIGNED: dict[Unit, Any] = {
 
 #: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
 COSINES = Scale(
-    "similarity of each part to the whole text (cosine)",
+    "similarity of each part to the whole text",
     partial(format_number, spec=".2f"),
     "a median document",
     "a text to its end, part by part",
     "{}: no trace",
+    "cosine",
 )
-GRADIENTS = replace(COSINES, name="effect of each tenth of what it reads on the similarity to a question (gradient)", unread="")
+GRADIENTS = replace(COSINES, name="effect of each tenth of what it reads on the similarity to a question", unread="")
+GRADIENTS = replace(GRADIENTS, unit="gradient of tokens, 1 = their 99th percentile; questions about the middle of {}")
 
 
 @dataclass(frozen=True)
@@ -143,16 +146,16 @@ def _list_published(probe: Probe) -> list[float]:
 
 
 def _draw_interval(estimate: Estimate | None, probe: Probe) -> tuple[float, ...]:
-    """Return a difference, the ends of its interval, and those of the published range; larger favors the start."""
-    published = _list_published(probe)
-    values = (estimate.value, *(estimate.interval or ()), *published[:1], *published[-1:]) if estimate else ()
+    """Return a difference, the ends of its interval, and the published values; larger favors the start."""
+    values = (estimate.value, *(estimate.interval or ()), *_list_published(probe)) if estimate else ()
     return tuple(probe.preference_sign * value for value in values)
 
 
 def _describe_published(probe: Probe) -> str:
     """Return the range of published values, and how many there are; empty without any."""
     published, form = _list_published(probe), SIGNED[probe.summaries[probe.stated].unit]
-    return f"{form(published[0])} to {form(published[-1])} ({len(published)})" if published else ""
+    ends = " to ".join(dict.fromkeys(map(form, published[:1] + published[-1:])))
+    return f"{ends} ({len(published)})" if published else ""
 
 
 def _find_favored(result: ProbeResult, probe: Probe) -> tuple[Estimate | None, str]:
@@ -178,7 +181,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     # The difference stands beside it.
     said = finding.rpartition(": ")[0] if finding else "Which end weighs more cannot be said"
     none = "see the figure" if read_published_curves(probe.name) else "none"
-    return f"{said} · {probe.title}; published: {_describe_published(probe).replace(')', ' values)') or none}"
+    return f"{said} · {probe.title}; published: {_describe_published(probe).replace('(', '(n = ') or none}"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -210,10 +213,10 @@ def _build_table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], right
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
     """Return what carries the verdict: the first result that compares start and end, and the first within the window.
 
-    Those with an interval come first. Where nothing compares start and end, it is the first result.
+    Those with an interval come first, then the one that is drawn. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS))
+    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, pair[1].name != DRAWN))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
@@ -228,15 +231,20 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if not probe.compares_ends:
         return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
     favored, *inside = (_find_favored(*lead)[1] for lead in leads)
-    within = f"within the {result.window:,} tokens that it reads" if result.window else "within what it reads"
+    read = f"the {result.window:,} tokens that it reads" if result.window else "what it reads"
     answer = ANSWERS.get(favored, "No sign of it: whether the start or the end of a text weighs more cannot be said")
     if probe.in_window:
-        answer += f", {within}"
-    elif favored in inside:
-        answer += f", likely also {within}" * bool(favored in ANSWERS and result.share_read)
-    elif inside:
-        answer += f"; {f'the {inside[0]} weighs more' if inside[0] in ANSWERS else 'that cannot be said'} {within}"
+        answer += f", within {read}"
+    elif inside and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
+        compared = _describe_ends(leads[-1][1], inside[0])
+        answer += f"; of {read}, {compared}" if compared else f"; that cannot be said within {read}"
     return f"{answer}."
+
+
+def _describe_ends(probe: Probe, favored: str) -> str:
+    """Return which of the two places that a probe compares weighs more; empty if that cannot be said."""
+    more, less = probe.ends if favored == "start" else probe.ends[::-1]
+    return f"the {more} likely weighs more than the {less}" if favored in ANSWERS else ""
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -254,14 +262,12 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
         estimate, side = _find_favored(inner, known)
-        first, last = known.ends if side == "start" else known.ends[::-1]
-        said = f"The {first} likely weighs more than the {last}" if side in ANSWERS else "Which end weighs more cannot be said"
-        asked = ", asked about their middle" if known.needs_questions else ""
+        said = _describe_ends(known, side).capitalize() or "Which end weighs more cannot be said"
         value = format_estimate(estimate, SIGNED[known.first_summary.unit])
-        named = f"{known.title[0].lower()}{known.title[1:]}, start minus end {value}"
-        facts.insert(0, ("Within them", f"{said}: {named}, on {inner.sums.documents:,} documents{asked}."))
+        measured = f"{known.title}, {' minus '.join(known.ends)}: {value}, on {inner.sums.documents:,} documents."
+        facts.insert(0, ("Within them", f"{said}.\n{measured}"))
     if result.window and result.median_tokens:
-        share = f"The first {result.window:,} tokens, its limit: {100 * (result.share_read or 1):.0f} % of a median document."
+        share = f"The first {result.window:,} tokens, {100 * (result.share_read or 1):.0f} % of a median document."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search", _describe_search(results, probes)))
@@ -277,13 +283,10 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", more))
     if result.share_read:
-        place, data = (
-            (f"on {result.data}, then on a folder of", result.data) if find_task(result.data) else ("on", "YOUR_TEXTS")
-        )
-        step = f"Search in chunks that it reads whole: compare sizes {place} your own texts."
-        steps.append((step, f"posir inspect {model} {data}"))
+        step = f"Search in chunks that it reads whole, of at most {result.window:,} tokens: compare sizes on your own texts."
+        steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
-        steps.append(("Measure more documents: a bias that stays can be trained against (`posir train`).", more))
+        steps.append((f"Measure more documents: {result.sums.documents} are few.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "Train on evidence at all positions: this counters a bias in what is read."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -298,17 +301,17 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
             estimate, side = _find_favored(result, probe)
             helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
-            moved = f"about the end goes from {back:.0f} to {end:.0f}, about the front from {front:.0f} to {start:.0f}"
-            shift = f"a shift of {format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])}"
-            unread = "; the part that is not read may explain it" if side == "start" and result.share_read else ""
-            return f"{helped}: with documents reversed, nDCG@10 of questions {moved}, {shift}{unread}."
+            unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
+            moved = f"about the end {back:.0f} → {end:.0f}, about the front {front:.0f} → {start:.0f}"
+            shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
+            return f"{helped}{unread}.\nnDCG@10 with documents reversed: questions {moved}; difference {shift}."
     return "Not known: `posir inspect` measures it."
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
     """Return the picture of a text from its start to its end: gradients of what is read, or else cosines; None without any."""
     known = [result for result in results if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
-    gradients = [result for result in known if result.probe == "gradient_saliency"]
+    gradients = [result for result in known if result.probe == DRAWN]
     drawn = gradients or [result for result in known if isinstance(probes[result.probe], SegmentSimilarity)]
     if not drawn:
         return None
@@ -325,7 +328,8 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     shown = [average(*place) for place in pairwise(np.linspace(0, read, count + 1).tolist())]
     rest = average(read, 1) if read < 1 and not gradients else None
     highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
-    scale = replace(scale, top=0.5) if gradients and highest <= 0.5 else scale
+    scale = replace(scale, top=0.5 if gradients and highest <= 0.5 else 1.0)
+    scale = replace(scale, unit=scale.unit.format(pluralize(result.sums.documents, "document")))
     first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
@@ -338,6 +342,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         scale=scale,
         code="\n".join(command for _, command in _list_steps(find_leads(results, probes))),
         border=f"{result.window:,} tokens" if result.share_read else "",
+        compared=(0, count - 1) if gradients else (),
     )
 
 
@@ -351,8 +356,6 @@ class ProbeMeasurements(Presentable):
     """Folder of results, in which other models' results on the same data are drawn beside these."""
     skipped: tuple[SkippedText, ...] = ()
     """Texts and questions that cannot be used."""
-    options: str = ""
-    """Options that the sample was drawn and the model run with, as a command has them."""
 
     @property
     def title(self) -> str:
@@ -371,8 +374,7 @@ class ProbeMeasurements(Presentable):
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            first, last = leads[-1][1].ends
-            start = f", and likely weighs their {first} more than their {last}" if favored in inside else " of a text"
+            start = f"; of these, {_describe_ends(leads[-1][1], favored)}" if favored in inside else " of a text"
             return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
         return f"{name} weighs the {favored} of a text more"
 
@@ -387,7 +389,8 @@ class ProbeMeasurements(Presentable):
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
-        facts = [f"{name}: {fact}" for name, fact in list_facts(self.results, probes) if name != "What to do"]
+        known = [(name, " ".join(fact.splitlines())) for name, fact in list_facts(self.results, probes)]
+        facts = [f"{name}: {fact}" for name, fact in known if name != "What to do"]
         steps = [f"# {step}\n{command}" for step, command in _list_steps(leads)]
         facts += ["What to do:"] * bool(steps)
         verdict, differences = describe_model(self.results, probes), build_differences(self.results, probes)
@@ -397,21 +400,19 @@ class ProbeMeasurements(Presentable):
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
         for result in self.results:
-            probe = probes[result.probe]
-            estimate, favored = _find_favored(result, probe)
+            probe, (estimate, favored) = probes[result.probe], _find_favored(result, probes[result.probe])
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
             left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
-            notes = tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out)))
+            alone = f"Measured alone with `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
+            notes = tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out, alone)))
             tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
             sections.append(
                 DisplaySection(
                     *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
                     draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
-                    code=f"posir probe {result.model} {result.data} --probe {probe.name} {self.options}"
-                    * bool(self.results[1:]),
                     folded=True,
                     group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
                     chip=favored.replace("cannot be said", "no sign"),
@@ -419,7 +420,8 @@ class ProbeMeasurements(Presentable):
                     unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
                 )
             )
-        return tuple(sorted(sections, key=lambda section: GROUPS.index(section.group)))
+        # What is known comes first.
+        return tuple(sorted(sections, key=lambda section: (GROUPS.index(section.group), section.folded and not section.draw)))
 
     def page_sections(self) -> tuple[DisplaySection, ...]:
         """Return what follows the question and the card with its answer, or without a card the answer, too.
@@ -445,8 +447,7 @@ class ProbeMeasurements(Presentable):
         """Print the verdict and the overview; of many probes, the values of each only if asked to explain."""
         for section in self.sections():
             if explain or not section.folded or len(self.results) <= MOST_SECTIONS:
-                # A page has the values of a probe folded, and how to measure them alone.
-                replace(section, code="" if section.folded else section.code).print_on(console)
+                section.print_on(console)
         self.print_legend(console, explain=explain)
 
     def records(self) -> list[IndexRow]:
@@ -467,16 +468,16 @@ class ProbeMeasurements(Presentable):
 
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
-        strips = self.strips()
-        parts = "; ".join(format_estimate(part, COSINES.format) for strip in strips for part in strip.ndcg_by_part)
         return [
             "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
-            "Start minus end: plus favors the start. A gradient norm says how much the similarity reacts to a token.",
-            *[f"Picture: {parts} for the parts that are read. {describe_marks(strips)}" for _ in strips],
-            "No interval: there is none of fewer than ten documents, or of a group that some samples have none of. That of a "
-            "range does not correct its bias.",
+            "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
+            "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
+            "Published values: of other models on other data. The sign can be compared, the size only roughly.",
+            *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
+            "No interval: there is none of fewer than ten documents, or of a group that some samples have none of.",
+            "Range: the highest minus the lowest value, which chance makes larger.",
         ]
 
     def warnings(self) -> list[str]:

@@ -46,8 +46,10 @@ KINDS = {
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
     "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
     "bars": ('fill="#d6e8f3" shape-rendering="crispEdges"', "fill:#1d4259"),
+    "other": ('fill="#eceef0" shape-rendering="crispEdges"', "fill:#2a2c2f"),
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
+    "haze": ('fill="#ccd2d6" shape-rendering="crispEdges"', "fill:#4a4f54"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
     "level": ('fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
     "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
@@ -90,6 +92,8 @@ class Scale:
     """A clause on the heights."""
     unread: str = ""
     """The meaning of the height `{}` of a part not read, if it is no score."""
+    unit: str = ""
+    """The unit, and what it is measured on, for the line below the name on a page."""
     top: float = 1.0
     """The value at the top of the picture."""
 
@@ -120,7 +124,8 @@ class Strip:
     finding: str = ""
     """The answer in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
-    """Returns names and values of what the finding rests on, then what to do; they take long."""
+    """Returns names and values of what the finding rests on, then what to do; they take long. What follows the first line of a
+    value explains it."""
     scale: Scale = NDCG
     """The quantity that is drawn."""
     code: str = ""
@@ -129,6 +134,8 @@ class Strip:
     """Code to do it in several libraries, for the card of a page: name, a sentence, the code, and whether it is open."""
     border: str = ""
     """The end of what is read, for the axis of a page."""
+    compared: tuple[int, ...] = ()
+    """Parts that the finding compares: the others are gray. Empty for all."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
 
@@ -174,8 +181,9 @@ class Strip:
         """Return the picture in a sentence, for readers who do not see it."""
         heights = ", ".join(self.scale.format(part.value if part else None) for part in self.ndcg_by_part)
         lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
-        unread = f"; {self.share}, {self.scale.name} {lost}" if self.not_read else ""
-        return f"{self.name}: {self.scale.name} from start to end {heights}{unread}. {'. '.join(self.words)}."
+        unread = f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_not_read else ''}" if self.not_read else ""
+        words = f" {'. '.join(self.words)}." if self.words else ""
+        return f"{self.name}: {self.scale.name} from start to end {heights}{unread}.{words}"
 
 
 def format_share(share: float) -> str:
@@ -342,9 +350,10 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched."""
-    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")}
+    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "other", "hatch", "band", "haze", "grid", "level", "mean")}
     bottom = top + height
-    for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
+    for at, ((score, is_read), (start, end)) in enumerate(zip(strip.scores, pairwise(strip.edges), strict=True)):
+        bar, band = ("bars", "band") if not strip.compared or at in strip.compared else ("other", "haze")
         # What is not read is no continuation of what is.
         apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
         x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
@@ -362,10 +371,10 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             continue
         if is_read:
             # Neighbors share an edge, or a line of the paper would show between them.
-            paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
+            paths[bar].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
         if score.interval:
             low, high = (bottom - height * value / strip.scale.top for value in score.interval)
-            paths["band"].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
+            paths[band].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
         paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
     for kind, path in paths.items():
         if path:
