@@ -17,7 +17,6 @@ from posir_report.summary import short_labels
 from posir_tasks.display.charts import FAINT, INK, PERCENT, WINDOW_END, Looks, add_frame, build_chart, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import FORMATS, format_interval
-from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
@@ -46,7 +45,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     finding = probe.find(first.sums) or probe.title
     title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
-    source = f"Source: {first.data}, {pluralize(first.sums.documents, 'document')}."
+    source = f"Source: {first.data}, {probe.count(first.sums.documents)}."
     source += f" Method: {probe.source}." if probe.source else ""
     draw = _draw_scatter if probe.form is Form.CELLS else _draw_curves
     framed = add_frame(alt.vconcat(draw(shown, labels, probe)), title, subject, " ".join(_explain(shown, probe)), source)
@@ -154,7 +153,8 @@ def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd:
     return {
         "model": model, "line": line, "panel": panel, "position": position, "order": order,
         "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
-        **values, "sd_low": values["value"] - sd, "sd_high": values["value"] + sd,
+        **values, "shown": FORMATS[probe.unit](values["value"]),
+        "sd_low": values["value"] - sd, "sd_high": values["value"] + sd,
     }  # fmt: skip
 
 
@@ -185,13 +185,14 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
         x = alt.X("position:O", title=probe.place_title, scale=alt.Scale(domain=names), axis=axis)
     base = alt.Chart().encode(x=x, color=color, detail=["model:N", "line:N"])
     y, low, deviation = _encode_values(alt.Y, probe)
-    lines = base.encode(y=y, tooltip=_tooltips(rows, probe.unit))
+    lines = base.encode(y=y, tooltip=_tooltips(rows))
     band = base.transform_filter("isValid(datum.value_low)").encode(y=low, y2="value_high:Q")
     has_intervals = any(row.get("value_low") is not None for row in rows)
     if probe.form is Form.BARS:
         bars = _only(lines, MODEL_ROW).mark_bar(size=9, opacity=0.75)
         return [bars, *[band.mark_rule().encode(color=alt.value(INK))] * has_intervals]
-    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=0.8)
+    # A thin line is found by its points, which do not show.
+    published = _only(lines, PUBLISHED_ROW).mark_line(strokeWidth=0.8, point={"opacity": 0, "size": 80})
     if probe.shows_published_range:
         area = _only(base, PUBLISHED_ROW).mark_area(opacity=0.25)
         published = area.encode(y=alt.Y("min(value):Q", title=probe.value_title), y2="max(value):Q", detail="line:N")
@@ -228,7 +229,7 @@ def _draw_categories(
     x, low, _ = _encode_values(alt.X, probe)
     y = alt.Y("position:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=WIDTH))
     base = alt.Chart().encode(y=y, yOffset=alt.YOffset("key:N", sort=list(keys)), color=color)
-    dots = base.encode(x=x, tooltip=_tooltips(rows, probe.unit))
+    dots = base.encode(x=x, tooltip=_tooltips(rows))
     intervals = base.transform_filter("isValid(datum.value_low)").encode(x=low, x2="value_high:Q")
     kinds, has_intervals = {row["kind"] for row in rows}, any(row.get("value_low") is not None for row in rows)
     points = _only(dots, MODEL_ROW, CONTROL_ROW).mark_point(filled=True, opacity=1, size=60).encode(shape=shape)
@@ -240,9 +241,8 @@ def _draw_categories(
     ]
 
 
-def _tooltips(rows: Sequence[Row], unit: Unit) -> list[alt.Tooltip]:
+def _tooltips(rows: Sequence[Row]) -> list[alt.Tooltip]:
     """Return the fields of a tooltip, of those that some row has."""
     named = {"model": "Model", "line": "Texts", "position": "Position", "interval": "95 % interval"}
     fields = [alt.Tooltip(f"{name}:N", title=title) for name, title in named.items() if any(row[name] for row in rows)]
-    value = alt.Tooltip("value:Q", title="Value", format=".1%" if unit is Unit.PERCENT else ".4f")
-    return [*fields[:-1], value, fields[-1]]
+    return [*fields[:-1], alt.Tooltip("shown:N", title="Value"), fields[-1]]

@@ -129,7 +129,8 @@ class GradientSaliency(Probe):
     notes = (
         "How much each token that is read changes the similarity of question and document. In a document that is longer than "
         "the model's window, the curve ends where the window ends.",
-        "Only questions whose evidence has its middle in the middle fifth of the document.",
+        "Only questions whose evidence has its middle in the middle fifth of the document, which may be past the window. A "
+        "gradient is no measurement of search.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {

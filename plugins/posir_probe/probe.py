@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -10,9 +11,10 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.results import Compute, ProbeSums
+from posir_probe.results import Compute, ProbeResult, ProbeSums
 from posir_tasks.display.numbers import FORMATS, format_estimate
 from posir_tasks.display.progress import Advance
+from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
 from posir_tasks.evidence import Floats
 from posir_tasks.scores import Estimate, Interval, Unit
@@ -140,6 +142,8 @@ class Probe:
     predicts_retrieval: bool = False
     """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
 
+    joined: int = 1
+    """Documents that are joined to a set, which counts as one."""
     needs_questions: bool = False
     """Whether it measures questions, of documents that have some."""
     needs_sentences: bool = False
@@ -203,11 +207,67 @@ class Probe:
         name = self.stated
         return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
 
+    @property
+    def counted(self) -> str:
+        """The noun of what counts as one."""
+        return "set" if self.joined > 1 else "document"
+
+    def count(self, documents: int) -> str:
+        """Return how many documents are measured: `50 documents`, `16 sets of 3 documents`."""
+        return f"{pluralize(documents, self.counted)}{f' of {self.joined} documents' * (self.joined > 1)}"
+
     def split(self, position: str) -> tuple[str, str, str]:
         """Return panel, line and title of a position."""
         name, _, place = position.rpartition(SEPARATOR)
         panel, line = self.series.get(name, (name, ""))
         return panel, line, self.place_names.get(place, place)
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """A summary of a probe's values, or the value at one position."""
+
+    model: str
+    revision: str
+    data: str
+    probe: str
+    kind: str
+    """`summary` or `position`."""
+    name: str
+    value: Estimate | None
+    """Its 95 % interval is by bootstrap over documents; None where undefined."""
+    sd: float | None
+    """Standard deviation of the values at a position."""
+    slope: float | None
+    p_value: float | None
+    """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as independent."""
+    documents: int
+    left_out: int
+    """Documents that could not be measured."""
+    complete: bool
+    source: str
+
+
+def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
+    """Return the summaries of every result, each followed by its values."""
+    rows = []
+    for result in results:
+        probe, sums = probes[result.probe], result.sums
+        details = {name: values.tolist() for name, values in sums.details.items()}
+        named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
+            ("summary", name, sums.estimate(summary), {}) for name, summary in probe.summaries.items()
+        ]
+        for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
+            known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
+            named.append(("position", name, estimate, known))
+        complete = all(subset.done >= subset.sampled for subset in result.subsets.values())
+        about = result.model, result.revision, result.data, result.probe
+        counts = sums.documents, max(0, result.drawn - sums.documents), complete, probe.source
+        rows += [
+            IndexRow(*about, kind, name, value, known.get("sd"), known.get("slope"), known.get("p_value"), *counts)
+            for kind, name, value, known in named
+        ]
+    return rows
 
 
 def run_plans(encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float) -> list[ProbeSums]:

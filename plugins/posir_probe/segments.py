@@ -126,7 +126,7 @@ class Permutation(Probe):
     notes = (
         "Texts are joined in all orders, and compared with each of them. If the values are equal, the place in the text "
         "does not matter.",
-        "Texts are cut so that they fit the model's window together. Documents are the sets of texts that are joined. "
+        "Texts are cut so that they fit the model's window together. "
         "Differences below 1e-6 are rounding errors and count as 0.",
     )
     preference_sign = 1
@@ -138,7 +138,7 @@ class Permutation(Probe):
     """The unit of the segments."""
 
     def __init__(self, segments: int = 3) -> None:
-        self.segments = segments
+        self.segments = self.joined = segments
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
@@ -189,6 +189,10 @@ class PermutationParts(Permutation):
     title = "Parts of a text in all orders"
     is_variant = True
     parts = "parts of a text"
+
+    def __init__(self, segments: int = 3) -> None:
+        super().__init__(segments)
+        self.joined = 1
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """Return the parts of each text, equal in words, cut so that they fit the model's window."""

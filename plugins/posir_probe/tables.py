@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from posir_probe.bias_learning import MEAN
-from posir_probe.probe import SEPARATOR, UNITS, Probe, includes_zero
+from posir_probe.probe import SEPARATOR, UNITS, IndexRow, Probe, build_index_rows, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_probe.segments import SegmentSimilarity
@@ -72,53 +72,6 @@ GRADIENTS = replace(COSINES, name="effect of each tenth of what it reads on the 
 GRADIENTS = replace(GRADIENTS, unit="gradient of tokens, 1 = their 99th percentile; questions about the middle of {}")
 
 
-@dataclass(frozen=True)
-class IndexRow:
-    """A summary of a probe's values, or the value at one position."""
-
-    model: str
-    revision: str
-    data: str
-    probe: str
-    kind: str
-    """`summary` or `position`."""
-    name: str
-    value: Estimate | None
-    """Its 95 % interval is by bootstrap over documents; None where undefined."""
-    sd: float | None
-    """Standard deviation of the values at a position."""
-    slope: float | None
-    p_value: float | None
-    """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as independent."""
-    documents: int
-    left_out: int
-    """Documents that could not be measured."""
-    complete: bool
-    source: str
-
-
-def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
-    """Return the summaries of every result, each followed by its values."""
-    rows = []
-    for result in results:
-        probe, sums = probes[result.probe], result.sums
-        details = {name: values.tolist() for name, values in sums.details.items()}
-        named: list[tuple[str, str, Estimate | None, dict[str, float]]] = [
-            ("summary", name, sums.estimate(summary), {}) for name, summary in probe.summaries.items()
-        ]
-        for place, (name, estimate) in enumerate(zip(sums.positions, sums.estimates, strict=True)):
-            known = {key: values[place] for key, values in details.items() if math.isfinite(values[place])}
-            named.append(("position", name, estimate, known))
-        complete = all(subset.done >= subset.sampled for subset in result.subsets.values())
-        about = result.model, result.revision, result.data, result.probe
-        counts = sums.documents, max(0, result.drawn - sums.documents), complete, probe.source
-        rows += [
-            IndexRow(*about, kind, name, value, known.get("sd"), known.get("slope"), known.get("p_value"), *counts)
-            for kind, name, value, known in named
-        ]
-    return rows
-
-
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
     """Return a table with the differences of start and end of embeddings that have an interval, and the published range.
 
@@ -173,7 +126,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     known = result.sums.documents
     if known < FEWEST_DOCUMENTS:
         enough = math.ceil(FEWEST_DOCUMENTS * result.drawn / known) if known else 0
-        few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, 'document')}"
+        few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, probe.counted)}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     finding = probe.find(result.sums)
     if not probe.preference_sign:
@@ -227,7 +180,7 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     leads = find_leads(results, probes)
     result, probe = leads[0]
     if result.sums.documents < FEWEST_DOCUMENTS:
-        return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, 'document')}."
+        return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, probe.counted)}."
     if not probe.compares_ends:
         return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
     favored, *inside = (_find_favored(*lead)[1] for lead in leads)
@@ -261,13 +214,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
-        estimate, side = _find_favored(inner, known)
-        said = _describe_ends(known, side).capitalize() or "Which end weighs more cannot be said"
-        value = format_estimate(estimate, SIGNED[known.first_summary.unit])
-        measured = f"{known.title}, {' minus '.join(known.ends)}: {value}, on {inner.sums.documents:,} documents."
-        facts.insert(0, ("Within them", f"{said}.\n{measured}"))
+        said = _describe_ends(known, _find_favored(inner, known)[1]).capitalize() or "Which end weighs more cannot be said"
+        facts.insert(0, ("Within them", f"{said}.\n{_describe_inside(results, probes)}"))
     if result.window and result.median_tokens:
-        share = f"The first {result.window:,} tokens, {100 * (result.share_read or 1):.0f} % of a median document."
+        share = f"The first {result.window:,} tokens:\n{100 * (result.share_read or 1):.0f} % of a median document."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search", _describe_search(results, probes)))
@@ -283,14 +233,27 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", more))
     if result.share_read:
-        step = f"Search in chunks that it reads whole, of at most {result.window:,} tokens: compare sizes on your own texts."
+        step = "Search in chunks that it reads whole: compare sizes on your own texts, and whether search is biased."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
         steps.append((f"Measure more documents: {result.sums.documents} are few.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "Train on evidence at all positions: this counters a bias in what is read."
+        step = "Train only if search is biased in what is read, too: on evidence at all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
+
+
+def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return the differences of what is read, that of the picture first, with the range of the tenths between."""
+    said = []
+    for result in sorted(results, key=lambda result: result.probe != DRAWN):
+        probe = probes[result.probe]
+        if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
+            value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
+            tenths = result.sums.values.reshape(10, -1).mean(axis=1)[1:-1] if result.probe == DRAWN else ()
+            between = f"; those between have {min(tenths):.2f} to {max(tenths):.2f}" if len(tenths) else ""
+            said.append(f"{probe.title}, {' minus '.join(probe.ends)}: {value}{between}.")
+    return " ".join(said)
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -302,9 +265,10 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             estimate, side = _find_favored(result, probe)
             helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
             unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
-            moved = f"about the end {back:.0f} → {end:.0f}, about the front {front:.0f} → {start:.0f}"
+            moved = f"about the front {front:.0f}, about the end {back:.0f}; with documents reversed {start:.0f} and {end:.0f}"
             shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
-            return f"{helped}{unread}.\nnDCG@10 with documents reversed: questions {moved}; difference {shift}."
+            inside = " Whether search is biased in what is read, `posir inspect` says." if result.share_read else ""
+            return f"{helped}{unread}.\nnDCG@10 of questions {moved}: a difference of {shift}.{inside}"
     return "Not known: `posir inspect` measures it."
 
 
@@ -329,7 +293,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     rest = average(read, 1) if read < 1 and not gradients else None
     highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
     scale = replace(scale, top=0.5 if gradients and highest <= 0.5 else 1.0)
-    scale = replace(scale, unit=scale.unit.format(pluralize(result.sums.documents, "document")))
+    scale = replace(scale, unit=scale.unit.format(probes[result.probe].count(result.sums.documents)))
     first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
@@ -380,8 +344,12 @@ class ProbeMeasurements(Presentable):
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""
-        facts = [fact for fact in list_facts(self.results, all_probes()) if fact[0] != "Documents"]
-        is_said = self.page_title != self.title
+        facts, title = [], self.page_title
+        for name, fact in list_facts(self.results, all_probes()):
+            said, _, rest = fact.partition("\n")
+            if name != "Documents":
+                facts.append((name, rest if rest and said.rstrip(".:").lower() in title.lower() else fact))
+        is_said = title != self.title
         return [replace(strip, finding="" if is_said else strip.finding, facts=lambda: facts) for strip in super().strips()]
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -403,7 +371,7 @@ class ProbeMeasurements(Presentable):
             probe, (estimate, favored) = probes[result.probe], _find_favored(result, probes[result.probe])
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
-            skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents
+            skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
             left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
             alone = f"Measured alone with `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
             notes = tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out, alone)))
@@ -473,8 +441,8 @@ class ProbeMeasurements(Presentable):
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
+            "Likely: the interval excludes 0, but a gradient or a cosine does not measure search.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
-            "Published values: of other models on other data. The sign can be compared, the size only roughly.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or of a group that some samples have none of.",
             "Range: the highest minus the lowest value, which chance makes larger.",

@@ -279,7 +279,9 @@ class EmbeddingClient(EndpointModel):
         ordered: list[Any] = sorted(rows, key=lambda row: row["index"]) if stated else rows
         indices = [row["index"] for row in ordered] if stated else list(range(len(rows)))
         if indices != list(range(number)):
-            raise self._invalid(f"to {number:,} texts has {len(indices):,} vectors, with the indices {shorten(indices)}")
+            raise self._invalid(
+                f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices {shorten(indices)}"
+            )
         return ordered
 
     def _decode(self, kind: EndpointKind, vectors: list[Any]) -> list[Any]:

@@ -14,11 +14,11 @@ from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
-from posir_probe.probe import Probe, ProbePlan, Summary, run_plans, run_probe
+from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
 from posir_probe.results import ProbeSums, read_probe_results
 from posir_probe.segments import SegmentSimilarity
-from posir_probe.tables import ProbeMeasurements, build_index_rows, build_probe_tables
+from posir_probe.tables import ProbeMeasurements, build_probe_tables
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.results import result_files
