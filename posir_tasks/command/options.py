@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
@@ -83,7 +83,9 @@ def build_command(function: Callable[..., Presentable]) -> Callable[..., None]:
             result = function(**given)
             for warning in result.warnings():
                 say(warning)
-            present(result, format_, explain=explain, printed=len(printed))
+            # Rich exits where a reader such as `head` has left; the files are written all the same.
+            with suppress(SystemExit):
+                present(result, format_, explain=explain, printed=len(printed))
             write_charts(result, folder, style, html, card)
         raise typer.Exit(result.exit_status)
 

@@ -33,6 +33,14 @@ def results(tmp_path):
     return tmp_path
 
 
+def test_files_are_written_though_the_reader_of_a_pipe_has_left(results, tmp_path):
+    done = run_process(
+        "bash", "-c", f"{BIN}/posir report {results} --full --html {tmp_path}/page.html | true; exit ${{PIPESTATUS[0]}}"
+    )
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    assert (tmp_path / "page.html").stat().st_size > 1000
+
+
 @pytest.fixture
 def data(tmp_path):
     for domain in ("Sports", "Computer_Science_Programming_Internet_and_Other_Technology"):
