@@ -66,7 +66,7 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
         yield f"With them stands an {CONTROL} on the same texts."
     if read_published_curves(probe.name):
-        yield "Gray: published values of other models, on other data."
+        yield f"Gray: published values of other {'data' if probe.is_of_data else 'models, on other data'}."
 
 
 def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: Probe) -> alt.FacetChart:
@@ -108,12 +108,12 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
     # The control is last.
     keys = sorted(dict.fromkeys(row["key"] for row in rows), key=lambda key: key == CONTROL)
     panels = list(dict.fromkeys(row["panel"] for row in rows))
+    measured, is_listed = {row["position"] for row in rows}, probe.form is Form.CATEGORIES
     for curve in read_published_curves(results[0].probe):
-        deviations = curve.deviations or (0.0,) * len(curve.values)
-        for order, (name, value, sd) in enumerate(zip(curve.positions, curve.values, deviations, strict=True)):
-            row = _build_row(curve.model, name, order, {"value": value, "interval": "not published"}, sd, probe)
+        for order, (name, value) in enumerate(zip(curve.positions, curve.values, strict=True)):
+            row = _build_row(curve.model, name, order, {"value": value, "interval": "not published"}, 0.0, probe)
             row |= {"kind": PUBLISHED_ROW, "key": PUBLISHED}
-            rows += [row] if row["panel"] in panels else []
+            rows += [row] if row["panel"] in panels and (row["position"] in measured or not is_listed) else []
     named = list(dict.fromkeys([*keys, *(row["key"] for row in rows)]))
     color, shape, dash = tell_apart("key", named, legend_of_models(named) if len(named) > 1 else None)
     # Gray for controls and published values.

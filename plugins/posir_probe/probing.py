@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -178,7 +177,8 @@ def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeDat
     saved = {probe.name: run.results[probe.name].subsets for probe in probes}
     stored = {name: subsets[subset] for name, subsets in saved.items() if subset in subsets}
     known = {name: sums for name, sums in stored.items() if (sums.data_revision, sums.selection, sums.sampled) == sample}
-    end, tokens = 0, None
+    end = 0
+    lengths: tuple[int, ...] = ()
     for block in [data] if probes[0].needs_all else data.blocks(BLOCK):
         documents = len(block.documents)
         end += documents
@@ -194,12 +194,11 @@ def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeDat
                 raise
             run.problems[probes[0].name] = str(error)
             return
-        if tokens is None and block.documents:
-            lengths = map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED))))
-            tokens = int(statistics.median(lengths))
+        if not lengths and block.documents:
+            lengths = tuple(map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED)))))
         for probe, added in zip(pending, measured, strict=True):
             total = known[probe.name].sums + added if probe.name in known else added
-            known[probe.name] = SubsetSums(*sample, end, total, tokens)
+            known[probe.name] = SubsetSums(*sample, end, total, lengths)
             earlier = run.results[probe.name]
             run.results[probe.name] = replace(earlier, subsets={**earlier.subsets, subset: known[probe.name]})
             write_text(run.find_file(probe.name), json.dumps(run.results[probe.name].to_json()))

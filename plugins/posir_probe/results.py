@@ -269,8 +269,8 @@ class SubsetSums:
     done: int
     """Documents of the sample that have been measured, in order."""
     sums: ProbeSums
-    tokens: int | None = None
-    """Median length of the sample's documents in tokens of the model; None in older files."""
+    lengths: tuple[int, ...] = ()
+    """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a random order."""
 
 
 @dataclass(frozen=True)
@@ -300,9 +300,22 @@ class ProbeResult:
 
     @property
     def median_tokens(self) -> int | None:
-        """The median length of the sample's documents in tokens of the model, of several subsets that of theirs."""
-        lengths = [subset.tokens for subset in self.subsets.values() if subset.tokens]
-        return int(statistics.median(lengths)) if lengths else None
+        """The median length of the sample's documents in tokens of the model; None where it is unknown."""
+        return int(statistics.median(self.lengths)) if self.lengths else None
+
+    @property
+    def lengths(self) -> list[int]:
+        """The lengths of the sample's documents in tokens of the model, if there are many of some of each subset."""
+        return [length for subset in self.subsets.values() for length in subset.lengths]
+
+    @property
+    def tokens_read(self) -> float:
+        """The share of all tokens of the sample within the model's window; 1 where that is unknown."""
+        return (
+            sum(min(length, self.window or length) for length in self.lengths) / (sum(self.lengths) or 1)
+            if self.lengths
+            else 1.0
+        )
 
     @property
     def share_read(self) -> float | None:
@@ -313,7 +326,7 @@ class ProbeResult:
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
         names = ("model", "revision", "experiment", "data", "probe", "window")
-        of_subset = ("data_revision", "selection", "sampled", "done", "tokens")
+        of_subset = ("data_revision", "selection", "sampled", "done", "lengths")
         subsets = {
             name: {key: getattr(subset, key) for key in of_subset} | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()
@@ -325,7 +338,9 @@ class ProbeResult:
         """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version of posir wrote it."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {
-                str(name): SubsetSums(**{**subset, "sums": ProbeSums.from_json(subset["sums"])})
+                str(name): SubsetSums(
+                    **{**subset, "sums": ProbeSums.from_json(subset["sums"]), "lengths": tuple(subset["lengths"])}
+                )
                 for name, subset in data["subsets"].items()
             }
             model, revision, dataset, probe = (str(data[name]) for name in ("model", "revision", "data", "probe"))

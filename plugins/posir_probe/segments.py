@@ -139,6 +139,8 @@ class Permutation(Probe):
 
     def __init__(self, segments: int = 3) -> None:
         self.segments = self.joined = segments
+        part = "third" if segments == 3 else "part"
+        self.ends = (f"first {part}", f"last {part}")
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),

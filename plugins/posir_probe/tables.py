@@ -47,8 +47,6 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
-#: The probe of what is read that the picture of a text shows.
-DRAWN = "gradient_saliency"
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search", "Other measurements")
@@ -68,8 +66,23 @@ COSINES = Scale(
     "{}: no trace",
     "cosine",
 )
-GRADIENTS = replace(COSINES, name="effect of each tenth of what it reads on the similarity to a question", unread="")
-GRADIENTS = replace(GRADIENTS, unit="gradient of tokens, 1 = their 99th percentile; questions about the middle of {}")
+#: The probes of what is read that a picture of a text may show, the first that is measured: it changes the order alone.
+DRAWN = {
+    "permutation": replace(
+        COSINES,
+        name="similarity of joined texts to the one at each place, over all orders",
+        whole="all tokens",
+        unread="",
+        unit="cosine; {}, each of which stands at every place",
+    ),
+    "gradient_saliency": replace(
+        COSINES,
+        name="effect of each tenth of what it reads on the similarity to a question",
+        whole="all tokens",
+        unread="",
+        unit="gradient of tokens, 1 = their 99th percentile; questions about the middle of {}, read or not",
+    ),
+}
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -169,10 +182,15 @@ def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     Those with an interval come first, then the one that is drawn. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, pair[1].name != DRAWN))
+    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, _rank(pair[0])))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
+
+
+def _rank(result: ProbeResult) -> int:
+    """Return the place of a probe among those that a picture may show."""
+    return [*DRAWN, result.probe].index(result.probe)
 
 
 def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -197,7 +215,9 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
 def _describe_ends(probe: Probe, favored: str) -> str:
     """Return which of the two places that a probe compares weighs more; empty if that cannot be said."""
     more, less = probe.ends if favored == "start" else probe.ends[::-1]
-    return f"the {more} likely weighs more than the {less}" if favored in ANSWERS else ""
+    # What stands at each place differs but where the order alone changes.
+    likely = "" if probe.joined > 1 else "likely "
+    return f"the {more} {likely}weighs more than the {less}" if favored in ANSWERS else ""
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -215,9 +235,13 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
         said = _describe_ends(known, _find_favored(inner, known)[1]).capitalize() or "Which end weighs more cannot be said"
-        facts.insert(0, ("Within them", f"{said}.\n{_describe_inside(results, probes)}"))
+        facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}"))
     if result.window and result.median_tokens:
-        share = f"The first {result.window:,} tokens:\n{100 * (result.share_read or 1):.0f} % of a median document."
+        whole = sum(length <= result.window for length in result.lengths)
+        share = (
+            f"{100 * result.tokens_read:.0f} % of all tokens, {whole:,} of {pluralize(len(result.lengths), 'document')} whole."
+        )
+        share = f"The first {result.window:,} tokens:\n{share}"
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search", _describe_search(results, probes)))
@@ -236,7 +260,7 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
         step = "Search in chunks that it reads whole: compare sizes on your own texts, and whether search is biased."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
-        steps.append((f"Measure more documents: {result.sums.documents} are few.", more))
+        steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "Train only if search is biased in what is read, too: on evidence at all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -246,14 +270,14 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
 def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of what is read, that of the picture first, with the range of the tenths between."""
     said = []
-    for result in sorted(results, key=lambda result: result.probe != DRAWN):
+    for result in sorted(results, key=_rank):
         probe = probes[result.probe]
         if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
             value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
-            tenths = result.sums.values.reshape(10, -1).mean(axis=1)[1:-1] if result.probe == DRAWN else ()
+            tenths = result.sums.values.reshape(10, -1).mean(axis=1)[1:-1] if len(result.sums.positions) == 100 else ()
             between = f"; those between have {min(tenths):.2f} to {max(tenths):.2f}" if len(tenths) else ""
             said.append(f"{probe.title}, {' minus '.join(probe.ends)}: {value}{between}.")
-    return " ".join(said)
+    return "\n".join(said)
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -267,22 +291,25 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
             moved = f"about the front {front:.0f}, about the end {back:.0f}; with documents reversed {start:.0f} and {end:.0f}"
             shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
-            inside = " Whether search is biased in what is read, `posir inspect` says." if result.share_read else ""
-            return f"{helped}{unread}.\nnDCG@10 of questions {moved}: a difference of {shift}.{inside}"
+            gap = f"Front minus end: {front - back:+.0f}, reversed {start - end:+.0f}, a shift of {shift}."
+            inside = "\nWhether search is biased in what is read, `posir inspect` says." if result.share_read else ""
+            return f"{helped}{unread}.\nnDCG@10 of questions {moved}.\n{gap}{inside}"
     return "Not known: `posir inspect` measures it."
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
-    """Return the picture of a text from its start to its end: gradients of what is read, or else cosines; None without any."""
+    """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
     known = [result for result in results if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
-    gradients = [result for result in known if result.probe == DRAWN]
-    drawn = gradients or [result for result in known if isinstance(probes[result.probe], SegmentSimilarity)]
+    inside = sorted((result for result in known if result.probe in DRAWN), key=_rank)
+    drawn = inside[:1] or [result for result in known if isinstance(probes[result.probe], SegmentSimilarity)]
     if not drawn:
         return None
-    result, scale = drawn[-1], GRADIENTS if gradients else COSINES
-    parts, read = len(result.sums.positions), result.share_read or 1.0
-    # The finding of gradients compares the first and last tenth of what is read.
-    span, count = (read, 10) if gradients else (1.0, max(1, round(10 * read)))
+    result, scale = drawn[-1], DRAWN.get(drawn[-1].probe, COSINES)
+    parts, read = (
+        len(result.sums.positions),
+        (result.tokens_read if inside else result.share_read) if result.share_read else 1.0,
+    )
+    span, count = (read, min(10, parts)) if inside else (1.0, max(1, round(10 * read)))
     ends = np.linspace(0, span, parts + 1)
 
     def average(low: float, high: float) -> Estimate | None:
@@ -290,9 +317,9 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
 
     shown = [average(*place) for place in pairwise(np.linspace(0, read, count + 1).tolist())]
-    rest = average(read, 1) if read < 1 and not gradients else None
+    rest = average(read, 1) if read < 1 and not inside else None
     highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
-    scale = replace(scale, top=0.5 if gradients and highest <= 0.5 else 1.0)
+    scale = replace(scale, top=0.5 if inside and highest <= 0.5 else 1.0)
     scale = replace(scale, unit=scale.unit.format(probes[result.probe].count(result.sums.documents)))
     first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
@@ -306,7 +333,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         scale=scale,
         code="\n".join(command for _, command in _list_steps(find_leads(results, probes))),
         border=f"{result.window:,} tokens" if result.share_read else "",
-        compared=(0, count - 1) if gradients else (),
+        compared=(0, count - 1) if inside else (),
     )
 
 
@@ -441,7 +468,8 @@ class ProbeMeasurements(Presentable):
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
-            "Likely: the interval excludes 0, but a gradient or a cosine does not measure search.",
+            "Likely: what stands at each place differs, too, so the place may not be the cause.",
+            "Joined texts: each is cut to a share of the window, and stands at every place. No embedding alone is search.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or of a group that some samples have none of.",

@@ -25,7 +25,7 @@ SHARES = {"evidence_location", "evidence_location_start", "query_types", "senten
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
 
 
-def measure(name, values=None, *, documents=10, model="org/mine", window=256, tokens=512):
+def measure(name, values=None, *, documents=10, model="org/mine", window=256, length=512):
     """A result of a probe, by default with values that fall from the first position to the last."""
     positions, names = PROBES[name].positions, [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
@@ -36,7 +36,7 @@ def measure(name, values=None, *, documents=10, model="org/mine", window=256, to
         sums = ProbeSums.from_columns(statistic, positions, of, rows, columns)
     else:
         sums = ProbeSums.from_means(positions, names, row + noise)
-    subset = SubsetSums("1", "", documents, documents, sums, tokens)
+    subset = SubsetSums("1", "", documents, documents, sums, (length,) * documents)
     return ProbeResult(model, "1", None, "words", name, {"default": subset}, window)
 
 
@@ -99,12 +99,12 @@ VERDICTS = {
     "start, also within": (
         FALLING,
         FALLING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the start",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the first third",
     ),
     "end within": (
         FALLING,
         RISING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the end",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the last third",
     ),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
     "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
@@ -122,7 +122,7 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
     assert facts["Documents"].endswith("median 512 tokens.")
-    assert facts["Reads"] == "The first 256 tokens:\n50 % of a median document."
+    assert facts["Reads"] == "The first 256 tokens:\n50 % of all tokens, 0 of 10 documents whole."
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
@@ -136,11 +136,11 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
     assert less["In search"].startswith("Being near the start helps, maybe since the rest is not read.\nnDCG@10")
     for inner, ends in (
-        (measure("permutation", FALLING), "start"),
+        (measure("permutation", FALLING), "third"),
         (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
     ):
         known = dict(list_facts([measure("segment_similarity_3", FALLING), inner], PROBES))
-        assert ends in known["Within them"].partition("\n")[0], "a probe names what it compares"
+        assert ends in known["In what it reads"].partition("\n")[0], "a probe names what it compares"
     assert "In search" not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
@@ -166,6 +166,9 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     drawn = draw_text([measure("segment_similarity_10", tenths), gradients], PROBES)
     assert [part.value for part in drawn.ndcg_by_part] == pytest.approx([0.2225 + tenth / 20 for tenth in range(10)], abs=0.01)
     assert (drawn.not_read, drawn.ndcg_not_read) == (pytest.approx(1 - 269 / 512), None)
+    joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
+    assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
+    assert (joined.not_read, joined.compared) == (0.75, (0, 2))
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 
