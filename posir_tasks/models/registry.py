@@ -93,7 +93,8 @@ def refuse_unknown(name: str) -> None:
     declared = read_declared_names()
     known = {*declared, *map(bare_name, declared), *PAPER_NAMES, *FLAG_CLASSES}
     is_cached = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").exists()
-    if name not in known and not is_cached and not any(resolver(name, {}) for resolver in plugin_resolvers()):
+    # Without mteb, the import says so.
+    if declared and name not in known and not is_cached and not any(resolver(name, {}) for resolver in plugin_resolvers()):
         raise unknown_model(name, declared, "the Hub cannot be asked for it (HF_HUB_OFFLINE is set)")
 
 
