@@ -196,6 +196,7 @@ def test_the_light_distribution_scores_compares_reports_and_measures_windows_wit
     document = next(read_documents())
     (tmp_path / "splitter.py").write_text("split = str.splitlines")
     (tmp_path / "texts.txt").write_text("A line of six short words.\n")
+    (tmp_path / "long.txt").write_text(document.text)
     (tmp_path / "a.trec").write_text(f"{document.id}/1 Q0 {document.id} 1 1.0 a\n")
 
     def run_there(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -210,7 +211,7 @@ def test_the_light_distribution_scores_compares_reports_and_measures_windows_wit
             run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
             run_there("report", "a"),
             run_there("score", "a.trec", "--data", "PosIR-Mini", "--missing", "zero"),
-            run_there("inspect", "all-MiniLM-L6-v2", "texts.txt"),
+            run_there("inspect", "all-MiniLM-L6-v2", "long.txt"),
         ]
     assert [run.returncode for run in done] == [0, 0, 0, 0, 1], "".join(run.stderr for run in done)
     assert "which posir-gate does not have" in done[-1].stderr
