@@ -104,7 +104,7 @@ class MirrorReversal(Probe):
     value_title = SCORE
     place_title = "Part of the original document with the evidence"
     unit = Unit.PERCENT
-    series = {"original": ("", "documents as they are"), "reversed": ("", "documents reversed")}
+    series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""

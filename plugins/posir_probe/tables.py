@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,17 @@ import numpy as np
 import polars as pl
 
 from posir_probe.bias_learning import MEAN
+from posir_probe.picture import draw_text, rank_drawn
 from posir_probe.probe import SEPARATOR, UNITS, IndexRow, Probe, build_index_rows, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
-from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
-from posir_tasks.display.strip import Scale, Strip, describe_marks
+from posir_tasks.display.strip import Strip, describe_marks
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate, Unit
@@ -49,39 +48,12 @@ MOST_SECTIONS = 3
 PUBLISHED = "Published values"
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
-GROUPS = ("", WITHIN, WHOLE, "Questions and search", "Other measurements")
+GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
     Unit.INDEX: partial(format_number, spec="+.3f"),
     Unit.NUMBER: partial(format_number, spec="+.2f"),
-}
-
-#: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
-COSINES = Scale(
-    "similarity of each part to the whole text",
-    partial(format_number, spec=".2f"),
-    "a median document",
-    "a text to its end, part by part",
-    "{}: no trace",
-    "cosine",
-)
-#: The probes of what is read that a picture of a text may show, the first that is measured: it changes the order alone.
-DRAWN = {
-    "permutation": replace(
-        COSINES,
-        name="similarity of joined texts to the one at each place, over all orders",
-        whole="all tokens",
-        unread="",
-        unit="cosine; {}, each of which stands at every place",
-    ),
-    "gradient_saliency": replace(
-        COSINES,
-        name="effect of each tenth of what it reads on the similarity to a question",
-        whole="all tokens",
-        unread="",
-        unit="gradient of tokens, 1 = their 99th percentile; questions about the middle of {}, read or not",
-    ),
 }
 
 
@@ -102,24 +74,28 @@ def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe
     return replace(table, notes=(note,) * (PUBLISHED in table.headings))
 
 
-def _list_published(probe: Probe) -> list[float]:
-    """Return what the finding states, of published models, in ascending order; a mean over sizes stands for each size."""
+def _list_published(probe: Probe) -> list[tuple[float, str]]:
+    """Return what the finding states of published models, in ascending order; a mean over sizes stands for each size."""
     stated = probe.summaries[probe.stated]
     curves = [dict(zip(curve.positions, curve.values, strict=True)) for curve in read_published_curves(probe.name)]
     places = [(name, f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}") for name in probe.positions]
-    known = ([curve.get(name, curve.get(mean, math.nan)) for name, mean in places] for curve in curves)
-    return sorted(value for value in (float(stated(np.array(values))) for values in known) if math.isfinite(value))
+    known = [[curve.get(name, curve.get(mean, math.nan)) for name, mean in places] for curve in curves]
+    named = [
+        (float(stated(np.array(values))), of.model) for values, of in zip(known, read_published_curves(probe.name), strict=True)
+    ]
+    return sorted(pair for pair in named if math.isfinite(pair[0]))
 
 
 def _draw_interval(estimate: Estimate | None, probe: Probe) -> tuple[float, ...]:
     """Return a difference, the ends of its interval, and the published values; larger favors the start."""
-    values = (estimate.value, *(estimate.interval or ()), *_list_published(probe)) if estimate else ()
+    published = [value for value, _ in _list_published(probe)]
+    values = (estimate.value, *(estimate.interval or ()), *published) if estimate else ()
     return tuple(probe.preference_sign * value for value in values)
 
 
 def _describe_published(probe: Probe) -> str:
     """Return the range of published values, and how many there are; empty without any."""
-    published, form = _list_published(probe), SIGNED[probe.summaries[probe.stated].unit]
+    published, form = [value for value, _ in _list_published(probe)], SIGNED[probe.summaries[probe.stated].unit]
     ends = " to ".join(dict.fromkeys(map(form, published[:1] + published[-1:])))
     return f"{ends} ({len(published)})" if published else ""
 
@@ -182,15 +158,10 @@ def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     Those with an interval come first, then the one that is drawn. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, _rank(pair[0])))
+    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, rank_drawn(pair[0])))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
-
-
-def _rank(result: ProbeResult) -> int:
-    """Return the place of a probe among those that a picture may show."""
-    return [*DRAWN, result.probe].index(result.probe)
 
 
 def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -249,6 +220,15 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
 
+def _write(fact: str) -> str:
+    """Return a fact of several lines, some with cells, as prose."""
+    first, *rows = (line.split("\t") for line in fact.splitlines())
+    head, *cells = [f"{name} {', '.join(rest)}" for name, *rest in rows if rest] or [""]
+    return " ".join(
+        filter(None, (*first, f"{head}: {'; '.join(cells)}." * bool(head), *(row[0] for row in rows if not row[1:])))
+    )
+
+
 def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, str]]:
     """Return what to do, each step with its command."""
     steps, result, model = [], leads[0][0], leads[0][0].model
@@ -257,12 +237,12 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", more))
     if result.share_read:
-        step = "Search in chunks that it reads whole: compare sizes on your own texts, and whether search is biased."
+        step = f"Search in chunks of at most {result.window:,} tokens, special ones included: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
         steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "Train only if search is biased in what is read, too: on evidence at all positions."
+        step = "Train on evidence at all positions, if `posir inspect` finds a bias in what is read, too."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
@@ -270,14 +250,16 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
 def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of what is read, that of the picture first, with the range of the tenths between."""
     said = []
-    for result in sorted(results, key=_rank):
+    for result in sorted(results, key=rank_drawn):
         probe = probes[result.probe]
         if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
             value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
-            tenths = result.sums.values.reshape(10, -1).mean(axis=1)[1:-1] if len(result.sums.positions) == 100 else ()
-            between = f"; those between have {min(tenths):.2f} to {max(tenths):.2f}" if len(tenths) else ""
-            said.append(f"{probe.title}, {' minus '.join(probe.ends)}: {value}{between}.")
-    return "\n".join(said)
+            parts = result.sums.values.reshape(min(10, len(result.sums.positions)), -1).mean(axis=1)
+            between = f"{min(parts[1:-1]):.2f} to {max(parts[1:-1]):.2f}"
+            less = f", {1 - parts[-1] / parts[0]:.0%} less".replace("%", " %") if 0 < parts[-1] < parts[0] else ""
+            others = f"; those between have {between}" if len(parts) > 3 else ""
+            said.append(f"{probe.title}, {probe.ends[0].split()[0]} minus {probe.ends[1]}: {value}{less}{others}.")
+    return "\n".join([*said, "What that costs in search is not known: `posir inspect` measures it."])
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -289,52 +271,12 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             estimate, side = _find_favored(result, probe)
             helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
             unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
-            moved = f"about the front {front:.0f}, about the end {back:.0f}; with documents reversed {start:.0f} and {end:.0f}"
+            rows = ("as written", front, back), ("reversed", start, end)
+            cells = "\n".join(f"{name}\t{first:.0f}\t{last:.0f}\t{first - last:+.0f}" for name, first, last in rows)
+            table = f"Questions on\tfront\tend\tgap\n{cells}"
             shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
-            gap = f"Front minus end: {front - back:+.0f}, reversed {start - end:+.0f}, a shift of {shift}."
-            inside = "\nWhether search is biased in what is read, `posir inspect` says." if result.share_read else ""
-            return f"{helped}{unread}.\nnDCG@10 of questions {moved}.\n{gap}{inside}"
+            return f"{helped}{unread}.\n{table}\nThis is nDCG@10. Reversing documents moves the gap by {shift.lstrip('+-')}."
     return "Not known: `posir inspect` measures it."
-
-
-def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
-    """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
-    known = [result for result in results if result.sums.documents >= FEWEST_DOCUMENTS and min(result.sums.values) >= 0]
-    inside = sorted((result for result in known if result.probe in DRAWN), key=_rank)
-    drawn = inside[:1] or [result for result in known if isinstance(probes[result.probe], SegmentSimilarity)]
-    if not drawn:
-        return None
-    result, scale = drawn[-1], DRAWN.get(drawn[-1].probe, COSINES)
-    parts, read = (
-        len(result.sums.positions),
-        (result.tokens_read if inside else result.share_read) if result.share_read else 1.0,
-    )
-    span, count = (read, min(10, parts)) if inside else (1.0, max(1, round(10 * read)))
-    ends = np.linspace(0, span, parts + 1)
-
-    def average(low: float, high: float) -> Estimate | None:
-        overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
-        return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
-
-    shown = [average(*place) for place in pairwise(np.linspace(0, read, count + 1).tolist())]
-    rest = average(read, 1) if read < 1 and not inside else None
-    highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
-    scale = replace(scale, top=0.5 if inside and highest <= 0.5 else 1.0)
-    scale = replace(scale, unit=scale.unit.format(probes[result.probe].count(result.sums.documents)))
-    first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
-    return Strip(
-        short_labels(results)[0],
-        (f"from {first} to {last}{f'; no trace: {any_two}' if rest else ''}",),
-        tuple(shown),
-        1 - read,
-        rest,
-        finding=describe_model(results, probes),
-        facts=partial(list_facts, results, probes),
-        scale=scale,
-        code="\n".join(command for _, command in _list_steps(find_leads(results, probes))),
-        border=f"{result.window:,} tokens" if result.share_read else "",
-        compared=(0, count - 1) if inside else (),
-    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -384,14 +326,16 @@ class ProbeMeasurements(Presentable):
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
-        known = [(name, " ".join(fact.splitlines())) for name, fact in list_facts(self.results, probes)]
-        facts = [f"{name}: {fact}" for name, fact in known if name != "What to do"]
-        steps = [f"# {step}\n{command}" for step, command in _list_steps(leads)]
+        facts = [f"{name}: {_write(fact)}" for name, fact in list_facts(self.results, probes) if name != "What to do"]
+        steps, verdict = _list_steps(leads), describe_model(self.results, probes)
         facts += ["What to do:"] * bool(steps)
-        verdict, differences = describe_model(self.results, probes), build_differences(self.results, probes)
+        differences = build_differences(self.results, probes)
+        said: dict[str, Any] = {"finding": verdict, "facts": partial(list_facts, self.results, probes)}
+        said["code"] = "\n".join(command for _, command in steps)
+        commands = "\n".join(f"# {step}\n{command}" for step, command in steps)
         sections = [
-            DisplaySection(self.title, (verdict,), strips=(strip,) if strip else ()),
-            DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code="\n".join(steps)),
+            DisplaySection(self.title, (verdict,), strips=(replace(strip, **said),) if strip else ()),
+            DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=commands),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
         for result in self.results:
@@ -401,7 +345,9 @@ class ProbeMeasurements(Presentable):
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
             left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
             alone = f"Measured alone with `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
-            notes = tuple(filter(None, (*probe.notes[1:], skipped and f"Skipped: {skipped}.", left_out, alone)))
+            known = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in _list_published(probe)]
+            listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(known)}." if known and favored else ""
+            notes = tuple(filter(None, (*probe.notes[1:], listed, skipped and f"Skipped: {skipped}.", left_out, alone)))
             tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
             sections.append(
@@ -468,11 +414,12 @@ class ProbeMeasurements(Presentable):
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
-            "Likely: what stands at each place differs, too, so the place may not be the cause.",
+            *["Likely: what stands at each place differs, too, so the place may not be the cause."]
+            * ("likely" in self.page_title),
             "Joined texts: each is cut to a share of the window, and stands at every place. No embedding alone is search.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
-            "No interval: there is none of fewer than ten documents, or of a group that some samples have none of.",
+            "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
             "Range: the highest minus the lowest value, which chance makes larger.",
         ]
 

@@ -12,10 +12,11 @@ from rich.console import Console
 
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figure
+from posir_probe.picture import draw_text
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, build_differences, describe_model, draw_text, list_facts
+from posir_probe.tables import ProbeMeasurements, build_differences, describe_model, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -126,15 +127,11 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
-    scores = [
-        float(score) for pair in re.findall(r"(-?\d+)(?:, about the end| and) (-?\d+)", searched["In search"]) for score in pair
-    ]
-    assert scores == pytest.approx([0, 40, 10, 50], abs=1), (
-        "questions about the front and the back, as documents are and reversed"
-    )
+    scores = re.findall(r"\t([-+]?\d+)", searched["In search"])
+    assert list(map(int, scores)) == pytest.approx([0, 40, -40, 10, 50, -40], abs=2), "front and back, as written and reversed"
     fallen = measure("mirror_reversal", np.array([4, 3, 0, 0, 3, 4]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less["In search"].startswith("Being near the start helps, maybe since the rest is not read.\nnDCG@10")
+    assert less["In search"].startswith("Being near the start helps, maybe since the rest is not read.\nQuestions on")
     for inner, ends in (
         (measure("permutation", FALLING), "third"),
         (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
