@@ -200,9 +200,9 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] * (bands and has_intervals)
-    point: Any = {"size": 34} if len(names) <= MOST_POINTS else False
+    point = {"size": 34} if len(names) <= MOST_POINTS else {"opacity": 0, "size": 80}
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
-    layers.append(own.encode(strokeDash=dash, shape=shape) if point else own.encode(strokeDash=dash))
+    layers.append(own.encode(strokeDash=dash, shape=shape))
     if probe.shows_window:
         marks = _only(base, WINDOW_ROW)
         text = marks.mark_text(align=alt.ExprRef("datum.side"), baseline="bottom", fontSize=12, dx=alt.ExprRef("datum.dx"))

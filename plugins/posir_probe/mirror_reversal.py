@@ -102,7 +102,7 @@ class MirrorReversal(Probe):
     needs_all = True
     shows_published_range = True
     value_title = SCORE
-    place_title = "Part of the original document with the evidence"
+    place_title = "Original place of the evidence"
     unit = Unit.PERCENT
     series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 

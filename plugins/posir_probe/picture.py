@@ -31,10 +31,10 @@ COSINES = Scale(
 DRAWN = {
     "permutation": replace(
         COSINES,
-        name="similarity of three joined texts to the one placed first, second and last",
+        name="similarity of three joined texts to the first, second and last of them",
         whole="all tokens",
         unread="",
-        unit="cosine; {}, joined in every order, so that each stands at every place",
+        unit="cosine; {}, cut to fit the window and joined in every order",
     ),
     "gradient_saliency": replace(
         COSINES,
@@ -59,10 +59,9 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     if not drawn:
         return None
     result, scale = drawn[-1], DRAWN.get(drawn[-1].probe, COSINES)
-    parts, read = (
-        len(result.sums.positions),
-        (result.tokens_read if inside else result.share_read) if result.share_read else 1.0,
-    )
+    parts, read = len(result.sums.positions), 1.0
+    if result.share_read:
+        read = result.tokens_read if inside else result.share_read
     span, count = (read, min(10, parts)) if inside else (1.0, max(1, round(10 * read)))
     ends = np.linspace(0, span, parts + 1)
 
@@ -85,4 +84,5 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         scale=scale,
         border=f"{result.window:,} tokens" if result.share_read else "",
         compared=(0, count - 1) if inside else (),
+        ends=("text in first place", "in last place") if probes[result.probe].joined > 1 else None,
     )

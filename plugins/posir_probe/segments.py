@@ -132,6 +132,7 @@ class Permutation(Probe):
     preference_sign = 1
     compares_ends = True
     in_window = True
+    compared = "The whole is {share} less similar to its {less} than to its {more}."
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
     parts = "joined texts"

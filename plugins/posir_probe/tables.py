@@ -220,15 +220,6 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
 
-def _write(fact: str) -> str:
-    """Return a fact of several lines, some with cells, as prose."""
-    first, *rows = (line.split("\t") for line in fact.splitlines())
-    head, *cells = [f"{name} {', '.join(rest)}" for name, *rest in rows if rest] or [""]
-    return " ".join(
-        filter(None, (*first, f"{head}: {'; '.join(cells)}." * bool(head), *(row[0] for row in rows if not row[1:])))
-    )
-
-
 def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, str]]:
     """Return what to do, each step with its command."""
     steps, result, model = [], leads[0][0], leads[0][0].model
@@ -237,28 +228,33 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if any(probe.find(of.sums) is None for of, probe in leads):
         steps.append(("Measure more documents.", more))
     if result.share_read:
-        step = f"Search in chunks of at most {result.window:,} tokens, special ones included: compare sizes on your own texts."
+        step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
         steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "Train on evidence at all positions, if `posir inspect` finds a bias in what is read, too."
+        step = "If search is biased in what is read, too: take smaller chunks, or train on evidence at all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
 
 def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return the differences of what is read, that of the picture first, with the range of the tenths between."""
-    said = []
+    """Return how much less there is at one place of what is read: of what the picture shows, then of other probes."""
+    said: list[str] = []
     for result in sorted(results, key=rank_drawn):
         probe = probes[result.probe]
-        if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
-            value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
-            parts = result.sums.values.reshape(min(10, len(result.sums.positions)), -1).mean(axis=1)
-            between = f"{min(parts[1:-1]):.2f} to {max(parts[1:-1]):.2f}"
-            less = f", {1 - parts[-1] / parts[0]:.0%} less".replace("%", " %") if 0 < parts[-1] < parts[0] else ""
-            others = f"; those between have {between}" if len(parts) > 3 else ""
-            said.append(f"{probe.title}, {probe.ends[0].split()[0]} minus {probe.ends[1]}: {value}{less}{others}.")
+        if not (probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS):
+            continue
+        value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
+        parts = result.sums.values.reshape(min(10, len(result.sums.positions)), -1).mean(axis=1)
+        if said:
+            others = f"{min(parts[1:]):.2f} to {max(parts[1:]):.2f}"
+            said.append(f"{probe.title}: {parts[0]:.2f} at the {probe.ends[0]}, {others} in what follows.")
+            continue
+        more, less = probe.ends if parts[0] > parts[-1] else probe.ends[::-1]
+        share = f"{100 - 100 * min(parts[0], parts[-1]) / max(parts[0], parts[-1], 1e-9):.0f} %"
+        said.append(probe.compared.format(less=less, more=more, share=share))
+        said.append(f"{probe.title}, {' minus '.join(probe.ends)}: {value}.")
     return "\n".join([*said, "What that costs in search is not known: `posir inspect` measures it."])
 
 
@@ -269,13 +265,13 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
             back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
             estimate, side = _find_favored(result, probe)
-            helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
+            helped = {"start": "being near the start helps", "end": "being near the end helps"}.get(side, "no effect is shown")
             unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
-            rows = ("as written", front, back), ("reversed", start, end)
-            cells = "\n".join(f"{name}\t{first:.0f}\t{last:.0f}\t{first - last:+.0f}" for name, first, last in rows)
-            table = f"Questions on\tfront\tend\tgap\n{cells}"
-            shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
-            return f"{helped}{unread}.\n{table}\nThis is nDCG@10. Reversing documents moves the gap by {shift.lstrip('+-')}."
+            shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit]).lstrip("+-")
+            return (
+                f"nDCG@10 {front:.0f} for questions on the front of documents, {back:.0f} on the end.\nWith documents reversed "
+                f"{start:.0f} and {end:.0f}: {helped}{unread}. Reversal moves the difference by {shift}."
+            )
     return "Not known: `posir inspect` measures it."
 
 
@@ -313,20 +309,22 @@ class ProbeMeasurements(Presentable):
 
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""
-        facts, title = [], self.page_title
+        facts, title, strips = [], self.page_title, super().strips()
+        drawn = ("Documents", *(("Reads",) if any(strip.not_read and strip.ends for strip in strips) else ()))
         for name, fact in list_facts(self.results, all_probes()):
             said, _, rest = fact.partition("\n")
-            if name != "Documents":
+            if name not in drawn:
                 facts.append((name, rest if rest and said.rstrip(".:").lower() in title.lower() else fact))
         is_said = title != self.title
-        return [replace(strip, finding="" if is_said else strip.finding, facts=lambda: facts) for strip in super().strips()]
+        return [replace(strip, finding="" if is_said else strip.finding, facts=lambda: facts) for strip in strips]
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
-        facts = [f"{name}: {_write(fact)}" for name, fact in list_facts(self.results, probes) if name != "What to do"]
+        known = [(name, " ".join(fact.splitlines())) for name, fact in list_facts(self.results, probes)]
+        facts = [f"{name}: {fact}" for name, fact in known if name != "What to do"]
         steps, verdict = _list_steps(leads), describe_model(self.results, probes)
         facts += ["What to do:"] * bool(steps)
         differences = build_differences(self.results, probes)
@@ -345,8 +343,9 @@ class ProbeMeasurements(Presentable):
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
             left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
             alone = f"Measured alone with `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
-            known = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in _list_published(probe)]
-            listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(known)}." if known and favored else ""
+            others = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in _list_published(probe)]
+            others[2:-2] = [f"{len(others) - 4} others"] if others[5:] else others[2:-2]
+            listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(others)}." if others and favored else ""
             notes = tuple(filter(None, (*probe.notes[1:], listed, skipped and f"Skipped: {skipped}.", left_out, alone)))
             tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown

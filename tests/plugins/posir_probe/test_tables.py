@@ -127,11 +127,11 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
-    scores = re.findall(r"\t([-+]?\d+)", searched["In search"])
-    assert list(map(int, scores)) == pytest.approx([0, 40, -40, 10, 50, -40], abs=2), "front and back, as written and reversed"
+    scores = re.findall(r"(?:10|,|reversed|and) (-?\d+)\b", searched["In search"])
+    assert list(map(int, scores)) == pytest.approx([0, 40, 10, 50], abs=1), "front and back, as written and reversed"
     fallen = measure("mirror_reversal", np.array([4, 3, 0, 0, 3, 4]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less["In search"].startswith("Being near the start helps, maybe since the rest is not read.\nQuestions on")
+    assert "being near the start helps, maybe since the rest is not read" in less["In search"]
     for inner, ends in (
         (measure("permutation", FALLING), "third"),
         (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
