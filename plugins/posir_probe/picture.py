@@ -31,10 +31,10 @@ COSINES = Scale(
 DRAWN = {
     "permutation": replace(
         COSINES,
-        name="similarity of three joined texts to the first, second and last of them",
+        name="similarity of three joined texts to each of them, by its place",
         whole="all tokens",
         unread="",
-        unit="cosine; {}, cut to fit the window and joined in every order",
+        unit="cosine; {} on different subjects, cut to fit and joined in every order",
     ),
     "gradient_saliency": replace(
         COSINES,
@@ -84,5 +84,5 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         scale=scale,
         border=f"{result.window:,} tokens" if result.share_read else "",
         compared=(0, count - 1) if inside else (),
-        ends=("text in first place", "in last place") if probes[result.probe].joined > 1 else None,
+        ends=("in first place", "in last place") if probes[result.probe].joined > 1 else None,
     )

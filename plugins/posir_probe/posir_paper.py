@@ -148,7 +148,6 @@ class GradientSaliency(Probe):
     preference_sign = 1
     compares_ends = True
     ends = ("first tenth", "last tenth")
-    compared = "The {less} moves the similarity {share} less than the {more}."
     needs_questions = True
     needs_all = True
     in_window = True

@@ -139,8 +139,6 @@ class Probe:
     """Whether the first summary is positive if the beginning of a text counts more than its end."""
     ends: tuple[str, str] = ("start", "end")
     """The two places that its first summary compares, in words."""
-    compared: str = "The {less} has {share} less than the {more}."
-    """A sentence on which of them has how much less."""
     predicts_retrieval: bool = False
     """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
 

@@ -126,13 +126,12 @@ class Permutation(Probe):
     notes = (
         "Texts are joined in all orders, and compared with each of them. If the values are equal, the place in the text "
         "does not matter.",
-        "Texts are cut so that they fit the model's window together. "
+        "Texts are cut so that they fit the model's window together. Several on different subjects are no natural text. "
         "Differences below 1e-6 are rounding errors and count as 0.",
     )
     preference_sign = 1
     compares_ends = True
     in_window = True
-    compared = "The whole is {share} less similar to its {less} than to its {more}."
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
     parts = "joined texts"
@@ -140,8 +139,7 @@ class Permutation(Probe):
 
     def __init__(self, segments: int = 3) -> None:
         self.segments = self.joined = segments
-        part = "third" if segments == 3 else "part"
-        self.ends = (f"first {part}", f"last {part}")
+        self.ends = ("text in first place", "text in last place")
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),

@@ -14,7 +14,7 @@ import polars as pl
 
 from posir_probe.bias_learning import MEAN
 from posir_probe.picture import draw_text, rank_drawn
-from posir_probe.probe import SEPARATOR, UNITS, IndexRow, Probe, build_index_rows, includes_zero
+from posir_probe.probe import SEPARATOR, UNITS, Form, IndexRow, Probe, build_index_rows, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_published.probes import read_published_curves
@@ -206,7 +206,8 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
         said = _describe_ends(known, _find_favored(inner, known)[1]).capitalize() or "Which end weighs more cannot be said"
-        facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}"))
+        cost = "What that costs in search is not known: `posir inspect` measures it."
+        facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}\n{cost}"))
     if result.window and result.median_tokens:
         whole = sum(length <= result.window for length in result.lengths)
         share = (
@@ -215,7 +216,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         share = f"The first {result.window:,} tokens:\n{share}"
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
-        facts.append(("In search", _describe_search(results, probes)))
+        facts.append(("In search, on whole documents", _describe_search(results, probes)))
     steps = [step for step, _ in _list_steps(leads)]
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
@@ -233,29 +234,32 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     if inside and inside[0] in ANSWERS and result.sums.documents < 5 * FEWEST_DOCUMENTS:
         steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "If search is biased in what is read, too: take smaller chunks, or train on evidence at all positions."
+        step = "If that shows a bias in what is read: take smaller chunks, or train on evidence at all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
 
 def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return how much less there is at one place of what is read: of what the picture shows, then of other probes."""
+    """Return the differences of what is read, a line for each probe: first that of the picture."""
     said: list[str] = []
     for result in sorted(results, key=rank_drawn):
         probe = probes[result.probe]
-        if not (probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS):
-            continue
-        value = format_estimate(result.sums.estimate(probe.first_summary), SIGNED[probe.first_summary.unit])
-        parts = result.sums.values.reshape(min(10, len(result.sums.positions)), -1).mean(axis=1)
-        if said:
-            others = f"{min(parts[1:]):.2f} to {max(parts[1:]):.2f}"
-            said.append(f"{probe.title}: {parts[0]:.2f} at the {probe.ends[0]}, {others} in what follows.")
-            continue
-        more, less = probe.ends if parts[0] > parts[-1] else probe.ends[::-1]
-        share = f"{100 - 100 * min(parts[0], parts[-1]) / max(parts[0], parts[-1], 1e-9):.0f} %"
-        said.append(probe.compared.format(less=less, more=more, share=share))
-        said.append(f"{probe.title}, {' minus '.join(probe.ends)}: {value}.")
-    return "\n".join([*said, "What that costs in search is not known: `posir inspect` measures it."])
+        if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
+            form, published = SIGNED[probe.first_summary.unit], _describe_published(probe).replace("(", "(n = ")
+            value = format_estimate(result.sums.estimate(probe.first_summary), form)
+            said.append(f"{probe.first_summary.title}: {value}{f'; published {published}' if published else ''}.")
+            if probe.form is Form.PLACES and len(result.sums.positions) > MAX_ROWS:
+                thirds = result.sums.estimate(lambda values: values[..., :33].mean(axis=-1) - values[..., -33:].mean(axis=-1))
+                said[-1] = f"{said[-1][:-1]}. By thirds: {format_estimate(thirds, form)}."
+    return "\n".join(said)
+
+
+def _write(fact: str) -> str:
+    """Return a fact of several lines, some with cells, as prose."""
+    first, *rows = (line.split("\t") for line in fact.splitlines())
+    head, *cells = [f"{name} {', '.join(rest)}" for name, *rest in rows if rest] or [""]
+    table = f"{head}: {'; '.join(cells)}." if cells else ""
+    return " ".join(filter(None, (*first, table, *(row[0] for row in rows if not row[1:]))))
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -263,15 +267,14 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     for result in results:
         probe, values = probes[result.probe], result.sums.values
         if "FB" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS and np.isfinite(values).all():
-            back, end, front, start = (100 * float(probe.summaries[name](values)) for name in ("back", "BF", "front", "FB"))
             estimate, side = _find_favored(result, probe)
-            helped = {"start": "being near the start helps", "end": "being near the end helps"}.get(side, "no effect is shown")
+            helped = {"start": "Being near the start helps", "end": "Being near the end helps"}.get(side, "No effect is shown")
             unread = ", maybe since the rest is not read" if side == "start" and result.share_read else ""
-            shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit]).lstrip("+-")
-            return (
-                f"nDCG@10 {front:.0f} for questions on the front of documents, {back:.0f} on the end.\nWith documents reversed "
-                f"{start:.0f} and {end:.0f}: {helped}{unread}. Reversal moves the difference by {shift}."
-            )
+            rows = (("as written", values[::2]), ("reversed", values[1::2]))
+            cells = "\n".join("\t".join((name, *(f"{100 * value:.0f}" for value in row))) for name, row in rows)
+            shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
+            table = f"nDCG@10, questions on\tfront\tmiddle\tend\n{cells}"
+            return f"{helped}{unread}.\n{table}\nReversal raises the end, against the front, by {shift}."
     return "Not known: `posir inspect` measures it."
 
 
@@ -299,12 +302,11 @@ class ProbeMeasurements(Presentable):
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
         leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
-        favored, *inside = (_find_favored(*lead)[1] for lead in leads)
+        favored = _find_favored(*leads[0])[1]
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            start = f"; of these, {_describe_ends(leads[-1][1], favored)}" if favored in inside else " of a text"
-            return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
+            return f"{name} reads only the first {leads[0][0].window:,} tokens of a text"
         return f"{name} weighs the {favored} of a text more"
 
     def strips(self) -> list[Strip]:
@@ -323,8 +325,7 @@ class ProbeMeasurements(Presentable):
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
-        known = [(name, " ".join(fact.splitlines())) for name, fact in list_facts(self.results, probes)]
-        facts = [f"{name}: {fact}" for name, fact in known if name != "What to do"]
+        facts = [f"{name}: {_write(fact)}" for name, fact in list_facts(self.results, probes) if name != "What to do"]
         steps, verdict = _list_steps(leads), describe_model(self.results, probes)
         facts += ["What to do:"] * bool(steps)
         differences = build_differences(self.results, probes)
@@ -342,7 +343,7 @@ class ProbeMeasurements(Presentable):
             tables = build_probe_tables(build_index_rows([result], probes), probe)
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
             left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
-            alone = f"Measured alone with `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
+            alone = f"To measure this alone: `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
             others = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in _list_published(probe)]
             others[2:-2] = [f"{len(others) - 4} others"] if others[5:] else others[2:-2]
             listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(others)}." if others and favored else ""
@@ -414,8 +415,8 @@ class ProbeMeasurements(Presentable):
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
             *["Likely: what stands at each place differs, too, so the place may not be the cause."]
-            * ("likely" in self.page_title),
-            "Joined texts: each is cut to a share of the window, and stands at every place. No embedding alone is search.",
+            * ("likely" in describe_model(self.results, all_probes())),
+            "Joined texts: on different subjects, which are no natural text. A model blind to order has a difference of 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
