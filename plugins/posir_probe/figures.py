@@ -75,7 +75,8 @@ def _draw_scatter(results: Sequence[ProbeResult], labels: Sequence[str], probe: 
     rows = [
         {
             "panel": f"{label}: {titles[panel]}" if len(results) > 1 else titles[panel],
-            "x": x - width / 2, "x2": x + width / 2, "y": y - height / 2, "y2": y + height / 2, "points": points,
+            "x": round(x - width / 2, 6), "x2": round(x + width / 2, 6), "y": round(y - height / 2, 6),
+            "y2": round(y + height / 2, 6), "points": points,
         }
         for label, result in zip(labels, results, strict=True)
         for (panel, x, y), points in zip(probe.cells, result.sums.sums[:, 0].tolist(), strict=True)

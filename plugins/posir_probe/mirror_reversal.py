@@ -104,6 +104,7 @@ class MirrorReversal(Probe):
     value_title = SCORE
     place_title = "Original place of the evidence"
     unit = Unit.PERCENT
+    place_names = {"back": "end"}
     series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 
     def plan(self, data: ProbeData) -> ProbePlan:

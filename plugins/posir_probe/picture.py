@@ -31,7 +31,7 @@ COSINES = Scale(
 DRAWN = {
     "permutation": replace(
         COSINES,
-        name="similarity of three joined texts to each of them, by its place",
+        name="similarity of three joined texts to the one in each place",
         whole="all tokens",
         unread="",
         unit="cosine; {} on different subjects, cut to fit and joined in every order",
@@ -83,6 +83,6 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         rest,
         scale=scale,
         border=f"{result.window:,} tokens" if result.share_read else "",
-        compared=(0, count - 1) if inside else (),
-        ends=("in first place", "in last place") if probes[result.probe].joined > 1 else None,
+        compared=(0, count - 1) if inside and count > 3 else (),
+        places=("first place", "second place", "third place") if probes[result.probe].joined > 1 else (),
     )

@@ -137,6 +137,9 @@ class GradientSaliency(Probe):
         "start_to_end": Summary(
             "Gradient, first minus last tenth", lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values)
         ),
+        "thirds": Summary(
+            "Gradient, first minus last third", lambda values: mean_over(0, 33)(values) - mean_over(-33, None)(values)
+        ),
         "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
         "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
         "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),

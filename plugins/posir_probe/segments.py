@@ -139,10 +139,12 @@ class Permutation(Probe):
 
     def __init__(self, segments: int = 3) -> None:
         self.segments = self.joined = segments
-        self.ends = ("text in first place", "text in last place")
+        self.ends = ("text in first place", "one in last place")
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
-            "start_to_end": Summary(f"First minus last of {self.parts}", lambda values: ignore_rounding(start_to_end(values))),
+            "start_to_end": Summary(
+                f"{self.parts.capitalize()}, first minus last", lambda values: ignore_rounding(start_to_end(values))
+            ),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),
             "gini": Summary("Gini coefficient of the places", gini),
         }

@@ -14,7 +14,7 @@ import polars as pl
 
 from posir_probe.bias_learning import MEAN
 from posir_probe.picture import draw_text, rank_drawn
-from posir_probe.probe import SEPARATOR, UNITS, Form, IndexRow, Probe, build_index_rows, includes_zero
+from posir_probe.probe import SEPARATOR, UNITS, IndexRow, Probe, build_index_rows, includes_zero
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
 from posir_published.probes import read_published_curves
@@ -46,6 +46,8 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
+#: How a page says how many they are.
+COUNT = "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -103,11 +105,16 @@ def _describe_published(probe: Probe) -> str:
 def _find_favored(result: ProbeResult, probe: Probe) -> tuple[Estimate | None, str]:
     """Return what a finding states, and which end of a text it favors; that is empty if it compares none or has no interval."""
     estimate = result.sums.estimate(probe.summaries[probe.stated]) if probe.preference_sign else None
+    return estimate, _find_side(estimate, probe)
+
+
+def _find_side(estimate: Estimate | None, probe: Probe) -> str:
+    """Return which end of a text a difference favors, that this cannot be said, or nothing without an interval."""
     if estimate is None or estimate.interval is None:
-        return estimate, ""
+        return ""
     if includes_zero(estimate.interval):
-        return estimate, "cannot be said"
-    return estimate, "start" if probe.preference_sign * estimate.value > 0 else "end"
+        return "cannot be said"
+    return "start" if probe.preference_sign * estimate.value > 0 else "end"
 
 
 def _describe_result(result: ProbeResult, probe: Probe) -> str:
@@ -123,7 +130,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     # The difference stands beside it.
     said = finding.rpartition(": ")[0] if finding else "Which end weighs more cannot be said"
     none = "see the figure" if read_published_curves(probe.name) else "none"
-    return f"{said} · {probe.title}; published: {_describe_published(probe).replace('(', '(n = ') or none}"
+    return f"{said} · {probe.title}; published: {_describe_published(probe).replace('(', COUNT) or none}"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -205,7 +212,9 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     for inner, known in leads[1:] if result.share_read else ():
-        said = _describe_ends(known, _find_favored(inner, known)[1]).capitalize() or "Which end weighs more cannot be said"
+        favored = _find_favored(inner, known)[1]
+        said = _describe_ends(known, favored).capitalize() or "Which end weighs more cannot be said"
+        said += _describe_agreement(results, probes, known, favored) if favored in ANSWERS else ""
         cost = "What that costs in search is not known: `posir inspect` measures it."
         facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}\n{cost}"))
     if result.window and result.median_tokens:
@@ -239,19 +248,33 @@ def _list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, s
     return steps
 
 
+def _describe_agreement(results: Iterable[ProbeResult], probes: Mapping[str, Probe], said: Probe, favored: str) -> str:
+    """Return whether gradients agree with what a probe says of what is read, a clause; empty where they are not measured."""
+    for result in results:
+        probe = probes[result.probe]
+        if "thirds" in probe.summaries and result.sums.documents >= FEWEST_DOCUMENTS:
+            tenths, thirds = (result.sums.estimate(probe.summaries[name]) for name in (probe.stated, "thirds"))
+            sides = [_find_side(estimate, probe) for estimate in (tenths, thirds)]
+            if probe is said:
+                return "" if sides[1] == favored else "; by thirds this is not seen"
+            if sides[0] != favored:
+                return "; gradients do not show it"
+            return (
+                "; gradients agree" if sides[1] == favored else f"; by gradients, the {probe.ends[favored == 'end']} alone does"
+            )
+    return ""
+
+
 def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return the differences of what is read, a line for each probe: first that of the picture."""
-    said: list[str] = []
+    """Return a table of the differences of what is read, first that of the picture."""
+    rows = []
     for result in sorted(results, key=rank_drawn):
         probe = probes[result.probe]
         if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
-            form, published = SIGNED[probe.first_summary.unit], _describe_published(probe).replace("(", "(n = ")
-            value = format_estimate(result.sums.estimate(probe.first_summary), form)
-            said.append(f"{probe.first_summary.title}: {value}{f'; published {published}' if published else ''}.")
-            if probe.form is Form.PLACES and len(result.sums.positions) > MAX_ROWS:
-                thirds = result.sums.estimate(lambda values: values[..., :33].mean(axis=-1) - values[..., -33:].mean(axis=-1))
-                said[-1] = f"{said[-1][:-1]}. By thirds: {format_estimate(thirds, form)}."
-    return "\n".join(said)
+            for name in dict.fromkeys((probe.stated, *({"thirds"} & probe.summaries.keys()))):
+                summary = probe.summaries[name]
+                rows.append(f"{summary.title}\t{format_estimate(result.sums.estimate(summary), SIGNED[summary.unit])}")
+    return "\n".join(["Start minus end\tdifference", *rows])
 
 
 def _write(fact: str) -> str:
@@ -274,7 +297,7 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             cells = "\n".join("\t".join((name, *(f"{100 * value:.0f}" for value in row))) for name, row in rows)
             shift = format_estimate(estimate, SIGNED[probe.summaries[probe.stated].unit])
             table = f"nDCG@10, questions on\tfront\tmiddle\tend\n{cells}"
-            return f"{helped}{unread}.\n{table}\nReversal raises the end, against the front, by {shift}."
+            return f"{helped}{unread}.\n{table}\nReversal moves end minus front by {shift} points."
     return "Not known: `posir inspect` measures it."
 
 
@@ -312,13 +335,18 @@ class ProbeMeasurements(Presentable):
     def strips(self) -> list[Strip]:
         """Return the picture of the verdict with what the head of the page does not say."""
         facts, title, strips = [], self.page_title, super().strips()
-        drawn = ("Documents", *(("Reads",) if any(strip.not_read and strip.ends for strip in strips) else ()))
+        drawn = ("Documents", *(("Reads",) if any(strip.not_read and strip.places for strip in strips) else ()))
+        inside = ""
         for name, fact in list_facts(self.results, all_probes()):
             said, _, rest = fact.partition("\n")
+            if name == "In what it reads" and title != self.title:
+                inside = f"Within them, {said[0].lower()}{said[1:]}"
             if name not in drawn:
-                facts.append((name, rest if rest and said.rstrip(".:").lower() in title.lower() else fact))
-        is_said = title != self.title
-        return [replace(strip, finding="" if is_said else strip.finding, facts=lambda: facts) for strip in strips]
+                is_said = rest and (said.rstrip(".:").lower() in title.lower() or said[1:] in inside)
+                facts.append((name, f"\n{rest}" if is_said else fact))
+        return [
+            replace(strip, finding=inside if title != self.title else strip.finding, facts=lambda: facts) for strip in strips
+        ]
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""

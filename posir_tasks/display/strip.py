@@ -136,8 +136,8 @@ class Strip:
     """The end of what is read, for the axis of a page."""
     compared: tuple[int, ...] = ()
     """Parts that the finding compares: the others are gray. Empty for all."""
-    ends: tuple[str, str] | None = None
-    """Labels of its axis if the parts are of other texts than what is not read, which a page then draws apart."""
+    places: tuple[str, ...] = ()
+    """Names of the parts if they are of other texts than what is not read, which a page then draws apart."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
 
@@ -161,7 +161,7 @@ class Strip:
     def axis(self) -> tuple[float, float, str, str]:
         """Return where the labels of the axis begin and end, in [0, 1], and both: of what is read, if that is at one end."""
         if not self.not_read or self.before not in (None, 0):
-            return 0, 1, *(self.ends or ("start of documents", "end"))
+            return 0, 1, "start of documents", "end"
         if self.before == 0:
             return self.not_read, 1, "start of what it reads", "end"
         return 0, 1 - self.not_read, "start", "end of what it reads"
@@ -169,7 +169,7 @@ class Strip:
     @property
     def alone(self) -> Strip:
         """The picture without what a page draws apart."""
-        return replace(self, not_read=0.0, border="") if self.ends else self
+        return replace(self, not_read=0.0, border="") if self.places else self
 
     @property
     def share(self) -> str:

@@ -217,7 +217,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
         [row for row in rows if row.probe == "mirror_reversal"], probes["mirror_reversal"]
     )
     assert "mirror_reversal" not in str((summaries.rows, positions))
-    assert [row[0] for row in positions.rows] == ["front", "middle", "back"]
+    assert [row[0] for row in positions.rows] == ["front", "middle", "end"]
     assert list(positions.headings) == ["Position", "Documents as they are", "Documents reversed"]
     assert summaries.rows[0][0] == "nDCG@10 by reversal, back minus front"
     assert len(summaries.rows) == 2, "single values stand in the matrix alone"

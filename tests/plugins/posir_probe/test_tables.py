@@ -105,7 +105,7 @@ VERDICTS = {
     "end within": (
         FALLING,
         RISING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the text in last",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the one in last",
     ),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
     "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
@@ -168,7 +168,7 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     assert (drawn.not_read, drawn.ndcg_not_read) == (pytest.approx(1 - 269 / 512), None)
     joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
-    assert (joined.not_read, joined.compared) == (0.75, (0, 2))
+    assert (joined.not_read, joined.compared, len(joined.places)) == (0.75, (), 3)
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 
