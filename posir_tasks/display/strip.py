@@ -360,7 +360,8 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
     paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "other", "hatch", "band", "haze", "grid", "level", "mean")}
     bottom = top + height
     for at, ((score, is_read), (start, end)) in enumerate(zip(strip.scores, pairwise(strip.edges), strict=True)):
-        bar, band = ("bars", "band") if not strip.compared or at in strip.compared else ("other", "haze")
+        is_plain = not (is_read and strip.compared) or at in strip.compared
+        bar, band = ("bars", "band") if is_plain else ("other", "haze")
         # What is not read is no continuation of what is.
         apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
         x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)

@@ -141,6 +141,15 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     ):
         known = dict(list_facts([measure("segment_similarity_3", FALLING), inner], PROBES))
         assert ends in known["In what it reads"].partition("\n")[0], "a probe names what it compares"
+    spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
+    for gradients, clause in (
+        (np.linspace(0.9, 0.1, 100), "; gradients agree"),
+        (spike, "; by gradients, the first tenth alone does"),
+        (np.linspace(0.1, 0.9, 100), "; gradients do not show it"),
+    ):
+        inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
+        known = dict(list_facts([measure("segment_similarity_3", FALLING), *inner], PROBES))
+        assert known["In what it reads"].partition("\n")[0].endswith(f"the one in last place{clause}.")
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 

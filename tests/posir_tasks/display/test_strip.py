@@ -43,6 +43,14 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     assert np.ptp(ends[:, 0]) > 25
 
 
+def test_parts_that_are_not_compared_are_gray_and_parts_of_other_texts_have_no_unread_one_beside_them():
+    glyph = draw_glyph(dataclasses.replace(STRIP, compared=(0, 2)), 120, 103)
+    assert [len(re.findall("z", paths(glyph, kind))) for kind in ("bars", "other", "haze")] == [2, 1, 1]
+    apart = dataclasses.replace(STRIP, places=("first", "second", "third"))
+    assert (apart.alone.not_read, len(apart.alone.scores), STRIP.alone) == (0, 3, STRIP)
+    assert sketch_strip(apart) == sketch_strip(STRIP)
+
+
 @pytest.mark.parametrize(
     ("before", "edges", "sketch"),
     [
