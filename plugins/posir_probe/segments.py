@@ -139,7 +139,6 @@ class Permutation(Probe):
 
     def __init__(self, segments: int = 3) -> None:
         self.segments = self.joined = segments
-        self.ends = ("text in first place", "one in last place")
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
             "start_to_end": Summary(

@@ -205,6 +205,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if probe.is_of_data:
         return []
     length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
+    if result.share_read:
+        length += (
+            f", {sum(length <= (result.window or 0) for length in result.lengths):,} of {len(result.lengths):,} read whole"
+        )
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
     size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
     facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
@@ -214,15 +218,13 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     for inner, known in leads[1:] if result.share_read else ():
         favored = _find_favored(inner, known)[1]
         said = _describe_ends(known, favored).capitalize() or "Which end weighs more cannot be said"
+        if known.joined > 1 and favored in ANSWERS:
+            said += f" ({known.title.lower()}: {inner.sums.values[0]:.2f} to {inner.sums.values[-1]:.2f})"
         said += _describe_agreement(results, probes, known, favored) if favored in ANSWERS else ""
-        cost = "What that costs in search is not known: `posir inspect` measures it."
+        cost = "A model blind to order has 0. What that costs in search is not known: `posir inspect` measures it."
         facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}\n{cost}"))
     if result.window and result.median_tokens:
-        whole = sum(length <= result.window for length in result.lengths)
-        share = (
-            f"{100 * result.tokens_read:.0f} % of all tokens, {whole:,} of {pluralize(len(result.lengths), 'document')} whole."
-        )
-        share = f"The first {result.window:,} tokens:\n{share}"
+        share = f"The first {result.window:,} tokens:\n{100 * result.tokens_read:.0f} % of all tokens."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search, on whole documents", _describe_search(results, probes)))
@@ -256,11 +258,13 @@ def _describe_agreement(results: Iterable[ProbeResult], probes: Mapping[str, Pro
             tenths, thirds = (result.sums.estimate(probe.summaries[name]) for name in (probe.stated, "thirds"))
             sides = [_find_side(estimate, probe) for estimate in (tenths, thirds)]
             if probe is said:
-                return "" if sides[1] == favored else "; by thirds this is not seen"
+                return "" if sides[1] == favored else ". By thirds this is not seen"
             if sides[0] != favored:
-                return "; gradients do not show it"
+                return ". Gradients do not show it"
             return (
-                "; gradients agree" if sides[1] == favored else f"; by gradients, the {probe.ends[favored == 'end']} alone does"
+                ". Gradients agree"
+                if sides[1] == favored
+                else f". By gradients, only the {probe.ends[favored == 'end']} stands out"
             )
     return ""
 
@@ -340,7 +344,7 @@ class ProbeMeasurements(Presentable):
         for name, fact in list_facts(self.results, all_probes()):
             said, _, rest = fact.partition("\n")
             if name == "In what it reads" and title != self.title:
-                inside = f"Within them, {said[0].lower()}{said[1:]}"
+                inside = f"Within these {self.results[0].window:,} tokens, too, {said[0].lower()}{said[1:]}"
             if name not in drawn:
                 is_said = rest and (said.rstrip(".:").lower() in title.lower() or said[1:] in inside)
                 facts.append((name, f"\n{rest}" if is_said else fact))

@@ -100,12 +100,12 @@ VERDICTS = {
     "start, also within": (
         FALLING,
         FALLING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the text in first",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the start weighs",
     ),
     "end within": (
         FALLING,
         RISING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the one in last",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the end weighs",
     ),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
     "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
@@ -125,8 +125,8 @@ SEARCH = "In search, on whole documents"
 
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
-    assert facts["Documents"].endswith("median 512 tokens.")
-    assert facts["Reads"] == "The first 256 tokens:\n50 % of all tokens, 0 of 10 documents whole."
+    assert facts["Documents"].endswith("median 512 tokens, 0 of 10 read whole.")
+    assert facts["Reads"] == "The first 256 tokens:\n50 % of all tokens."
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
@@ -136,20 +136,20 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
     assert less[SEARCH].startswith("Being near the start helps, maybe since the rest is not read.")
     for inner, ends in (
-        (measure("permutation", FALLING), "place"),
+        (measure("permutation", FALLING), "start"),
         (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
     ):
         known = dict(list_facts([measure("segment_similarity_3", FALLING), inner], PROBES))
         assert ends in known["In what it reads"].partition("\n")[0], "a probe names what it compares"
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
     for gradients, clause in (
-        (np.linspace(0.9, 0.1, 100), "; gradients agree"),
-        (spike, "; by gradients, the first tenth alone does"),
-        (np.linspace(0.1, 0.9, 100), "; gradients do not show it"),
+        (np.linspace(0.9, 0.1, 100), ". Gradients agree"),
+        (spike, ". By gradients, only the first tenth stands out"),
+        (np.linspace(0.1, 0.9, 100), ". Gradients do not show it"),
     ):
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
         known = dict(list_facts([measure("segment_similarity_3", FALLING), *inner], PROBES))
-        assert known["In what it reads"].partition("\n")[0].endswith(f"the one in last place{clause}.")
+        assert known["In what it reads"].partition("\n")[0].endswith(f" to 0.50){clause}.")
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
