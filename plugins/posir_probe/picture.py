@@ -74,6 +74,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
     scale = replace(scale, top=0.5 if inside and highest <= 0.5 else 1.0)
     scale = replace(scale, unit=scale.unit.format(probes[result.probe].count(result.sums.documents)))
+    less = shown[-1].value - shown[0].value if shown[0] and shown[-1] else 0.0
     first, last, any_two = (scale.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
     return Strip(
         short_labels(results)[0],
@@ -84,5 +85,5 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         scale=scale,
         border=f"{result.window:,} tokens" if result.share_read else "",
         compared=(0, count - 1) if inside and count > 3 else (),
-        places=("first place", "second place", "third place") if probes[result.probe].joined > 1 else (),
+        places=("first place", "second place", f"third place ({less:+.2f})") if probes[result.probe].joined > 1 else (),
     )

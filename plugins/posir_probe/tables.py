@@ -221,7 +221,8 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         if known.joined > 1 and favored in ANSWERS:
             said += f" ({known.title.lower()}: {inner.sums.values[0]:.2f} to {inner.sums.values[-1]:.2f})"
         said += _describe_agreement(results, probes, known, favored) if favored in ANSWERS else ""
-        cost = "A model blind to order has 0. What that costs in search is not known: `posir inspect` measures it."
+        published = _describe_published(known).replace("(", COUNT) or "none"
+        cost = f"A model blind to order has 0; published: {published}. What that costs in search, `posir inspect` measures."
         facts.insert(0, ("In what it reads", f"{said}.\n{_describe_inside(results, probes)}\n{cost}"))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens:\n{100 * result.tokens_read:.0f} % of all tokens."
@@ -261,11 +262,10 @@ def _describe_agreement(results: Iterable[ProbeResult], probes: Mapping[str, Pro
                 return "" if sides[1] == favored else ". By thirds this is not seen"
             if sides[0] != favored:
                 return ". Gradients do not show it"
-            return (
-                ". Gradients agree"
-                if sides[1] == favored
-                else f". By gradients, only the {probe.ends[favored == 'end']} stands out"
-            )
+            more, less = ("first", "last") if sides[1] == "start" else ("last", "first")
+            but = f", but the {more} third weighs more than the {less}" * (sides[1] in ANSWERS)
+            outer = probe.ends[favored == "end"]
+            return ". Gradients agree" if sides[1] == favored else f". By gradients, the {outer} stands out{but}"
     return ""
 
 
@@ -305,6 +305,26 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     return "Not known: `posir inspect` measures it."
 
 
+def _build_thirds(result: ProbeResult, probe: Probe) -> list[DisplaySection]:
+    """Return the comparison of the outer thirds of what is read, where a probe has tenths of it."""
+    if "thirds" not in probe.summaries or (estimate := result.sums.estimate(probe.summaries["thirds"])) is None:
+        return []
+    side = _find_side(estimate, probe)
+    more, less = ("first", "last") if side == "start" else ("last", "first")
+    said = f"The {more} third of the tokens read moves the similarity more than the {less}"
+    said = said if side in ANSWERS else "Which third moves the similarity more cannot be said"
+    return [
+        DisplaySection(
+            *(f"{said} · {probe.title}, by thirds", ("The same gradients as of tenths: their figure has all.",)),
+            folded=True,
+            group=WITHIN,
+            chip=side.replace("cannot be said", "no sign"),
+            drawn=(estimate.value, *(estimate.interval or ())),
+            unit=probe.value_title.partition(" (")[0],
+        )
+    ]
+
+
 @dataclass(frozen=True, repr=False)
 class ProbeMeasurements(Presentable):
     """The values that probes of a model measured."""
@@ -329,11 +349,13 @@ class ProbeMeasurements(Presentable):
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
         leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
-        favored = _find_favored(*leads[0])[1]
+        favored, *inside = (_find_favored(*lead)[1] for lead in leads)
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            return f"{name} reads only the first {leads[0][0].window:,} tokens of a text"
+            denied = "do not show" in _describe_agreement(self.results, all_probes(), leads[-1][1], favored)
+            start = ", and weighs their start more" if favored in inside and not denied else " of a text"
+            return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
         return f"{name} weighs the {favored} of a text more"
 
     def strips(self) -> list[Strip]:
@@ -393,6 +415,7 @@ class ProbeMeasurements(Presentable):
                     unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
                 )
             )
+            sections += _build_thirds(result, probe) if favored else []
         # What is known comes first.
         return tuple(sorted(sections, key=lambda section: (GROUPS.index(section.group), section.folded and not section.draw)))
 

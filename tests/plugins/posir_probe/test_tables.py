@@ -144,7 +144,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
     for gradients, clause in (
         (np.linspace(0.9, 0.1, 100), ". Gradients agree"),
-        (spike, ". By gradients, only the first tenth stands out"),
+        (spike, ". By gradients, the first tenth stands out, but the last third weighs more than the first"),
         (np.linspace(0.1, 0.9, 100), ". Gradients do not show it"),
     ):
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
