@@ -78,7 +78,7 @@ def test_from_the_hubs_data_to_the_leaderboard_and_the_models_page(tmp_path, mon
     folder = write_guesses(tmp_path / "output", [builtin_tasks()["SQuAD-PosQ"]()])
     file = as_of_the_hub(folder / "SQuAD-PosQ.json", SQUAD.revision)
     data = Folder(SQUAD.repository, tmp_path / "data" / "squad_v2", SQUAD.revision, branches=())
-    leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models")
+    leaderboard, model = Store(LEADERBOARD), Store(MODEL, kind="models", commits=[REVISION])
     with serve_all(data, leaderboard, model) as hub:
         sent = run(
             "posir", "submit", str(tmp_path / "output"), "--repo", LEADERBOARD, "--eval-results",
