@@ -353,8 +353,8 @@ class ProbeMeasurements(Presentable):
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
         if favored == "start" and leads[0][0].share_read:
-            denied = "do not show" in _describe_agreement(self.results, all_probes(), leads[-1][1], favored)
-            start = ", and weighs their start more" if favored in inside and not denied else " of a text"
+            agreed = _describe_agreement(self.results, all_probes(), leads[-1][1], favored) in ("", ". Gradients agree")
+            start = ", and weighs their start more" if favored in inside and agreed else " of a text"
             return f"{name} reads only the first {leads[0][0].window:,} tokens{start}"
         return f"{name} weighs the {favored} of a text more"
 
