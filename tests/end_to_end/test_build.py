@@ -155,7 +155,7 @@ def test_a_terminal_shows_each_stage_with_the_time_left(tmp_path):
         )  # fmt: skip
         options = [option for field in fields for option in ("--set", field)]
         printed = run_in_terminal("posir", "build", "run", *options, columns=80, errors=True)
-    bars = [line for line in re.split(r"[\r\n]+", printed) if " left " in line]
+    bars = [line for line in re.split(r"[\r\n]+", printed) if " left" in line]
     for stage in ("Ask", "Locate", "Grade relevance", "Leave the span out"):
         assert any(re.search(rf"{stage} .*[1-9]\d* of \d+, 0:00:\d\d elapsed, 0:00:\d\d left", line) for line in bars), stage
     assert max(map(len, bars)) <= 80
