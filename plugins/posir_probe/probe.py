@@ -1,4 +1,4 @@
-"""The base of all probes: class attributes that say all about it, and one method."""
+"""The base of all probes, class attributes that say all about it and one method, and the rows of what they measured."""
 
 from __future__ import annotations
 

@@ -305,17 +305,14 @@ class ProbeResult:
 
     @property
     def lengths(self) -> list[int]:
-        """The lengths of the sample's documents in tokens of the model, if there are many of some of each subset."""
+        """The lengths of documents of all subsets in tokens of the model; of large samples, those of some."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def tokens_read(self) -> float:
         """The share of all tokens of the sample within the model's window; 1 where that is unknown."""
-        return (
-            sum(min(length, self.window or length) for length in self.lengths) / (sum(self.lengths) or 1)
-            if self.lengths
-            else 1.0
-        )
+        read = sum(min(length, self.window or length) for length in self.lengths)
+        return read / sum(self.lengths) if read else 1.0
 
     @property
     def share_read(self) -> float | None:

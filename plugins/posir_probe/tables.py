@@ -275,9 +275,8 @@ def _describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     for result in sorted(results, key=rank_drawn):
         probe = probes[result.probe]
         if probe.in_window and probe.compares_ends and result.sums.documents >= FEWEST_DOCUMENTS:
-            for name in dict.fromkeys((probe.stated, *({"thirds"} & probe.summaries.keys()))):
-                summary = probe.summaries[name]
-                rows.append(f"{summary.title}\t{format_estimate(result.sums.estimate(summary), SIGNED[summary.unit])}")
+            summaries = [probe.summaries[name] for name in (probe.stated, "thirds") if name in probe.summaries]
+            rows += [f"{of.title}\t{format_estimate(result.sums.estimate(of), SIGNED[of.unit])}" for of in summaries]
     return "\n".join(["Start minus end\tdifference", *rows])
 
 
@@ -468,7 +467,7 @@ class ProbeMeasurements(Presentable):
             "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
-            "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile of all tokens.",
+            "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
             *["Likely: what stands at each place differs, too, so the place may not be the cause."]
             * ("likely" in describe_model(self.results, all_probes())),
             "Joined texts: on different subjects, which are no natural text. A model blind to order has a difference of 0.",

@@ -125,7 +125,7 @@ class Strip:
     """The answer in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
     """Returns names and values of what the finding rests on, then what to do; they take long. What follows the first line of a
-    value explains it."""
+    value explains it; lines with tabs are the rows of a table."""
     scale: Scale = NDCG
     """The quantity that is drawn."""
     code: str = ""
