@@ -151,9 +151,10 @@ def _model_rows(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
 
 def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd: float, probe: Probe) -> Row:
     panel, line, position = probe.split(name)
+    share = probe.place_shares.get(name.rpartition(SEPARATOR)[2])
     return {
-        "model": model, "line": line, "panel": panel, "position": position, "order": order,
-        "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
+        "model": model, "line": line, "panel": panel, "order": order, "x": share,
+        "position": f"{100 * share:.0f} %" if share is not None and position.isdigit() else position,
         **values, "shown": FORMATS[probe.unit](values["value"]),
         "sd_low": values["value"] - sd, "sd_high": values["value"] + sd,
     }  # fmt: skip

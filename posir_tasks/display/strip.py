@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from math import nan
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -96,6 +96,8 @@ class Scale:
     """The unit, and what it is measured on, for the line below the name on a page."""
     top: float = 1.0
     """The value at the top of the picture."""
+    even: str = ""
+    """The meaning of a dashed line at the mean of what is read; empty for none."""
 
 
 NDCG = Scale(
@@ -125,7 +127,7 @@ class Strip:
     """The answer in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
     """Returns names and values of what the finding rests on, then what to do; they take long. What follows the first line of a
-    value explains it; lines with tabs are the rows of a table."""
+    value explains it."""
     scale: Scale = NDCG
     """The quantity that is drawn."""
     code: str = ""
@@ -137,7 +139,11 @@ class Strip:
     compared: tuple[int, ...] = ()
     """Parts that the finding compares: the others are gray. Empty for all."""
     places: tuple[str, ...] = ()
-    """Names of the parts if they are of other texts than what is not read, which a page then draws apart."""
+    """Names of the parts; with kinds, of as many of them as there are kinds."""
+    kinds: tuple[str, ...] = ()
+    """Names of the parts at one place, the first of which are compared and the others gray."""
+    panels: tuple[Strip, ...] = ()
+    """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
 
@@ -167,9 +173,12 @@ class Strip:
         return 0, 1 - self.not_read, "start", "end of what it reads"
 
     @property
-    def alone(self) -> Strip:
-        """The picture without what a page draws apart."""
-        return replace(self, not_read=0.0, border="") if self.places else self
+    def labels(self) -> list[str]:
+        """Return the names of the parts of what is read."""
+        count = len(self.ndcg_by_part)
+        if not self.places:
+            return [f"{at} of {count}" for at in range(1, count + 1)]
+        return [", ".join(names) for names in product(self.places, self.kinds)] if self.kinds else list(self.places)
 
     @property
     def share(self) -> str:
@@ -187,6 +196,8 @@ class Strip:
     def description(self) -> str:
         """Return the picture in a sentence, for readers who do not see it."""
         heights = ", ".join(self.scale.format(part.value if part else None) for part in self.ndcg_by_part)
+        if self.places:
+            heights = "; ".join(map(" ".join, zip(self.labels, heights.split(", "), strict=True)))
         lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
         unread = f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_not_read else ''}" if self.not_read else ""
         words = f" {'. '.join(self.words)}." if self.words else ""
@@ -204,7 +215,8 @@ def describe_marks(strips: Sequence[Strip]) -> str:
     unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
     said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
     unread += " Dashed: what a part that is not read has, as any two parts of a document." * bool(scale.unread)
-    return said + unread * any(strip.not_read for strip in strips)
+    even = f" Dashed: {scale.even}." if scale.even else ""
+    return said + even + unread * any(strip.not_read for strip in strips)
 
 
 def sketch_strip(strip: Strip) -> str:
@@ -384,6 +396,9 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             low, high = (bottom - height * value / strip.scale.top for value in score.interval)
             paths[band].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
         paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
+    if strip.scale.even and strip.ndcg_read is not None:
+        up, across = height * strip.ndcg_read / strip.scale.top, width * (strip.axis[1] - strip.axis[0])
+        paths["level"].append(f"M{_number(left)} {_number(bottom - up)}h{_number(across)}")
     for kind, path in paths.items():
         if path:
             yield f'<path class="{kind}" {KINDS[kind][0]} d="{"".join(path)}"/>'

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figure
-from posir_probe.picture import draw_text
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
-from posir_probe.tables import ProbeMeasurements, build_differences, describe_model, list_facts
+from posir_probe.tables import ProbeMeasurements, build_differences
+from posir_probe.verdict import agrees_inside, describe_model, draw_text, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -126,30 +126,34 @@ SEARCH = "In search, on whole documents"
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     facts = dict(list_facts([measure("segment_similarity_3", FALLING)], PROBES))
     assert facts["Documents"].endswith("median 512 tokens, 0 of 10 read whole.")
-    assert facts["Reads"] == "The first 256 tokens:\n50 % of all tokens."
+    assert facts["Reads"] == "The first 256 tokens: 50 % of all tokens."
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
-    scores = re.findall(r"\t(-?\d+)", searched[SEARCH])
-    assert list(map(int, scores)) == pytest.approx([0, 20, 40, 10, 30, 50], abs=1), "front to end, as written and reversed"
+    scores = [list(map(int, shift)) for shift in re.findall(r"(-?\d+) - (-?\d+) = ([-+]\d+)", searched[SEARCH])]
+    assert [shift[:2] for shift in scores] == [pytest.approx(pair, abs=1) for pair in ([0, 10], [50, 40])], "start, end"
+    assert all(near - far == difference for near, far, difference in scores)
     fallen = measure("mirror_reversal", np.array([4, 3, 0, 0, 3, 4]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less[SEARCH].startswith("Being near the start helps, maybe since the rest is not read.")
-    for inner, ends in (
-        (measure("permutation", FALLING), "start"),
-        (measure("gradient_saliency", np.arange(100)[::-1]), "tenth"),
-    ):
-        known = dict(list_facts([measure("segment_similarity_3", FALLING), inner], PROBES))
-        assert ends in known["In what it reads"].partition("\n")[0], "a probe names what it compares"
+    assert less[SEARCH].startswith("Evidence near the start is found better, perhaps because the rest is not read.")
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
-    for gradients, clause in (
-        (np.linspace(0.9, 0.1, 100), ". Gradients agree"),
-        (spike, ". By gradients, the first tenth stands out, but the last third weighs more than the first"),
-        (np.linspace(0.1, 0.9, 100), ". Gradients do not show it"),
+    more = "the first tenth weighs more than the last"
+    for gradients, said, agrees in (
+        (np.linspace(0.9, 0.1, 100), f"{more}, and the first third more than the last", True),
+        (spike, f"{more}, but the last third more than the first", False),
+        (
+            np.linspace(0.1, 0.9, 100),
+            "the last tenth weighs more than the first, and the last third more than the first",
+            False,
+        ),
+        (np.where(np.arange(100) < 10, 0.8, 0.5), f"{more}, and the first third more than the last", True),
+        (np.full(100, 0.5), "which end weighs more cannot be said", False),
     ):
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
-        known = dict(list_facts([measure("segment_similarity_3", FALLING), *inner], PROBES))
-        assert known["In what it reads"].partition("\n")[0].endswith(f" to 0.50){clause}.")
+        inside = dict(list_facts([measure("segment_similarity_3", FALLING), *inner], PROBES))["In what it reads"]
+        assert inside.startswith("Joined texts: the first weighs more than the last. Start minus end: this model +0.39")
+        assert f"Gradients: {said}. Start minus end: outer tenths " in inside
+        assert agrees_inside(inner, PROBES, "start") == agrees
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
@@ -177,7 +181,10 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     assert (drawn.not_read, drawn.ndcg_not_read) == (pytest.approx(1 - 269 / 512), None)
     joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
-    assert (joined.not_read, joined.compared, len(joined.places)) == (0.75, (), 3)
+    assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
+    searched = draw_text([gradients, measure("mirror_reversal", np.arange(6) / 10)], PROBES).panels[-1]
+    assert searched.labels[:3] == ["front, as written", "front, reversed", "middle, as written"]
+    assert [part.value for part in searched.ndcg_by_part] == pytest.approx(np.arange(6) / 10, abs=0.01)
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 

@@ -43,12 +43,17 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     assert np.ptp(ends[:, 0]) > 25
 
 
-def test_parts_that_are_not_compared_are_gray_and_parts_of_other_texts_have_no_unread_one_beside_them():
+def test_parts_that_are_not_compared_are_gray_and_a_dashed_line_is_at_the_mean_of_the_others():
     glyph = draw_glyph(dataclasses.replace(STRIP, compared=(0, 2)), 120, 103)
     assert [len(re.findall("z", paths(glyph, kind))) for kind in ("bars", "other", "haze")] == [2, 1, 1]
-    apart = dataclasses.replace(STRIP, places=("first", "second", "third"))
-    assert (apart.alone.not_read, len(apart.alone.scores), STRIP.alone) == (0, 3, STRIP)
-    assert sketch_strip(apart) == sketch_strip(STRIP)
+    level = dataclasses.replace(STRIP, scale=dataclasses.replace(STRIP.scale, even="level"))
+    mean = sum(part.value for part in STRIP.ndcg_by_part) / 3
+    height = re.search(r"M0 ([0-9.]+)h", paths(draw_glyph(level, 120, 103), "level"))
+    assert height, "from the start of what is read"
+    assert float(height[1]) == pytest.approx(102 - 100 * mean, abs=0.06)
+    assert 'class="level"' not in glyph
+    named = dataclasses.replace(STRIP, places=("first", "second", "third"))
+    assert "first 50; second" in named.description.replace(STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1)
 
 
 @pytest.mark.parametrize(

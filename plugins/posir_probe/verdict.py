@@ -1,0 +1,375 @@
+"""The verdict on a model by its probes: which part of a text weighs more, in sentences, pictures, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from posir_probe.bias_learning import MEAN
+from posir_probe.probe import SEPARATOR, Probe, includes_zero
+from posir_probe.results import ProbeResult
+from posir_probe.segments import SegmentSimilarity
+from posir_published.probes import read_published_curves
+from posir_report.summary import short_labels
+from posir_significance.position_effect import FEWEST_DOCUMENTS
+from posir_significance.sentences import describe_few
+from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
+from posir_tasks.display.strip import NDCG, Scale, Strip
+from posir_tasks.display.wording import ordinal
+from posir_tasks.scores import Estimate, Unit
+
+#: The verdict by the end of a text that weighs more.
+ANSWERS = {
+    "start": "Yes: the start of a text weighs more than its end",
+    "end": "No: the end of a text weighs more than its start",
+}
+#: Differences are larger in favor of the start.
+DIFFERENCE = "Start minus end"
+UNDECIDED = "cannot be said"
+#: How differences are printed: all have a sign.
+SIGNED: dict[Unit, Any] = {
+    **FORMATS,
+    Unit.INDEX: partial(format_number, spec="+.3f"),
+    Unit.NUMBER: partial(format_number, spec="+.2f"),
+}
+#: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
+COSINES = Scale(
+    "similarity of each part to the whole text",
+    partial(format_number, spec=".2f"),
+    "a median document",
+    "a text to its end, part by part",
+    "{}: no trace",
+    "cosine",
+)
+#: The probes of what is read that a picture of a text may show, the first that is measured: it changes the order alone.
+DRAWN = {
+    "permutation": replace(
+        COSINES,
+        name="similarity of joined texts to the one in each place",
+        whole="all tokens",
+        unread="",
+        unit="cosine of a joined text and the text in each place; {} on different subjects, cut to fit, joined in every order",
+        even="the height of all parts for a model blind to order",
+    ),
+    "gradient_saliency": replace(
+        COSINES,
+        name="effect of each tenth of what it reads on the similarity to a question",
+        whole="all tokens",
+        unread="",
+        unit="effect of a token on the similarity to a question, 1 = 99th percentile; questions about the middle of {}",
+        even="the height of all parts for a model blind to order",
+    ),
+}
+#: Parts that a picture shows of what is read, at most.
+MOST_PARTS = 10
+ORDERS = ("as written", "reversed")
+SEARCH = replace(
+    NDCG,
+    name="nDCG@10 of questions by the place of their evidence",
+    unit="nDCG@10 of questions by the place of their evidence as written; {}; gray: the same documents, reversed",
+)
+
+
+def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
+    """Return what carries the verdict: the first result that compares start and end, and the first within the window.
+
+    Those with an interval come first, then the one that is drawn. Where nothing compares start and end, it is the first result.
+    """
+    known = [(result, probes[result.probe]) for result in results]
+    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, _rank_drawn(pair[0])))
+    contrasts = [pair for pair in known if pair[1].compares_ends]
+    inside = [pair for pair in contrasts[1:] if pair[1].in_window]
+    return [*contrasts[:1], *inside[:1]] or known[:1]
+
+
+def find_favored(result: ProbeResult, probe: Probe) -> tuple[Estimate | None, str]:
+    """Return what a finding states, and which end of a text it favors; that is empty if it compares none or has no interval."""
+    estimate = result.sums.estimate(probe.summaries[probe.stated]) if probe.preference_sign else None
+    return estimate, _find_side(estimate, probe)
+
+
+def _find_side(estimate: Estimate | None, probe: Probe) -> str:
+    """Return which end of a text a difference favors, that this cannot be said, or nothing without an interval."""
+    if estimate is None or estimate.interval is None:
+        return ""
+    if includes_zero(estimate.interval):
+        return UNDECIDED
+    return "start" if probe.preference_sign * estimate.value > 0 else "end"
+
+
+def list_published(probe: Probe) -> list[tuple[float, str]]:
+    """Return what the finding states of published models, in ascending order; a mean over sizes stands for each size."""
+    stated = probe.summaries[probe.stated]
+    curves = [dict(zip(curve.positions, curve.values, strict=True)) for curve in read_published_curves(probe.name)]
+    places = [(name, f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}") for name in probe.positions]
+    known = [[curve.get(name, curve.get(mean, math.nan)) for name, mean in places] for curve in curves]
+    named = [
+        (float(stated(np.array(values))), of.model) for values, of in zip(known, read_published_curves(probe.name), strict=True)
+    ]
+    return sorted(pair for pair in named if math.isfinite(pair[0]))
+
+
+def describe_published(probe: Probe) -> tuple[str, int]:
+    """Return the range of published values, empty without any, and how many there are."""
+    published, form = [value for value, _ in list_published(probe)], SIGNED[probe.summaries[probe.stated].unit]
+    return " to ".join(dict.fromkeys(map(form, published[:1] + published[-1:]))), len(published)
+
+
+def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return the verdict on a model: which end of a text weighs more, also within its window, or that this cannot be said."""
+    leads = find_leads(results, probes)
+    result, probe = leads[0]
+    if result.sums.documents < FEWEST_DOCUMENTS:
+        return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, probe.counted)}."
+    if not probe.compares_ends:
+        return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
+    favored, *inside = (find_favored(*lead)[1] for lead in leads)
+    read = f"the {result.window:,} tokens that it reads" if result.window else "what it reads"
+    answer = ANSWERS.get(favored, "No sign of it: whether the start or the end of a text weighs more cannot be said")
+    if probe.in_window:
+        answer += f", within {read}"
+    elif inside and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
+        compared = describe_ends(leads[-1][1], inside[0])
+        answer += f"; of {read}, {compared}" if compared else f"; that cannot be said within {read}"
+    return f"{answer}."
+
+
+def describe_ends(probe: Probe, favored: str) -> str:
+    """Return which of the two places that a probe compares weighs more; empty if that cannot be said."""
+    more, less = probe.ends if favored == "start" else probe.ends[::-1]
+    # What stands at each place differs but where the order alone changes.
+    likely = "" if probe.joined > 1 else "likely "
+    return f"the {more} {likely}weighs more than the {less}" if favored in ANSWERS else ""
+
+
+def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
+    """Return whether all measures of what is read that a picture shows favor one end."""
+    shown = [result for result in results if result.probe in DRAWN and result.sums.documents >= FEWEST_DOCUMENTS]
+    return all(side == favored for result in shown for side in _find_sides(result, probes[result.probe]).values())
+
+
+def _find_sides(result: ProbeResult, probe: Probe) -> dict[str, str]:
+    """Return which end each difference of a picture favors, by the name of the summary: the first, and that of thirds."""
+    names = [name for name in (probe.stated, "thirds") if name in probe.summaries]
+    return {name: _find_side(result.sums.estimate(probe.summaries[name]), probe) for name in names}
+
+
+def describe_thirds(result: ProbeResult, probe: Probe) -> str:
+    """Return what the thirds of what is read add to its tenths, a clause; empty without both."""
+    favored, *thirds = _find_sides(result, probe).values()
+    if not thirds or favored not in ANSWERS:
+        return ""
+    more, less = ("first", "last") if thirds[0] == "start" else ("last", "first")
+    if thirds[0] not in ANSWERS:
+        return "; of thirds this cannot be said"
+    return f", {'and' if thirds[0] == favored else 'but'} the {more} third more than the {less}"
+
+
+def _describe_inside(result: ProbeResult, probe: Probe) -> str:
+    """Return what a measure of what is read found, as the heading of its picture."""
+    first = find_favored(result, probe)[1]
+    more, less = ("first", "last") if first == "start" else ("last", "first")
+    tenth = "" if probe.joined > 1 else " tenth"
+    said = f"the {more}{tenth} weighs more than the {less}" if first in ANSWERS else "which end weighs more cannot be said"
+    return f"{'Joined texts' if probe.joined > 1 else 'Gradients'}: {said}{describe_thirds(result, probe)}"
+
+
+def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
+    """Return the differences of a picture, and the published ones, by their names below a heading."""
+    summaries = [probe.summaries[name] for name in _find_sides(result, probe)]
+    shown = [format_estimate(result.sums.estimate(summary), SIGNED[summary.unit]) for summary in summaries]
+    names = ("Outer tenths", "Outer thirds") if shown[1:] else ("This model",)
+    return [(DIFFERENCE, ""), *zip(names, shown, strict=True), *_list_others(probe)]
+
+
+def _list_others(probe: Probe) -> list[tuple[str, str]]:
+    """Return the published differences by the name of the model, or how many there are; empty without any."""
+    published, count = describe_published(probe)
+    return [(list_published(probe)[0][1] if count == 1 else f"{count} published models", published)] * bool(count)
+
+
+def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
+    """Return what the verdict is of and what is not known, by their names, then what to do; nothing on the data alone."""
+    leads = find_leads(results, probes)
+    result, probe = leads[0]
+    if probe.is_of_data:
+        return []
+    length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
+    if result.share_read:
+        length += (
+            f", {sum(length <= (result.window or 0) for length in result.lengths):,} of {len(result.lengths):,} read whole"
+        )
+    drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
+    size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
+    facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
+    favored, sides = find_favored(*leads[0])[1], list(filter(None, (find_favored(of, probes[of.probe])[1] for of in results)))
+    if favored in ANSWERS and not result.share_read and sides[1:]:
+        facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
+    measured = [(of, probes[of.probe]) for of in _find_drawn(results)] if result.share_read else []
+    if measured:
+        said = ". ".join(f"{_describe_inside(*pair)}. {_join(_list_differences(*pair))}" for pair in measured)
+        facts.insert(0, ("In what it reads", f"{said}.\nA model blind to order has 0."))
+    if result.window and result.median_tokens:
+        share = f"The first {result.window:,} tokens: {100 * result.tokens_read:.0f} % of all tokens."
+        facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
+    if not all(known.predicts_retrieval for _, known in leads):
+        facts.append(("In search, on whole documents", _describe_search(results, probes)))
+    steps = [step for step, _ in list_steps(leads)]
+    return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
+
+
+def _join(rows: Iterable[tuple[str, str]]) -> str:
+    (heading, _), *named = rows
+    return f"{heading}: {'; '.join(f'{name[0].lower()}{name[1:]} {value}' for name, value in named)}"
+
+
+def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, str]]:
+    """Return what to do, each step with its command."""
+    steps, result, model = [], leads[0][0], leads[0][0].model
+    favored, *inside = (find_favored(*lead)[1] for lead in leads)
+    more = f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"
+    if any(probe.find(of.sums) is None for of, probe in leads):
+        steps.append(("Measure more documents.", more))
+    if result.share_read:
+        step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
+        steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
+    if inside and inside[0] in ANSWERS and leads[-1][1].joined == 1 and result.sums.documents < 5 * FEWEST_DOCUMENTS:
+        steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
+    elif "start" in (inside or [favored] * (not result.share_read)):
+        step = "If that shows a bias in what is read: take smaller chunks, or train on evidence at all positions."
+        steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
+    return steps
+
+
+def _find_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult | None:
+    """Return the result that compares documents as written with reversed ones, if there is one."""
+    for result in results:
+        is_known = "FB" in probes[result.probe].summaries and np.isfinite(result.sums.values).all()
+        if is_known and result.sums.documents >= FEWEST_DOCUMENTS:
+            return result
+    return None
+
+
+def _describe_place(result: ProbeResult, probe: Probe) -> str:
+    """Return at which end of documents search finds evidence better."""
+    side = find_favored(result, probe)[1]
+    unread = ", perhaps because the rest is not read" if side == "start" and result.share_read else ""
+    said = f"evidence near the {side} is found better{unread}" if side in ANSWERS else "no effect of the place is shown"
+    return f"Search in whole documents: {said}"
+
+
+def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
+    """Return the differences of questions about both ends with their evidence near the start and near the end."""
+    estimate, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
+    front, reversed_front, *_, end, reversed_end = (round(100 * value) for value in result.sums.values.tolist())
+    pairs = {"front": (front, reversed_front), "end": (reversed_end, end)}
+    rows = [(f"Questions on the {name}", f"{near} - {far} = {near - far:+}") for name, (near, far) in pairs.items()]
+    heading = (f"nDCG@10 near the {DIFFERENCE.lower().replace('minus', 'minus near the')}", "")
+    return [heading, *rows, ("Sum", format_estimate(estimate, form)), *_list_others(probe)]
+
+
+def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which place of evidence helps."""
+    if result := _find_search(results, probes):
+        probe = probes[result.probe]
+        said, shifts = _describe_place(result, probe).partition(": ")[2], _join(_list_shifts(result, probe))
+        return f"{said[0].upper()}{said[1:]}.\n{shifts}."
+    return "Not known: `posir inspect` measures it."
+
+
+def _rank_drawn(result: ProbeResult) -> int:
+    """Return the place of a probe among those that a picture may show."""
+    return [*DRAWN, result.probe].index(result.probe)
+
+
+def _find_drawn(results: Iterable[ProbeResult]) -> list[ProbeResult]:
+    """Return the results of what is read that a picture can show, the best first."""
+    known = [result for result in results if result.probe in DRAWN and result.sums.documents >= FEWEST_DOCUMENTS]
+    return sorted((result for result in known if min(result.sums.values) >= 0), key=_rank_drawn)
+
+
+def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
+    """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
+    drawn = _find_drawn(results)
+    if not drawn:
+        parts = [result for result in results if isinstance(probes[result.probe], SegmentSimilarity)]
+        known = [of for of in parts if of.sums.documents >= FEWEST_DOCUMENTS and min(of.sums.values) >= 0]
+        return _draw_parts(known[-1]) if known else None
+    result, search = drawn[0], _find_search(results, probes)
+    panels = [_draw_inside(of, probes[of.probe]) for of in drawn]
+    first, last = panels[0].ndcg_by_part[0], panels[0].ndcg_by_part[-1]
+    form = panels[0].scale.format
+    return replace(
+        panels[0],
+        name=short_labels(results)[0],
+        words=(f"from {form(first.value if first else None)} to {form(last.value if last else None)}",),
+        not_read=1 - result.tokens_read if result.share_read else 0.0,
+        border=f"{result.window:,} tokens" if result.share_read else "",
+        panels=(*panels, *([_draw_search(search, probes[search.probe])] if search else [])),
+        finding="",
+        facts=tuple,
+    )
+
+
+def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:
+    """Return the mean between two places of a text, in [0, 1], of which a probe has equal parts."""
+    ends = np.linspace(0, 1, len(result.sums.positions) + 1)
+    overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
+    return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
+
+
+def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
+    """Return the picture of a measure of what is read."""
+    count = min(MOST_PARTS, len(result.sums.positions))
+    shown = tuple(_average(result, *place) for place in pairwise(np.linspace(0, 1, count + 1).tolist()))
+    highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
+    scale = DRAWN[result.probe]
+    unit = scale.unit.format(probe.count(result.sums.documents))
+    return Strip(
+        scale.name,
+        (),
+        shown,
+        scale=replace(scale, top=0.5 if highest <= 0.5 else 1.0, unit=unit),
+        places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
+        finding=_describe_inside(result, probe),
+        facts=lambda: _list_differences(result, probe),
+    )
+
+
+def _draw_search(result: ProbeResult, probe: Probe) -> Strip:
+    """Return the picture of search in documents as written and reversed, by the place of the evidence."""
+    return Strip(
+        SEARCH.name,
+        (),
+        tuple(result.sums.estimates),
+        scale=replace(SEARCH, unit=SEARCH.unit.format(probe.count(result.sums.documents))),
+        compared=tuple(range(0, len(probe.positions), len(ORDERS))),
+        places=("front", "middle", "end"),
+        kinds=ORDERS,
+        finding=_describe_place(result, probe),
+        facts=lambda: _list_shifts(result, probe),
+    )
+
+
+def _draw_parts(result: ProbeResult) -> Strip:
+    """Return the picture of the parts of whole texts, of which some may be past what is read."""
+    read = result.share_read or 1.0
+    edges = np.linspace(0, read, max(1, round(MOST_PARTS * read)) + 1).tolist()
+    shown = [_average(result, *place) for place in pairwise(edges)]
+    rest = _average(result, read, 1) if read < 1 else None
+    first, last, any_two = (COSINES.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
+    return Strip(
+        short_labels([result])[0],
+        (f"from {first} to {last}{f'; no trace: {any_two}' if rest else ''}",),
+        tuple(shown),
+        1 - read,
+        rest,
+        scale=COSINES,
+        border=f"{result.window:,} tokens" if result.share_read else "",
+    )
