@@ -129,8 +129,9 @@ class GradientSaliency(Probe):
     notes = (
         "How much each token that is read changes the similarity of question and document. In a document that is longer than "
         "the model's window, the curve ends where the window ends.",
-        "Only questions whose evidence has its middle in the middle fifth of the document, which may be past the window. A "
-        "gradient is no measurement of search.",
+        "Only questions whose evidence has its middle in the middle fifth of the document, which may be past the window. The "
+        "first and last tokens may stand out because special tokens are beside them. A gradient is no measurement of search, "
+        "and divided by a percentile of its own, so sizes of two models do not compare.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
@@ -155,6 +156,7 @@ class GradientSaliency(Probe):
     needs_all = True
     in_window = True
     shows_spread = True
+    compares_models = False
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES

@@ -172,6 +172,8 @@ class Probe:
     """Whether a figure shows the standard deviation of the values, too."""
     shows_published_range: bool = False
     """Whether a figure shows the range of published values of each line, and not these."""
+    compares_models: bool = True
+    """Whether the sizes of two models' differences may be compared."""
     is_of_data: bool = False
     """Whether the data alone determines the values, and not the model."""
     averages: Mapping[str, Compute] = {}

@@ -20,7 +20,7 @@ from posir_probe.verdict import (
     SIGNED,
     UNDECIDED,
     agrees_inside,
-    describe_ends,
+    describe_inside,
     describe_model,
     describe_published,
     describe_thirds,
@@ -53,6 +53,7 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
+SO_WHAT = "This may explain a bias in search; it does not measure one. For chunks of your own texts, `posir inspect` does."
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -100,7 +101,9 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         published += f" (n = {count})".replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     else:
         published = "see the figure" if read_published_curves(probe.name) else "none"
-    return f"{said} · {probe.title}; published: {published}"
+    thirds = result.sums.estimate(probe.summaries["thirds"]) if "thirds" in probe.summaries else None
+    outer = f"; outer thirds {format_estimate(thirds, SIGNED[probe.first_summary.unit])}" if thirds else ""
+    return f"{said} · {probe.title}{outer}; published: {published}"
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -166,7 +169,7 @@ class ProbeMeasurements(Presentable):
         """Return the picture of the verdict with what the head of the page and its panels do not say."""
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
-            facts = [fact for fact in facts if fact[0] == "What to do"]
+            facts = [("", SO_WHAT), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
 
@@ -175,14 +178,11 @@ class ProbeMeasurements(Presentable):
         """The part of the verdict that is not in the title of the page."""
         probes = all_probes()
         leads = find_leads(self.results, probes)
-        _, *inside = (find_favored(*lead)[1] for lead in leads)
-        if not leads[0][0].share_read or self.page_title == self.title or not inside:
+        if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
         tokens = f"Within these {leads[0][0].window:,} tokens"
-        if inside[0] not in ANSWERS:
-            return f"{tokens}, whether the start or the end weighs more cannot be said."
-        mixed = "" if agrees_inside(self.results, probes, inside[0]) else ", but not by every measure"
-        return f"{tokens}, {describe_ends(leads[-1][1], inside[0])}{mixed}."
+        unknown = "whether the start or the end weighs more cannot be said"
+        return f"{tokens}, {describe_inside(self.results, probes, leads[-1]) or unknown}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
@@ -207,7 +207,9 @@ class ProbeMeasurements(Presentable):
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
-            left_out = f"Documents left out: {omitted:,} of {result.drawn:,}." if omitted > 0 else ""
+            # Documents that were skipped are told with their reasons.
+            told = omitted <= 0 or omitted == sum(result.sums.skipped.values())
+            left_out = "" if told else f"Documents left out: {omitted:,} of {result.drawn:,}."
             alone = f"To measure this alone: `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
             others = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in list_published(probe)]
             others[2:-2] = [f"{len(others) - 4} others"] if others[5:] else others[2:-2]

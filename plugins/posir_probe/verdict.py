@@ -13,7 +13,7 @@ import numpy as np
 
 from posir_probe.bias_learning import MEAN
 from posir_probe.probe import SEPARATOR, Probe, includes_zero
-from posir_probe.results import ProbeResult
+from posir_probe.results import Compute, ProbeResult
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
@@ -55,24 +55,30 @@ DRAWN = {
         whole="all tokens",
         unread="",
         unit="cosine of a joined text and the text in each place; {} on different subjects, cut to fit, joined in every order",
-        even="the height of all parts for a model blind to order",
+        even="mean of the parts; a model blind to order would be level",
     ),
     "gradient_saliency": replace(
         COSINES,
         name="effect of each tenth of what it reads on the similarity to a question",
         whole="all tokens",
         unread="",
-        unit="effect of a token on the similarity to a question, 1 = 99th percentile; questions about the middle of {}",
-        even="the height of all parts for a model blind to order",
+        unit="effect of a token on the similarity to a question (1 = 99th percentile) about the middle of a document{}; ends "
+        "may stand out by the special tokens beside them",
+        even="mean of the parts; a model blind to order would be level",
     ),
 }
+#: Published models that are trained on evidence at one place, by the end of their names.
+TRAINED = {"trained on begin": "trained on starts", "trained on uniform": "trained on all places"}
 #: Parts that a picture shows of what is read, at most.
 MOST_PARTS = 10
-ORDERS = ("as written", "reversed")
+#: Positions of questions on the front and on the end with their evidence at these places, in documents as written or reversed.
+SHIFTED = {"front": (0, 1), "end": (5, 4)}
+NEAR = ("near the start", "near the end")
 SEARCH = replace(
     NDCG,
     name="nDCG@10 of questions by the place of their evidence",
-    unit="nDCG@10 of questions by the place of their evidence as written; {}; gray: the same documents, reversed",
+    unit="nDCG@10 of questions with their evidence near the start (blue) and near the end (gray), where reversing documents "
+    "moves it; {}",
 )
 
 
@@ -135,12 +141,19 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if probe.in_window:
         answer += f", within {read}"
     elif inside and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
-        compared = describe_ends(leads[-1][1], inside[0])
+        compared = describe_inside(results, probes, leads[-1])
         answer += f"; of {read}, {compared}" if compared else f"; that cannot be said within {read}"
     return f"{answer}."
 
 
-def describe_ends(probe: Probe, favored: str) -> str:
+def describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> str:
+    """Return which end of what is read weighs more, and whether all measures say so; empty if that cannot be said."""
+    favored = find_favored(*lead)[1]
+    said = _describe_ends(lead[1], favored)
+    return f"{said}, but not by every measure" if said and not agrees_inside(results, probes, favored) else said
+
+
+def _describe_ends(probe: Probe, favored: str) -> str:
     """Return which of the two places that a probe compares weighs more; empty if that cannot be said."""
     more, less = probe.ends if favored == "start" else probe.ends[::-1]
     # What stands at each place differs but where the order alone changes.
@@ -185,13 +198,18 @@ def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]
     summaries = [probe.summaries[name] for name in _find_sides(result, probe)]
     shown = [format_estimate(result.sums.estimate(summary), SIGNED[summary.unit]) for summary in summaries]
     names = ("Outer tenths", "Outer thirds") if shown[1:] else ("This model",)
-    return [(DIFFERENCE, ""), *zip(names, shown, strict=True), *_list_others(probe)]
+    others = _list_others(probe) if probe.compares_models else []
+    return [(DIFFERENCE, ""), *zip(names, shown, strict=True), *others]
 
 
 def _list_others(probe: Probe) -> list[tuple[str, str]]:
-    """Return the published differences by the name of the model, or how many there are; empty without any."""
-    published, count = describe_published(probe)
-    return [(list_published(probe)[0][1] if count == 1 else f"{count} published models", published)] * bool(count)
+    """Return the published differences by the name of the model, or by the training of several; empty without any."""
+    form, published = SIGNED[probe.summaries[probe.stated].unit], list_published(probe)
+    trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
+    groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
+    name = published[0][1] if len(published) == 1 else f"{len(published)} published models"
+    groups = groups or [(name, [value for value, _ in published])] * bool(published)
+    return [(name, " to ".join(dict.fromkeys((form(values[0]), form(values[-1]))))) for name, values in groups]
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -242,7 +260,7 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     if inside and inside[0] in ANSWERS and leads[-1][1].joined == 1 and result.sums.documents < 5 * FEWEST_DOCUMENTS:
         steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "If that shows a bias in what is read: take smaller chunks, or train on evidence at all positions."
+        step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
@@ -261,17 +279,20 @@ def _describe_place(result: ProbeResult, probe: Probe) -> str:
     side = find_favored(result, probe)[1]
     unread = ", perhaps because the rest is not read" if side == "start" and result.share_read else ""
     said = f"evidence near the {side} is found better{unread}" if side in ANSWERS else "no effect of the place is shown"
-    return f"Search in whole documents: {said}"
+    return f"Search: {said}"
 
 
 def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of questions about both ends with their evidence near the start and near the end."""
-    estimate, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
-    front, reversed_front, *_, end, reversed_end = (round(100 * value) for value in result.sums.values.tolist())
-    pairs = {"front": (front, reversed_front), "end": (reversed_end, end)}
-    rows = [(f"Questions on the {name}", f"{near} - {far} = {near - far:+}") for name, (near, far) in pairs.items()]
-    heading = (f"nDCG@10 near the {DIFFERENCE.lower().replace('minus', 'minus near the')}", "")
-    return [heading, *rows, ("Sum", format_estimate(estimate, form)), *_list_others(probe)]
+    total, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
+    shifts = {f"Questions on the {name}": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
+    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Both together": total}.items()]
+    return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows, *_list_others(probe)]
+
+
+def _subtract(near: int, far: int) -> Compute:
+    """Return the summary that is the value at one position minus that at another."""
+    return lambda values: values[..., near] - values[..., far]
 
 
 def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -330,9 +351,11 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
     shown = tuple(_average(result, *place) for place in pairwise(np.linspace(0, 1, count + 1).tolist()))
     highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
     scale = DRAWN[result.probe]
-    unit = scale.unit.format(probe.count(result.sums.documents))
+    past = sum(length > 2 * (result.window or length) for length in result.lengths) > len(result.lengths) / 2
+    said = ", most often past what is read" if past else ""
+    unit = scale.unit.format(probe.count(result.sums.documents) if probe.joined > 1 else said)
     return Strip(
-        scale.name,
+        "Within what it reads",
         (),
         shown,
         scale=replace(scale, top=0.5 if highest <= 0.5 else 1.0, unit=unit),
@@ -344,14 +367,15 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
 
 def _draw_search(result: ProbeResult, probe: Probe) -> Strip:
     """Return the picture of search in documents as written and reversed, by the place of the evidence."""
+    estimates = result.sums.estimates
     return Strip(
-        SEARCH.name,
+        "Whole documents",
         (),
-        tuple(result.sums.estimates),
+        (*(estimates[at] for at in SHIFTED["front"]), None, *(estimates[at] for at in SHIFTED["end"])),
         scale=replace(SEARCH, unit=SEARCH.unit.format(probe.count(result.sums.documents))),
-        compared=tuple(range(0, len(probe.positions), len(ORDERS))),
-        places=("front", "middle", "end"),
-        kinds=ORDERS,
+        compared=(0, 3),
+        places=tuple(f"questions on the {name}" for name in SHIFTED),
+        kinds=NEAR,
         finding=_describe_place(result, probe),
         facts=lambda: _list_shifts(result, probe),
     )

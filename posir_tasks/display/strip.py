@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from math import nan
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -52,6 +52,7 @@ KINDS = {
     "haze": ('fill="#ccd2d6" shape-rendering="crispEdges"', "fill:#4a4f54"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
     "level": ('fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
+    "rest": ('fill="none" stroke="#5c5c5c" stroke-width="2" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
     "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
@@ -141,7 +142,8 @@ class Strip:
     places: tuple[str, ...] = ()
     """Names of the parts; with kinds, of as many of them as there are kinds."""
     kinds: tuple[str, ...] = ()
-    """Names of the parts at one place, the first of which are compared and the others gray."""
+    """Names of the parts at each place, the first of which are compared and the others gray; there is an empty part between
+    places."""
     panels: tuple[Strip, ...] = ()
     """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""
@@ -178,7 +180,8 @@ class Strip:
         count = len(self.ndcg_by_part)
         if not self.places:
             return [f"{at} of {count}" for at in range(1, count + 1)]
-        return [", ".join(names) for names in product(self.places, self.kinds)] if self.kinds else list(self.places)
+        named = [[f"{place}, {kind}" for kind in self.kinds] or [place] for place in self.places]
+        return [name for names in named for name in (*names, *[""] * bool(self.kinds))][:count]
 
     @property
     def share(self) -> str:
@@ -197,7 +200,8 @@ class Strip:
         """Return the picture in a sentence, for readers who do not see it."""
         heights = ", ".join(self.scale.format(part.value if part else None) for part in self.ndcg_by_part)
         if self.places:
-            heights = "; ".join(map(" ".join, zip(self.labels, heights.split(", "), strict=True)))
+            named = zip(self.labels, heights.split(", "), strict=True)
+            heights = "; ".join(f"{name} {height}" for name, height in named if name)
         lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
         unread = f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_not_read else ''}" if self.not_read else ""
         words = f" {'. '.join(self.words)}." if self.words else ""
@@ -369,11 +373,13 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched."""
-    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "other", "hatch", "band", "haze", "grid", "level", "mean")}
+    paths: dict[str, list[str]] = {
+        kind: [] for kind in ("bars", "other", "hatch", "band", "haze", "grid", "level", "rest", "mean")
+    }
     bottom = top + height
     for at, ((score, is_read), (start, end)) in enumerate(zip(strip.scores, pairwise(strip.edges), strict=True)):
         is_plain = not (is_read and strip.compared) or at in strip.compared
-        bar, band = ("bars", "band") if is_plain else ("other", "haze")
+        bar, band, mean = ("bars", "band", "mean") if is_plain else ("other", "haze", "rest")
         # What is not read is no continuation of what is.
         apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
         x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
@@ -395,7 +401,7 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
         if score.interval:
             low, high = (bottom - height * value / strip.scale.top for value in score.interval)
             paths[band].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
-        paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
+        paths[mean].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
     if strip.scale.even and strip.ndcg_read is not None:
         up, across = height * strip.ndcg_read / strip.scale.top, width * (strip.axis[1] - strip.axis[0])
         paths["level"].append(f"M{_number(left)} {_number(bottom - up)}h{_number(across)}")

@@ -237,11 +237,11 @@ def test_sentences_split_at_periods_are_another_sample_of_the_probes_of_sentence
     assert selections["sentence_regression"] != str(run.selection)
 
 
-def test_documents_left_out_are_told_if_they_are_more_than_a_tenth(run):
+def test_documents_left_out_are_told_with_the_reason(run):
     texts = {f"{number}": f"The {number} mill burned down one day. " * (7 if number < 17 else 2) for number in range(20)}
     few = replace(run, source=ProbeSource("few", {"eng-Latn/default": lambda: ProbeData(texts)}))
     results = run_probes(few, select_probes(["segment_similarity_3", "sentence_regression"]))
     rows = build_index_rows(results, all_probes())
     assert {row.probe: row.left_out for row in rows} == {"segment_similarity_3": 0, "sentence_regression": 3}
     sections = ProbeMeasurements(tuple(results), run.output).sections()[-2:]
-    assert ["3 of 20" in str(section.tables) for section in sections] == [False, True]
+    assert ["Skipped: 3 (" in str(section.tables) for section in sections] == [False, True]
