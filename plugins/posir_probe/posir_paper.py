@@ -151,7 +151,6 @@ class GradientSaliency(Probe):
     )
     preference_sign = 1
     compares_ends = True
-    ends = ("first tenth", "last tenth")
     needs_questions = True
     needs_all = True
     in_window = True

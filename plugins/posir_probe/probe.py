@@ -137,8 +137,6 @@ class Probe:
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
     compares_ends: bool = False
     """Whether the first summary is positive if the beginning of a text counts more than its end."""
-    ends: tuple[str, str] = ("start", "end")
-    """The two places that its first summary compares, in words."""
     predicts_retrieval: bool = False
     """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
 

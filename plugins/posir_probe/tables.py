@@ -53,7 +53,7 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
-SO_WHAT = "This may explain a bias in search; it does not measure one. For chunks of your own texts, `posir inspect` does."
+SO_WHAT = "Only the last picture measures search, and truncation counts in it, too; for your own texts, `posir inspect` does."
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -181,7 +181,7 @@ class ProbeMeasurements(Presentable):
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
         tokens = f"Within these {leads[0][0].window:,} tokens"
-        unknown = "whether the start or the end weighs more cannot be said"
+        unknown = "no measure shows a clear difference of start and end"
         return f"{tokens}, {describe_inside(self.results, probes, leads[-1]) or unknown}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -281,13 +281,13 @@ class ProbeMeasurements(Presentable):
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
-            *["Likely: what stands at each place differs, too, so the place may not be the cause."]
-            * ("likely" in describe_model(self.results, all_probes())),
-            "Joined texts: on different subjects, which are no natural text. A model blind to order has a difference of 0.",
+            "Joined texts: on different subjects, cut to fit what is read, which are no natural text.",
+            "Favor: the difference is in that direction, and its interval is without 0. Mixed: tenths and thirds do not agree.",
+            "Blind to order: such a model has a difference of 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
-            "Range: the highest minus the lowest value, which chance makes larger.",
+            "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
         ]
 
     def warnings(self) -> list[str]:

@@ -31,7 +31,9 @@ ANSWERS = {
 }
 #: Differences are larger in favor of the start.
 DIFFERENCE = "Start minus end"
-UNDECIDED = "cannot be said"
+UNDECIDED, MIXED = "cannot be said", "mixed"
+#: What pictures measure, in sentences.
+NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -54,31 +56,33 @@ DRAWN = {
         name="similarity of joined texts to the one in each place",
         whole="all tokens",
         unread="",
-        unit="cosine of a joined text and the text in each place; {} on different subjects, cut to fit, joined in every order",
-        even="mean of the parts; a model blind to order would be level",
+        unit="cosine of joined texts with the one in each place, over all orders; {}",
+        even="mean of the parts, level for a model blind to order",
     ),
     "gradient_saliency": replace(
         COSINES,
         name="effect of each tenth of what it reads on the similarity to a question",
         whole="all tokens",
         unread="",
-        unit="effect of a token on the similarity to a question (1 = 99th percentile) about the middle of a document{}; ends "
-        "may stand out by the special tokens beside them",
-        even="mean of the parts; a model blind to order would be level",
+        unit="effect of a token on the similarity to a question; special tokens may lift the ends",
+        even="mean of the parts, level for a model blind to order",
     ),
 }
 #: Published models that are trained on evidence at one place, by the end of their names.
-TRAINED = {"trained on begin": "trained on starts", "trained on uniform": "trained on all places"}
+TRAINED = {
+    "trained on begin": "trained on starts",
+    "trained on uniform": "trained on all places",
+    "trained on end": "trained on ends",
+}
 #: Parts that a picture shows of what is read, at most.
 MOST_PARTS = 10
 #: Positions of questions on the front and on the end with their evidence at these places, in documents as written or reversed.
 SHIFTED = {"front": (0, 1), "end": (5, 4)}
-NEAR = ("near the start", "near the end")
+NEAR = ("near start", "near end")
 SEARCH = replace(
     NDCG,
     name="nDCG@10 of questions by the place of their evidence",
-    unit="nDCG@10 of questions with their evidence near the start (blue) and near the end (gray), where reversing documents "
-    "moves it; {}",
+    unit="nDCG@10 by the place of the evidence, as documents are written or reversed; {}",
 )
 
 
@@ -147,24 +151,30 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
 
 
 def describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> str:
-    """Return which end of what is read weighs more, and whether all measures say so; empty if that cannot be said."""
-    favored = find_favored(*lead)[1]
-    said = _describe_ends(lead[1], favored)
-    return f"{said}, but not by every measure" if said and not agrees_inside(results, probes, favored) else said
+    """Return which end each measure of what is read favors; empty if none shows a difference."""
+    measured = [(result, probes[result.probe]) for result in _find_drawn(results)]
+    named: dict[str, list[str]] = {}
+    for pair in measured if lead in measured else [lead]:
+        named.setdefault(_find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
+    said = [_describe_state(" and ".join(names), state) for state, names in named.items()]
+    return "" if list(named) == [UNDECIDED] else ", but ".join(said)
 
 
-def _describe_ends(probe: Probe, favored: str) -> str:
-    """Return which of the two places that a probe compares weighs more; empty if that cannot be said."""
-    more, less = probe.ends if favored == "start" else probe.ends[::-1]
-    # What stands at each place differs but where the order alone changes.
-    likely = "" if probe.joined > 1 else "likely "
-    return f"the {more} {likely}weighs more than the {less}" if favored in ANSWERS else ""
+def _find_state(result: ProbeResult, probe: Probe) -> str:
+    """Return which end all differences of a measure favor, that this cannot be said, or that they are mixed."""
+    sides = set(_find_sides(result, probe).values())
+    return sides.pop() if len(sides) == 1 else MIXED
+
+
+def _describe_state(name: str, state: str) -> str:
+    if state in ANSWERS:
+        return f"{name} favor the {state}"
+    return f"{name} are mixed" if state == MIXED else f"{name} show no clear difference"
 
 
 def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
     """Return whether all measures of what is read that a picture shows favor one end."""
-    shown = [result for result in results if result.probe in DRAWN and result.sums.documents >= FEWEST_DOCUMENTS]
-    return all(side == favored for result in shown for side in _find_sides(result, probes[result.probe]).values())
+    return all(_find_state(result, probes[result.probe]) == favored for result in _find_drawn(results))
 
 
 def _find_sides(result: ProbeResult, probe: Probe) -> dict[str, str]:
@@ -184,13 +194,14 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
     return f", {'and' if thirds[0] == favored else 'but'} the {more} third more than the {less}"
 
 
-def _describe_inside(result: ProbeResult, probe: Probe) -> str:
+def _describe_measure(result: ProbeResult, probe: Probe) -> str:
     """Return what a measure of what is read found, as the heading of its picture."""
-    first = find_favored(result, probe)[1]
-    more, less = ("first", "last") if first == "start" else ("last", "first")
-    tenth = "" if probe.joined > 1 else " tenth"
-    said = f"the {more}{tenth} weighs more than the {less}" if first in ANSWERS else "which end weighs more cannot be said"
-    return f"{'Joined texts' if probe.joined > 1 else 'Gradients'}: {said}{describe_thirds(result, probe)}"
+    state, first, last = _find_state(result, probe), result.sums.values[0], result.sums.values[-1]
+    if probe.joined > 1 and state in ANSWERS:
+        less, more, place = (last, first, "last") if state == "start" else (first, last, "first")
+        return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar"
+    said = _describe_state(NAMES[probe.name], state)
+    return f"{said[0].upper()}{said[1:]}"
 
 
 def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
@@ -231,7 +242,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
     measured = [(of, probes[of.probe]) for of in _find_drawn(results)] if result.share_read else []
     if measured:
-        said = ". ".join(f"{_describe_inside(*pair)}. {_join(_list_differences(*pair))}" for pair in measured)
+        said = ". ".join(f"{_describe_measure(*pair)}. {_join(_list_differences(*pair))}" for pair in measured)
         facts.insert(0, ("In what it reads", f"{said}.\nA model blind to order has 0."))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens: {100 * result.tokens_read:.0f} % of all tokens."
@@ -277,16 +288,15 @@ def _find_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) ->
 def _describe_place(result: ProbeResult, probe: Probe) -> str:
     """Return at which end of documents search finds evidence better."""
     side = find_favored(result, probe)[1]
-    unread = ", perhaps because the rest is not read" if side == "start" and result.share_read else ""
-    said = f"evidence near the {side} is found better{unread}" if side in ANSWERS else "no effect of the place is shown"
-    return f"Search: {said}"
+    unread = ", perhaps by truncation" if side == "start" and result.share_read else ""
+    return f"Search favors the {side}{unread}" if side in ANSWERS else "Search shows no clear difference"
 
 
 def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of questions about both ends with their evidence near the start and near the end."""
     total, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
-    shifts = {f"Questions on the {name}": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
-    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Both together": total}.items()]
+    shifts = {f"{name.capitalize()} questions": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
+    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Sum": total}.items()]
     return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows, *_list_others(probe)]
 
 
@@ -299,8 +309,7 @@ def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
     """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which place of evidence helps."""
     if result := _find_search(results, probes):
         probe = probes[result.probe]
-        said, shifts = _describe_place(result, probe).partition(": ")[2], _join(_list_shifts(result, probe))
-        return f"{said[0].upper()}{said[1:]}.\n{shifts}."
+        return f"{_describe_place(result, probe)}.\n{_join(_list_shifts(result, probe))}."
     return "Not known: `posir inspect` measures it."
 
 
@@ -345,22 +354,25 @@ def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:
     return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
 
 
+def _choose_top(parts: Iterable[Estimate | None]) -> float:
+    """Return the top of a picture: the next fifth above all intervals, with room for a number."""
+    highest = max((part.interval or (0.0, part.value))[1] for part in parts if part)
+    return min(1.0, math.ceil(5.5 * highest) / 5) or 1.0
+
+
 def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
     """Return the picture of a measure of what is read."""
     count = min(MOST_PARTS, len(result.sums.positions))
     shown = tuple(_average(result, *place) for place in pairwise(np.linspace(0, 1, count + 1).tolist()))
-    highest = max((part.interval or (0.0, part.value))[1] for part in shown if part)
     scale = DRAWN[result.probe]
-    past = sum(length > 2 * (result.window or length) for length in result.lengths) > len(result.lengths) / 2
-    said = ", most often past what is read" if past else ""
-    unit = scale.unit.format(probe.count(result.sums.documents) if probe.joined > 1 else said)
+    unit = scale.unit.format(probe.count(result.sums.documents))
     return Strip(
         "Within what it reads",
         (),
         shown,
-        scale=replace(scale, top=0.5 if highest <= 0.5 else 1.0, unit=unit),
+        scale=replace(scale, top=_choose_top(shown), unit=unit),
         places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
-        finding=_describe_inside(result, probe),
+        finding=_describe_measure(result, probe),
         facts=lambda: _list_differences(result, probe),
     )
 
@@ -372,9 +384,9 @@ def _draw_search(result: ProbeResult, probe: Probe) -> Strip:
         "Whole documents",
         (),
         (*(estimates[at] for at in SHIFTED["front"]), None, *(estimates[at] for at in SHIFTED["end"])),
-        scale=replace(SEARCH, unit=SEARCH.unit.format(probe.count(result.sums.documents))),
+        scale=replace(SEARCH, top=_choose_top(estimates), unit=SEARCH.unit.format(probe.count(result.sums.documents))),
         compared=(0, 3),
-        places=tuple(f"questions on the {name}" for name in SHIFTED),
+        places=tuple(f"{name} questions" for name in SHIFTED),
         kinds=NEAR,
         finding=_describe_place(result, probe),
         facts=lambda: _list_shifts(result, probe),

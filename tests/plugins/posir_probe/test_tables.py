@@ -100,12 +100,12 @@ VERDICTS = {
     "start, also within": (
         FALLING,
         FALLING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the start weighs",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, joined texts favor the start.",
     ),
     "end within": (
         FALLING,
         RISING,
-        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, the end weighs",
+        "Yes: the start of a text weighs more than its end; of the 256 tokens that it reads, joined texts favor the end.",
     ),
     "unknown within": (RISING, LEVEL, "No: the end of a text weighs more than its start; that cannot be said within the 256"),
     "unknown": (LEVEL, LEVEL, "No sign of it: whether the start or the end of a text weighs more cannot be said."),
@@ -130,29 +130,26 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(6) / 10)], PROBES))
-    shifts = re.findall(r"(?:questions on the (?:front|end)|both together) ([-+][\d.]+)", searched[SEARCH])
+    shifts = re.findall(r"(?:questions|sum) ([-+][\d.]+)", searched[SEARCH])
     assert list(map(float, shifts)) == pytest.approx([-10, 10, 0], abs=1), "near the start minus near the end"
     fallen = measure("mirror_reversal", np.array([4, 3, 0, 0, 3, 4]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less[SEARCH].startswith("Evidence near the start is found better, perhaps because the rest is not read.")
+    assert less[SEARCH].startswith("Search favors the start, perhaps by truncation.")
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
-    more = "the first tenth weighs more than the last"
-    for gradients, said, agrees in (
-        (np.linspace(0.9, 0.1, 100), f"{more}, and the first third more than the last", True),
-        (spike, f"{more}, but the last third more than the first", False),
-        (
-            np.linspace(0.1, 0.9, 100),
-            "the last tenth weighs more than the first, and the last third more than the first",
-            False,
-        ),
-        (np.where(np.arange(100) < 10, 0.8, 0.5), f"{more}, and the first third more than the last", True),
-        (np.full(100, 0.5), "which end weighs more cannot be said", False),
+    for gradients, state, clause in (
+        (np.linspace(0.9, 0.1, 100), "favor the start", "joined texts and gradients favor the start"),
+        (np.linspace(0.1, 0.9, 100), "favor the end", "joined texts favor the start, but gradients favor the end"),
+        (spike, "are mixed", "joined texts favor the start, but gradients are mixed"),
+        (1 - spike, "are mixed", "joined texts favor the start, but gradients are mixed"),
+        (np.full(100, 0.5), "show no clear difference", "joined texts favor the start, but gradients show no clear difference"),
     ):
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
-        inside = dict(list_facts([measure("segment_similarity_3", FALLING), *inner], PROBES))["In what it reads"]
-        assert inside.startswith("Joined texts: the first weighs more than the last. Start minus end: this model +0.39")
-        assert f"Gradients: {said}. Start minus end: outer tenths " in inside
-        assert agrees_inside(inner, PROBES, "start") == agrees
+        given = [measure("segment_similarity_3", FALLING), *inner]
+        inside = dict(list_facts(given, PROBES))["In what it reads"]
+        assert inside.startswith("Joined texts: the last is 44 % less similar. Start minus end: this model +0.39")
+        assert f"Gradients {state}. Start minus end: outer tenths " in inside
+        assert describe_model(given, PROBES).endswith(f"; of the 256 tokens that it reads, {clause}.")
+        assert agrees_inside(inner, PROBES, "start") == (state == "favor the start")
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
@@ -182,7 +179,7 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
     assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
     searched = draw_text([gradients, measure("mirror_reversal", np.arange(6) / 10)], PROBES).panels[-1]
-    assert searched.labels[:3] == ["questions on the front, near the start", "questions on the front, near the end", ""]
+    assert searched.labels[:3] == ["front questions, near start", "front questions, near end", ""]
     assert [part and part.value for part in searched.ndcg_by_part] == [
         *(pytest.approx(0, abs=0.01), pytest.approx(0.1, abs=0.01), None, pytest.approx(0.5, abs=0.01)),
         pytest.approx(0.4, abs=0.01),
