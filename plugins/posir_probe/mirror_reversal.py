@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from mteb.types import PromptType
@@ -21,7 +22,9 @@ from mteb.types import PromptType
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
 from posir_probe.results import ProbeSums, at
+from posir_probe.segments import cut_to_tokens
 from posir_tasks.embeddings.encoding import Embeddings
+from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Floats
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
@@ -109,7 +112,9 @@ class MirrorReversal(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
-        questions, skipped = select_with_evidence(data)
+        return self._plan(data, *select_with_evidence(data))
+
+    def _plan(self, data: ProbeData, questions: Sequence[ProbeQuestion], skipped: Counter[str]) -> ProbePlan:
         parts = {name: find_parts(text, PARTS) for name, text in data.documents.items()}
         skipped += Counter(
             "document with fewer than five words" for question in questions if len(parts[question.document]) < PARTS
@@ -126,3 +131,38 @@ class MirrorReversal(Probe):
             return ProbeSums.from_means(self.positions, [question.document for question in questions], values, skipped)
 
         return ProbePlan(summarize, [*searched.values(), *mirrored.values()], [question.text for question in questions])
+
+
+class WindowReversal(MirrorReversal):
+    """The same of the beginning of every document that a model reads, so that nothing is lost past its window."""
+
+    name = "window_reversal"
+    title = "Retrieval, what is read reversed"
+    notes = (
+        "Every document is cut to what the model reads, then its five parts are reversed. Only questions with their evidence "
+        "in it count, so that nothing is lost past the window: what is left is the place alone.",
+        "The difference of the changes is 0 for a model blind to order. The paper reverses whole documents.",
+    )
+    in_window = True
+    shows_published_range = False
+
+    def plan(self, data: ProbeData) -> ProbePlan:
+        """Search the documents, cut to what is read, and the same reversed.
+
+        Raises:
+            PosirError: The model's window is not known, or it reads all documents whole, which `mirror_reversal` measures.
+        """
+        if data.room is None:
+            raise PosirError("how much of a document the model reads is not known.")
+        texts = {**data.documents, **data.distractors}
+        # A cut within a word may make one more token of it.
+        cut = dict(zip(texts, cut_to_tokens(data.tokenizer, list(texts.values()), data.room - 1), strict=True))
+        ends = {name: text.index(cut[name]) + len(cut[name]) for name, text in texts.items()}
+        if all(not text[ends[name] :].strip() for name, text in texts.items()):
+            raise PosirError("the model reads all documents whole: `mirror_reversal` measures the same.")
+        read = {name: text[: ends[name]] for name, text in texts.items()}
+        questions, skipped = select_with_evidence(data)
+        inside = [question for question in questions if question.span.end <= ends[question.document]]
+        skipped += Counter({"evidence past what is read": len(questions) - len(inside)})
+        documents, distractors = ({name: read[name] for name in given} for given in (data.documents, data.distractors))
+        return self._plan(replace(data, documents=documents, distractors=distractors), inside, +skipped)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from posir_probe import bias_learning, evidence_moving, pairs, posir_paper, segments
 from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
-from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.mirror_reversal import MirrorReversal, WindowReversal
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
 from posir_tasks.display.progress import Advance, track
@@ -36,6 +36,7 @@ def builtin_probes() -> tuple[Probe, ...]:
     return (
         segments.SegmentSimilarity(3),
         segments.SegmentSimilarity(10),
+        WindowReversal(),
         segments.Permutation(),
         evidence_moving.EvidenceMoving(),
         pairs.ControlledPairs(),

@@ -20,15 +20,16 @@ from posir_probe.verdict import (
     SIGNED,
     UNDECIDED,
     agrees_inside,
-    describe_inside,
     describe_model,
     describe_published,
     describe_thirds,
     draw_text,
     find_favored,
     find_leads,
+    join_clauses,
     list_facts,
     list_published,
+    list_states,
     list_steps,
 )
 from posir_published.probes import read_published_curves
@@ -53,7 +54,7 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
-SO_WHAT = "Only the last picture measures search, and truncation counts in it, too; for your own texts, `posir inspect` does."
+SO_WHAT = "In your own texts, `posir inspect` measures search."
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -95,7 +96,11 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     if not probe.preference_sign:
         return f"{finding} · {probe.title}" if finding else probe.title
     # The difference stands beside it.
-    said = f"{finding.rpartition(': ')[0]}{describe_thirds(result, probe)}" if finding else "Which end weighs more is not known"
+    said = (
+        f"{finding.rpartition(': ')[0]}{describe_thirds(result, probe)}"
+        if finding
+        else "No clear difference between start and end"
+    )
     published, count = describe_published(probe)
     if count:
         published += f" (n = {count})".replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
@@ -169,7 +174,9 @@ class ProbeMeasurements(Presentable):
         """Return the picture of the verdict with what the head of the page and its panels do not say."""
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
-            facts = [("", SO_WHAT), *(fact for fact in facts if fact[0] == "What to do")]
+            others = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])[1:]
+            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. " if others else ""
+            facts = [("", f"{said}{SO_WHAT}"), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
 
@@ -181,8 +188,7 @@ class ProbeMeasurements(Presentable):
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
         tokens = f"Within these {leads[0][0].window:,} tokens"
-        unknown = "no measure shows a clear difference of start and end"
-        return f"{tokens}, {describe_inside(self.results, probes, leads[-1]) or unknown}."
+        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""

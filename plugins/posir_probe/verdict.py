@@ -32,8 +32,10 @@ ANSWERS = {
 #: Differences are larger in favor of the start.
 DIFFERENCE = "Start minus end"
 UNDECIDED, MIXED = "cannot be said", "mixed"
-#: What pictures measure, in sentences.
-NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
+#: Measures of what is read, in sentences, that of search first.
+NAMES = {"window_reversal": "search", "permutation": "joined texts", "gradient_saliency": "gradients"}
+WHOLE = "mirror_reversal"
+INSIDE = "Within what it reads"
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -74,25 +76,26 @@ TRAINED = {
     "trained on uniform": "trained on all places",
     "trained on end": "trained on ends",
 }
-#: Parts that a picture shows of what is read, at most.
-MOST_PARTS = 10
+#: Pictures beside each other, and parts of what is read in one of them, at most.
+MOST_PANELS, MOST_PARTS = 3, 10
 #: Positions of questions on the front and on the end with their evidence at these places, in documents as written or reversed.
 SHIFTED = {"front": (0, 1), "end": (5, 4)}
 NEAR = ("near start", "near end")
 SEARCH = replace(
     NDCG,
     name="nDCG@10 of questions by the place of their evidence",
-    unit="nDCG@10 by the place of the evidence, as documents are written or reversed; {}",
+    unit="nDCG@10 by the place of the evidence, as texts are written or reversed; {}",
 )
 
 
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
     """Return what carries the verdict: the first result that compares start and end, and the first within the window.
 
-    Those with an interval come first, then the one that is drawn. Where nothing compares start and end, it is the first result.
+    Those with an interval come first, then search. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    known.sort(key=lambda pair: (pair[1].in_window, pair[0].sums.documents < FEWEST_DOCUMENTS, _rank_drawn(pair[0])))
+    ranks = {name: rank for rank, name in enumerate(NAMES)}
+    known.sort(key=lambda of: (of[1].in_window, of[0].sums.documents < FEWEST_DOCUMENTS, ranks.get(of[1].name, len(ranks))))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
@@ -142,39 +145,49 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     read = f"the {result.window:,} tokens that it reads" if result.window else "what it reads"
     answer = ANSWERS.get(favored, "No sign of it: whether the start or the end of a text weighs more cannot be said")
+    if favored == "start" and result.share_read and not probe.in_window:
+        answer = f"Yes: it reads only the first {result.window:,} tokens of a text"
+        read = "these"
     if probe.in_window:
         answer += f", within {read}"
     elif inside and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
-        compared = describe_inside(results, probes, leads[-1])
-        answer += f"; of {read}, {compared}" if compared else f"; that cannot be said within {read}"
+        answer += f". Within {read}, {join_clauses(list_states(results, probes, leads[-1]))}"
     return f"{answer}."
 
 
-def describe_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> str:
-    """Return which end each measure of what is read favors; empty if none shows a difference."""
-    measured = [(result, probes[result.probe]) for result in _find_drawn(results)]
+def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> list[str]:
+    """Return which end the measures of what is read favor, a clause for those that agree, search first."""
+    measured = [(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
     named: dict[str, list[str]] = {}
-    for pair in measured if lead in measured else [lead]:
+    for pair in measured if lead[1].name in NAMES else [lead]:
         named.setdefault(_find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
-    said = [_describe_state(" and ".join(names), state) for state, names in named.items()]
-    return "" if list(named) == [UNDECIDED] else ", but ".join(said)
+    return [_describe_state(names, state) for state, names in named.items()]
+
+
+def join_clauses(clauses: Sequence[str]) -> str:
+    """Return what is stated as one sentence; a second clause is no agreement."""
+    *others, last = clauses
+    return f"{', '.join(others)}{', and' if others[1:] else ', but'} {last}" if others else last
 
 
 def _find_state(result: ProbeResult, probe: Probe) -> str:
     """Return which end all differences of a measure favor, that this cannot be said, or that they are mixed."""
     sides = set(_find_sides(result, probe).values())
-    return sides.pop() if len(sides) == 1 else MIXED
+    return (sides.pop() or UNDECIDED) if len(sides) == 1 else MIXED
 
 
-def _describe_state(name: str, state: str) -> str:
-    if state in ANSWERS:
-        return f"{name} favor the {state}"
-    return f"{name} are mixed" if state == MIXED else f"{name} show no clear difference"
+def _describe_state(names: Sequence[str], state: str) -> str:
+    *others, last = names
+    many = names != ["search"]
+    verbs = ("favor", "are mixed", "show") if many else ("favors", "is mixed", "shows")
+    said = {MIXED: verbs[1], UNDECIDED: f"{verbs[2]} no clear difference between start and end"}
+    subject = f"{', '.join(others)} and {last}" if others else last
+    return f"{subject} {said.get(state, f'{verbs[0]} the {state}')}"
 
 
 def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
-    """Return whether all measures of what is read that a picture shows favor one end."""
-    return all(_find_state(result, probes[result.probe]) == favored for result in _find_drawn(results))
+    """Return whether all measures of what is read favor one end."""
+    return all(_find_state(result, probes[result.probe]) == favored for result in _find_measured(results, NAMES))
 
 
 def _find_sides(result: ProbeResult, probe: Probe) -> dict[str, str]:
@@ -194,27 +207,41 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
     return f", {'and' if thirds[0] == favored else 'but'} the {more} third more than the {less}"
 
 
-def _describe_measure(result: ProbeResult, probe: Probe) -> str:
-    """Return what a measure of what is read found, as the heading of its picture."""
+def _describe_measure(result: ProbeResult, probe: Probe, because: str = "") -> str:
+    """Return what a measure found, as the heading of its picture."""
     state, first, last = _find_state(result, probe), result.sums.values[0], result.sums.values[-1]
     if probe.joined > 1 and state in ANSWERS:
         less, more, place = (last, first, "last") if state == "start" else (first, last, "first")
         return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar"
-    said = _describe_state(NAMES[probe.name], state)
-    return f"{said[0].upper()}{said[1:]}"
+    said = _describe_state([NAMES.get(probe.name, "search")], state).removesuffix(" between start and end")
+    return f"{said[0].upper()}{said[1:]}{because * (state == 'start')}"
+
+
+def _explain_whole(whole: ProbeResult, inside: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return how much of a preference for the start in whole documents is truncation, a clause."""
+    if not whole.share_read:
+        return ""
+    pair = [find_favored(result, probes[result.probe])[0] for result in (*_find_measured(inside, ["window_reversal"]), whole)]
+    within, all_of_it = ([estimate.interval for estimate in pair if estimate and estimate.interval] + [None, None])[:2]
+    # More than half even where both intervals are at their worst.
+    is_most = within and all_of_it and all_of_it[0] > 2 * within[1]
+    return f", {'mostly' if is_most else 'perhaps'} by truncation"
 
 
 def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
-    """Return the differences of a picture, and the published ones, by their names below a heading."""
+    """Return the differences of a picture by their names, below a heading."""
+    if "FB" in probe.summaries:
+        return _list_shifts(result, probe)
     summaries = [probe.summaries[name] for name in _find_sides(result, probe)]
     shown = [format_estimate(result.sums.estimate(summary), SIGNED[summary.unit]) for summary in summaries]
     names = ("Outer tenths", "Outer thirds") if shown[1:] else ("This model",)
-    others = _list_others(probe) if probe.compares_models else []
-    return [(DIFFERENCE, ""), *zip(names, shown, strict=True), *others]
+    return [(DIFFERENCE, ""), *zip(names, shown, strict=True)]
 
 
 def _list_others(probe: Probe) -> list[tuple[str, str]]:
-    """Return the published differences by the name of the model, or by the training of several; empty without any."""
+    """Return the published differences by the name of the model, or by the training of several; empty if none compare."""
+    if not probe.compares_models:
+        return []
     form, published = SIGNED[probe.summaries[probe.stated].unit], list_published(probe)
     trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
     groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
@@ -240,7 +267,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     favored, sides = find_favored(*leads[0])[1], list(filter(None, (find_favored(of, probes[of.probe])[1] for of in results)))
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
-    measured = [(of, probes[of.probe]) for of in _find_drawn(results)] if result.share_read else []
+    measured = [(of, probes[of.probe]) for of in _find_measured(results, NAMES)] if result.share_read else []
     if measured:
         said = ". ".join(f"{_describe_measure(*pair)}. {_join(_list_differences(*pair))}" for pair in measured)
         facts.insert(0, ("In what it reads", f"{said}.\nA model blind to order has 0."))
@@ -248,9 +275,17 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         share = f"The first {result.window:,} tokens: {100 * result.tokens_read:.0f} % of all tokens."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
-        facts.append(("In search, on whole documents", _describe_search(results, probes)))
+        facts.append(("In whole documents", _describe_whole(results, probes)))
     steps = [step for step, _ in list_steps(leads)]
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
+
+
+def _describe_whole(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return how search depends on the place of the evidence in whole documents."""
+    for whole in _find_measured(results, [WHOLE]):
+        said = _describe_measure(whole, probes[WHOLE], _explain_whole(whole, results, probes))
+        return f"{said}.\n{_join(_list_shifts(whole, probes[WHOLE]))}."
+    return "Search is not measured: `posir inspect` measures it."
 
 
 def _join(rows: Iterable[tuple[str, str]]) -> str:
@@ -263,41 +298,25 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     steps, result, model = [], leads[0][0], leads[0][0].model
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     more = f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"
-    if any(probe.find(of.sums) is None for of, probe in leads):
-        steps.append(("Measure more documents.", more))
+    few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
-    if inside and inside[0] in ANSWERS and leads[-1][1].joined == 1 and result.sums.documents < 5 * FEWEST_DOCUMENTS:
-        steps.append((f"Measure more documents: {result.sums.documents} are few, and joined texts need about 30.", more))
+    if any(probe.find(of.sums) is None for of, probe in leads) or (few and inside and leads[-1][1].joined == 1):
+        reason = f"{result.sums.documents} are few, and joined texts need about 30" if few else "intervals become narrower"
+        steps.append((f"Measure more documents: {reason}.", more))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
 
-def _find_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult | None:
-    """Return the result that compares documents as written with reversed ones, if there is one."""
-    for result in results:
-        is_known = "FB" in probes[result.probe].summaries and np.isfinite(result.sums.values).all()
-        if is_known and result.sums.documents >= FEWEST_DOCUMENTS:
-            return result
-    return None
-
-
-def _describe_place(result: ProbeResult, probe: Probe) -> str:
-    """Return at which end of documents search finds evidence better."""
-    side = find_favored(result, probe)[1]
-    unread = ", perhaps by truncation" if side == "start" and result.share_read else ""
-    return f"Search favors the {side}{unread}" if side in ANSWERS else "Search shows no clear difference"
-
-
 def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of questions about both ends with their evidence near the start and near the end."""
     total, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
     shifts = {f"{name.capitalize()} questions": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
-    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Sum": total}.items()]
-    return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows, *_list_others(probe)]
+    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Sum of both": total}.items()]
+    return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows]
 
 
 def _subtract(near: int, far: int) -> Compute:
@@ -305,46 +324,50 @@ def _subtract(near: int, far: int) -> Compute:
     return lambda values: values[..., near] - values[..., far]
 
 
-def _describe_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return how the reversal of documents changes nDCG@10 of questions about both ends, and which place of evidence helps."""
-    if result := _find_search(results, probes):
-        probe = probes[result.probe]
-        return f"{_describe_place(result, probe)}.\n{_join(_list_shifts(result, probe))}."
-    return "Not known: `posir inspect` measures it."
-
-
-def _rank_drawn(result: ProbeResult) -> int:
-    """Return the place of a probe among those that a picture may show."""
-    return [*DRAWN, result.probe].index(result.probe)
-
-
-def _find_drawn(results: Iterable[ProbeResult]) -> list[ProbeResult]:
-    """Return the results of what is read that a picture can show, the best first."""
-    known = [result for result in results if result.probe in DRAWN and result.sums.documents >= FEWEST_DOCUMENTS]
-    return sorted((result for result in known if min(result.sums.values) >= 0), key=_rank_drawn)
+def _find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list[ProbeResult]:
+    """Return the results of probes that have enough documents and a picture, in the order of the names."""
+    known = {result.probe: result for result in results if result.sums.documents >= FEWEST_DOCUMENTS}
+    return [known[name] for name in names if name in known and np.min(known[name].sums.values) >= 0]
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
     """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
-    drawn = _find_drawn(results)
+    drawn = _find_measured(results, DRAWN)
     if not drawn:
         parts = [result for result in results if isinstance(probes[result.probe], SegmentSimilarity)]
         known = [of for of in parts if of.sums.documents >= FEWEST_DOCUMENTS and min(of.sums.values) >= 0]
         return _draw_parts(known[-1]) if known else None
-    result, search = drawn[0], _find_search(results, probes)
-    panels = [_draw_inside(of, probes[of.probe]) for of in drawn]
-    first, last = panels[0].ndcg_by_part[0], panels[0].ndcg_by_part[-1]
-    form = panels[0].scale.format
+    result, profile = drawn[0], _draw_inside(drawn[0], probes[drawn[0].probe])
+    first, last = (
+        profile.scale.format(part.value if part else None) for part in profile.ndcg_by_part[:: len(profile.places) - 1]
+    )
     return replace(
-        panels[0],
+        profile,
         name=short_labels(results)[0],
-        words=(f"from {form(first.value if first else None)} to {form(last.value if last else None)}",),
+        words=(f"from {first} to {last}",),
         not_read=1 - result.tokens_read if result.share_read else 0.0,
         border=f"{result.window:,} tokens" if result.share_read else "",
-        panels=(*panels, *([_draw_search(search, probes[search.probe])] if search else [])),
+        panels=_draw_panels(results, probes),
         finding="",
         facts=tuple,
     )
+
+
+def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[Strip, ...]:
+    """Return the pictures of what is read, then that of search in whole documents; those of search have one axis."""
+    whole = _find_measured(results, [WHOLE])
+    inside = _find_measured(results, NAMES)[: MOST_PANELS - len(whole)]
+    searched = [result for result in (*inside, *whole) if "FB" in probes[result.probe].summaries]
+    top = _choose_top([part for result in searched for part in result.sums.estimates]) if searched else 1.0
+    drawn = [
+        _draw_search(result, probes[result.probe], top) if result in searched else _draw_inside(result, probes[result.probe])
+        for result in inside
+    ]
+    for result in whole:
+        strip = _draw_search(result, probes[WHOLE], top)
+        said = _describe_measure(result, probes[WHOLE], _explain_whole(result, results, probes))
+        drawn.append(replace(strip, name="Whole documents", finding=said))
+    return tuple(drawn)
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:
@@ -367,29 +390,29 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
     scale = DRAWN[result.probe]
     unit = scale.unit.format(probe.count(result.sums.documents))
     return Strip(
-        "Within what it reads",
+        INSIDE,
         (),
         shown,
         scale=replace(scale, top=_choose_top(shown), unit=unit),
         places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
         finding=_describe_measure(result, probe),
-        facts=lambda: _list_differences(result, probe),
+        facts=lambda: [*_list_differences(result, probe), *_list_others(probe)],
     )
 
 
-def _draw_search(result: ProbeResult, probe: Probe) -> Strip:
-    """Return the picture of search in documents as written and reversed, by the place of the evidence."""
+def _draw_search(result: ProbeResult, probe: Probe, top: float) -> Strip:
+    """Return the picture of search in texts as written and reversed, by the place of the evidence."""
     estimates = result.sums.estimates
     return Strip(
-        "Whole documents",
+        INSIDE,
         (),
         (*(estimates[at] for at in SHIFTED["front"]), None, *(estimates[at] for at in SHIFTED["end"])),
-        scale=replace(SEARCH, top=_choose_top(estimates), unit=SEARCH.unit.format(probe.count(result.sums.documents))),
+        scale=replace(SEARCH, top=top, unit=SEARCH.unit.format(probe.count(result.sums.documents))),
         compared=(0, 3),
         places=tuple(f"{name} questions" for name in SHIFTED),
         kinds=NEAR,
-        finding=_describe_place(result, probe),
-        facts=lambda: _list_shifts(result, probe),
+        finding=_describe_measure(result, probe),
+        facts=lambda: [*_list_differences(result, probe), *_list_others(probe)],
     )
 
 
