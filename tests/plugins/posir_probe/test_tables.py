@@ -128,7 +128,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
     searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(1, 7) / 10)], PROBES))
-    shifts = re.findall(r"(?:questions|sum) ([-+][\d.]+)", searched[SEARCH])
+    shifts = re.findall(r"(?:questions|both) ([-+][\d.]+)", searched[SEARCH])
     assert list(map(float, shifts)) == pytest.approx([-10, 10, 0], abs=1), "near the start minus near the end"
     fallen = measure("mirror_reversal", np.array([5, 4, 1, 1, 4, 5]) / 10)
     less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
