@@ -94,6 +94,8 @@ class ProbeData:
     """The model, for probes of its inside."""
     revision: str = ""
     """A commit of the Hub, or `local-` and a digest."""
+    available: int = 0
+    """Documents that a sample was drawn from; 0 if that is unknown."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
@@ -143,7 +145,7 @@ class ProbeData:
         Random(selection.seed).shuffle(drawn)
         sampled = self._select(drawn[:documents])
         others = {name: text for name, text in self.documents.items() if name not in sampled.documents}
-        return replace(sampled, distractors={**self.distractors, **others})
+        return replace(sampled, distractors={**self.distractors, **others}, available=len(eligible))
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""

@@ -67,6 +67,12 @@ def search(
     return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
 
 
+def _place_effect(values: Floats) -> Floats:
+    """Return the mean of front and back questions' score near the start minus that near the end."""
+    effect: Floats = ((values[..., 0] - values[..., 1]) + (values[..., 5] - values[..., 4])) / 2
+    return effect
+
+
 class MirrorReversal(Probe):
     """nDCG@10 of front, middle and back questions, before and after the parts of all documents are reversed."""
 
@@ -87,6 +93,8 @@ class MirrorReversal(Probe):
             lambda values: (values[..., 5] - values[..., 4]) - (values[..., 1] - values[..., 0]),
             Unit.POINTS,
         ),
+        #: Half of it: of the same question, with the evidence near the start and near the end.
+        "place": Summary("nDCG@10 near start minus near end", _place_effect, Unit.POINTS),
         #: BF - FB, which is not.
         "delta_rev": Summary("nDCG@10 reversed, back minus front", lambda values: values[..., 5] - values[..., 1], Unit.POINTS),
         "front": Summary("nDCG@10 of front questions", at(0), Unit.PERCENT),
@@ -95,8 +103,9 @@ class MirrorReversal(Probe):
         "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
     }
     finding = SignedFinding(
-        "Reversing documents helps questions about the end more than those about the front",
-        "Reversing documents helps questions about the front more than those about the end",
+        "Evidence near the start of documents is found better than near their end",
+        "Evidence near the end of documents is found better than near their start",
+        "place",
     )
     preference_sign = 1
     compares_ends = True
@@ -142,6 +151,11 @@ class WindowReversal(MirrorReversal):
         "Every document is cut to what the model reads, then its five parts are reversed. Only questions with their evidence "
         "in it count, so that nothing is lost past the window: what is left is the place alone.",
         "The difference of the changes is 0 for a model blind to order. The paper reverses whole documents.",
+    )
+    summaries = {name: MirrorReversal.summaries[name] for name in ("place", "front", "FB", "back", "BF")}
+    finding = SignedFinding(
+        "Evidence near the start of what is read is found better than near its end",
+        "Evidence near the end of what is read is found better than near its start",
     )
     in_window = True
     shows_published_range = False

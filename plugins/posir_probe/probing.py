@@ -199,7 +199,7 @@ def _measure(run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeDat
             lengths = tuple(map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED)))))
         for probe, added in zip(pending, measured, strict=True):
             total = known[probe.name].sums + added if probe.name in known else added
-            known[probe.name] = SubsetSums(*sample, end, total, lengths)
+            known[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
             earlier = run.results[probe.name]
             run.results[probe.name] = replace(earlier, subsets={**earlier.subsets, subset: known[probe.name]})
             write_text(run.find_file(probe.name), json.dumps(run.results[probe.name].to_json()))

@@ -271,6 +271,8 @@ class SubsetSums:
     sums: ProbeSums
     lengths: tuple[int, ...] = ()
     """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a random order."""
+    available: int = 0
+    """Documents that could be drawn; 0 if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,11 @@ class ProbeResult:
         return sum(subset.done for subset in self.subsets.values())
 
     @property
+    def available(self) -> int:
+        """Documents that could be drawn; 0 if that is unknown."""
+        return sum(subset.available for subset in self.subsets.values())
+
+    @property
     def median_tokens(self) -> int | None:
         """The median length of the sample's documents in tokens of the model; None where it is unknown."""
         return int(statistics.median(self.lengths)) if self.lengths else None
@@ -323,7 +330,7 @@ class ProbeResult:
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
         names = ("model", "revision", "experiment", "data", "probe", "window")
-        of_subset = ("data_revision", "selection", "sampled", "done", "lengths")
+        of_subset = ("data_revision", "selection", "sampled", "done", "lengths", "available")
         subsets = {
             name: {key: getattr(subset, key) for key in of_subset} | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()

@@ -26,6 +26,7 @@ from posir_probe.verdict import (
     draw_text,
     find_favored,
     find_leads,
+    find_state,
     join_clauses,
     list_facts,
     list_published,
@@ -54,7 +55,7 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
-SO_WHAT = "In your own texts, `posir inspect` measures search."
+NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
 WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -175,8 +176,8 @@ class ProbeMeasurements(Presentable):
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
             others = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])[1:]
-            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. " if others else ""
-            facts = [("", f"{said}{SO_WHAT}"), *(fact for fact in facts if fact[0] == "What to do")]
+            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {NO_SEARCH}" if others else NO_SEARCH
+            facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
 
@@ -188,7 +189,10 @@ class ProbeMeasurements(Presentable):
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
         tokens = f"Within these {leads[0][0].window:,} tokens"
-        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}."
+        estimate, favored = find_favored(*leads[-1])
+        size = format_estimate(estimate, SIGNED[leads[-1][1].first_summary.unit])
+        shown = f": {size} points" if leads[-1][1].predicts_retrieval and favored == UNDECIDED else ""
+        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}{shown}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
@@ -229,7 +233,7 @@ class ProbeMeasurements(Presentable):
                     draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
                     folded=True,
                     group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
-                    chip=favored.replace(UNDECIDED, "no sign"),
+                    chip=find_state(result, probe).replace(UNDECIDED, "not clear") if favored else "",
                     drawn=_draw_interval(estimate, probe) if favored else (),
                     unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
                 )
@@ -288,8 +292,11 @@ class ProbeMeasurements(Presentable):
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
             "Joined texts: on different subjects, cut to fit what is read, which are no natural text.",
-            "Favor: the difference is in that direction, and its interval is without 0. Mixed: tenths and thirds do not agree.",
-            "Blind to order: such a model has a difference of 0.",
+            "Favor: the difference is in that direction, and its interval does not include 0.",
+            "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
+            "Front questions: with evidence in the first two fifths of a text as written. End questions: in the last two.",
+            "Reversing: a text is cut into five parts, and their order is reversed. Evidence is then near the other end: a model "
+            "for which order does not matter has a difference of 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",

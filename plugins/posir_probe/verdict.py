@@ -21,8 +21,9 @@ from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import NDCG, Scale, Strip
-from posir_tasks.display.wording import ordinal
+from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
+from posir_tasks.tasks.catalog import name_larger_task
 
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
@@ -84,7 +85,7 @@ NEAR = ("near start", "near end")
 SEARCH = replace(
     NDCG,
     name="nDCG@10 of questions by the place of their evidence",
-    unit="nDCG@10 by the place of the evidence, as texts are written or reversed; {}",
+    unit="nDCG@10 of {} with their evidence near the start (blue) and near the end (gray), moved by reversing the text",
 )
 
 
@@ -160,7 +161,7 @@ def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lea
     measured = [(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
     named: dict[str, list[str]] = {}
     for pair in measured if lead[1].name in NAMES else [lead]:
-        named.setdefault(_find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
+        named.setdefault(find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
     return [_describe_state(names, state) for state, names in named.items()]
 
 
@@ -170,7 +171,7 @@ def join_clauses(clauses: Sequence[str]) -> str:
     return f"{', '.join(others)}{', and' if others[1:] else ', but'} {last}" if others else last
 
 
-def _find_state(result: ProbeResult, probe: Probe) -> str:
+def find_state(result: ProbeResult, probe: Probe) -> str:
     """Return which end all differences of a measure favor, that this cannot be said, or that they are mixed."""
     sides = set(_find_sides(result, probe).values())
     return (sides.pop() or UNDECIDED) if len(sides) == 1 else MIXED
@@ -187,7 +188,7 @@ def _describe_state(names: Sequence[str], state: str) -> str:
 
 def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
     """Return whether all measures of what is read favor one end."""
-    return all(_find_state(result, probes[result.probe]) == favored for result in _find_measured(results, NAMES))
+    return all(find_state(result, probes[result.probe]) == favored for result in _find_measured(results, NAMES))
 
 
 def _find_sides(result: ProbeResult, probe: Probe) -> dict[str, str]:
@@ -209,23 +210,21 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
 
 def _describe_measure(result: ProbeResult, probe: Probe, because: str = "") -> str:
     """Return what a measure found, as the heading of its picture."""
-    state, first, last = _find_state(result, probe), result.sums.values[0], result.sums.values[-1]
+    state, first, last = find_state(result, probe), result.sums.values[0], result.sums.values[-1]
     if probe.joined > 1 and state in ANSWERS:
         less, more, place = (last, first, "last") if state == "start" else (first, last, "first")
-        return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar"
+        return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar to the whole"
     said = _describe_state([NAMES.get(probe.name, "search")], state).removesuffix(" between start and end")
     return f"{said[0].upper()}{said[1:]}{because * (state == 'start')}"
 
 
-def _explain_whole(whole: ProbeResult, inside: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return how much of a preference for the start in whole documents is truncation, a clause."""
+def _compare_whole(whole: ProbeResult, results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return whether search favors the start more in whole documents than in what is read, a clause; empty if all is read."""
     if not whole.share_read:
         return ""
-    pair = [find_favored(result, probes[result.probe])[0] for result in (*_find_measured(inside, ["window_reversal"]), whole)]
-    within, all_of_it = ([estimate.interval for estimate in pair if estimate and estimate.interval] + [None, None])[:2]
-    # More than half even where both intervals are at their worst.
-    is_most = within and all_of_it and all_of_it[0] > 2 * within[1]
-    return f", {'mostly' if is_most else 'perhaps'} by truncation"
+    given = (*_find_measured(results, ["window_reversal"]), whole)
+    ends = [estimate.interval for of in given if (estimate := find_favored(of, probes[of.probe])[0]) and estimate.interval]
+    return ", more than in what it reads" if ends[1:] and ends[1][0] > ends[0][1] else ", perhaps by truncation"
 
 
 def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
@@ -283,7 +282,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 def _describe_whole(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return how search depends on the place of the evidence in whole documents."""
     for whole in _find_measured(results, [WHOLE]):
-        said = _describe_measure(whole, probes[WHOLE], _explain_whole(whole, results, probes))
+        said = _describe_measure(whole, probes[WHOLE], _compare_whole(whole, results, probes))
         return f"{said}.\n{_join(_list_shifts(whole, probes[WHOLE]))}."
     return "Search is not measured: `posir inspect` measures it."
 
@@ -297,14 +296,20 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     """Return what to do, each step with its command."""
     steps, result, model = [], leads[0][0], leads[0][0].model
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
-    more = f"posir probe {model} {result.data} --documents {max(50, 2 * result.drawn)}"
+    more, known = max(50, 2 * result.drawn), result.available
+    larger = name_larger_task(result.data) if known and known < more else ""
+    command = f"posir probe {model} {larger or result.data} --documents {more if larger or not known else min(more, known)}"
     few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     if any(probe.find(of.sums) is None for of, probe in leads) or (few and inside and leads[-1][1].joined == 1):
         reason = f"{result.sums.documents} are few, and joined texts need about 30" if few else "intervals become narrower"
-        steps.append((f"Measure more documents: {reason}.", more))
+        reason = f"{result.data} has only {known:,}" if larger else reason
+        if known > result.drawn or larger or not known:
+            steps.append((f"Measure more documents: {reason}.", command))
+        else:
+            steps.append((f"Measure other texts, too: all {known:,} of these are measured.", ""))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
@@ -315,7 +320,7 @@ def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of questions about both ends with their evidence near the start and near the end."""
     total, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
     shifts = {f"{name.capitalize()} questions": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
-    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Sum of both": total}.items()]
+    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Mean of both": total}.items()]
     return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows]
 
 
@@ -365,7 +370,7 @@ def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     ]
     for result in whole:
         strip = _draw_search(result, probes[WHOLE], top)
-        said = _describe_measure(result, probes[WHOLE], _explain_whole(result, results, probes))
+        said = _describe_measure(result, probes[WHOLE], _compare_whole(result, results, probes))
         drawn.append(replace(strip, name="Whole documents", finding=said))
     return tuple(drawn)
 
@@ -402,12 +407,12 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
 
 def _draw_search(result: ProbeResult, probe: Probe, top: float) -> Strip:
     """Return the picture of search in texts as written and reversed, by the place of the evidence."""
-    estimates = result.sums.estimates
+    estimates, asked = result.sums.estimates, int(result.sums.sums[[near for near, _ in SHIFTED.values()], 0].sum())
     return Strip(
         INSIDE,
         (),
         (*(estimates[at] for at in SHIFTED["front"]), None, *(estimates[at] for at in SHIFTED["end"])),
-        scale=replace(SEARCH, top=top, unit=SEARCH.unit.format(probe.count(result.sums.documents))),
+        scale=replace(SEARCH, top=top, unit=SEARCH.unit.format(pluralize(asked, "question"))),
         compared=(0, 3),
         places=tuple(f"{name} questions" for name in SHIFTED),
         kinds=NEAR,

@@ -148,7 +148,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
         given = [measure("segment_similarity_3", FALLING), *inner]
         inside = dict(list_facts(given, PROBES))["In what it reads"]
-        assert inside.startswith("Joined texts: the last is 44 % less similar. Start minus end: this model +0.39")
+        assert inside.startswith("Joined texts: the last is 44 % less similar to the whole. Start minus end: this model +0.39")
         assert f"Gradients {state}. Start minus end: outer tenths " in inside
         assert describe_model(given, PROBES).endswith(f" Within these, {clause}.")
         assert agrees_inside(inner, PROBES, "start") == (state == "favor the start")
