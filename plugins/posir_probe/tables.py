@@ -295,8 +295,8 @@ class ProbeMeasurements(Presentable):
             "Favor: the difference is in that direction, and its interval does not include 0.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
             "Front questions: with evidence in the first two fifths of a text as written. End questions: in the last two.",
-            "Reversing: a text is cut into five parts, and their order is reversed. Evidence is then near the other end: a model "
-            "for which order does not matter has a difference of 0.",
+            "Reversing: a text is cut into five parts, and their order is reversed. Evidence is then near the other end. A "
+            "model for which order does not matter has a difference of 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
