@@ -22,6 +22,7 @@ from posir_probe.verdict import (
     agrees_inside,
     describe_model,
     describe_published,
+    describe_search,
     describe_thirds,
     draw_text,
     find_favored,
@@ -175,7 +176,8 @@ class ProbeMeasurements(Presentable):
         """Return the picture of the verdict with what the head of the page and its panels do not say."""
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
-            others = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])[1:]
+            states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
+            others = states if describe_search(self.results, all_probes()) else states[1:]
             said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {NO_SEARCH}" if others else NO_SEARCH
             facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
@@ -189,10 +191,9 @@ class ProbeMeasurements(Presentable):
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
         tokens = f"Within these {leads[0][0].window:,} tokens"
-        estimate, favored = find_favored(*leads[-1])
-        size = format_estimate(estimate, SIGNED[leads[-1][1].first_summary.unit])
-        shown = f": {size} points" if leads[-1][1].predicts_retrieval and favored == UNDECIDED else ""
-        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}{shown}."
+        if searched := describe_search(self.results, probes):
+            return f"{'. '.join(searched)}."
+        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
@@ -294,9 +295,8 @@ class ProbeMeasurements(Presentable):
             "Joined texts: on different subjects, cut to fit what is read, which are no natural text.",
             "Favor: the difference is in that direction, and its interval does not include 0.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
-            "Front questions: with evidence in the first two fifths of a text as written. End questions: in the last two.",
-            "Reversing: a text is cut into five parts, and their order is reversed. Evidence is then near the other end. A "
-            "model for which order does not matter has a difference of 0.",
+            "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. For a model "
+            "for which order does not matter, the difference is 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",

@@ -13,15 +13,15 @@ import numpy as np
 
 from posir_probe.bias_learning import MEAN
 from posir_probe.probe import SEPARATOR, Probe, includes_zero
-from posir_probe.results import Compute, ProbeResult
+from posir_probe.results import ProbeResult
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
-from posir_tasks.display.strip import NDCG, Scale, Strip
-from posir_tasks.display.wording import ordinal, pluralize
+from posir_tasks.display.strip import EndDifferences, Scale, Strip
+from posir_tasks.display.wording import ordinal
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import name_larger_task
 
@@ -33,10 +33,12 @@ ANSWERS = {
 #: Differences are larger in favor of the start.
 DIFFERENCE = "Start minus end"
 UNDECIDED, MIXED = "cannot be said", "mixed"
-#: Measures of what is read, in sentences, that of search first.
-NAMES = {"window_reversal": "search", "permutation": "joined texts", "gradient_saliency": "gradients"}
-WHOLE = "mirror_reversal"
-INSIDE = "Within what it reads"
+#: Measures of what is read, in sentences.
+NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
+#: Probes of search, of whole documents and of what is read.
+WHOLE, INSIDE = "mirror_reversal", "window_reversal"
+SEARCHES = (WHOLE, INSIDE)
+TEXTS = {WHOLE: "Whole documents", INSIDE: "What it reads"}
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -77,16 +79,10 @@ TRAINED = {
     "trained on uniform": "trained on all places",
     "trained on end": "trained on ends",
 }
-#: Pictures beside each other, and parts of what is read in one of them, at most.
-MOST_PANELS, MOST_PARTS = 3, 10
-#: Positions of questions on the front and on the end with their evidence at these places, in documents as written or reversed.
-SHIFTED = {"front": (0, 1), "end": (5, 4)}
-NEAR = ("near start", "near end")
-SEARCH = replace(
-    NDCG,
-    name="nDCG@10 of questions by the place of their evidence",
-    unit="nDCG@10 of {} with their evidence near the start (blue) and near the end (gray), moved by reversing the text",
-)
+#: Documents that are advised, at most.
+MOST_ADVISED = 1_000
+#: Parts of what is read in a picture, at most.
+MOST_PARTS = 10
 
 
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
@@ -95,7 +91,7 @@ def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     Those with an interval come first, then search. Where nothing compares start and end, it is the first result.
     """
     known = [(result, probes[result.probe]) for result in results]
-    ranks = {name: rank for rank, name in enumerate(NAMES)}
+    ranks = {name: rank for rank, name in enumerate([INSIDE, *NAMES])}
     known.sort(key=lambda of: (of[1].in_window, of[0].sums.documents < FEWEST_DOCUMENTS, ranks.get(of[1].name, len(ranks))))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
@@ -149,18 +145,38 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     if favored == "start" and result.share_read and not probe.in_window:
         answer = f"Yes: it reads only the first {result.window:,} tokens of a text"
         read = "these"
+    searched, states = describe_search(results, probes), list_states(results, probes, leads[-1])
     if probe.in_window:
         answer += f", within {read}"
-    elif inside and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
-        answer += f". Within {read}, {join_clauses(list_states(results, probes, leads[-1]))}"
-    return f"{answer}."
+    elif inside and states and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
+        said = join_clauses(states)
+        searched.append(f"{said[0].upper()}{said[1:]}" if searched else f"Within {read}, {said}")
+    return ". ".join([answer, *(searched if not probe.predicts_retrieval else ())]) + "."
+
+
+def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
+    """Return how search depends on the place of the evidence, in whole documents and in what is read, a sentence each."""
+    sentences = []
+    for result in _find_measured(results, SEARCHES):
+        where = "In whole documents" if result.probe == WHOLE else f"Within the first {result.window or 0:,} tokens"
+        estimate, side = find_favored(result, probes[result.probe])
+        if estimate is None or estimate.interval is None:
+            continue
+        points, (low, high) = 100 * estimate.value, (100 * end for end in estimate.interval)
+        if side in ANSWERS:
+            other = "end" if side == "start" else "start"
+            said = f"search finds evidence near the {side} {abs(points):.0f} points better than near the {other}"
+        else:
+            said = f"no difference is clear: from {abs(low):.1f} points for the end to {high:.1f} for the start"
+        sentences.append(f"{where}, {said}")
+    return sentences
 
 
 def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> list[str]:
-    """Return which end the measures of what is read favor, a clause for those that agree, search first."""
+    """Return which end the measures of what is read favor, a clause for those that agree; of search see `describe_search`."""
     measured = [(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
     named: dict[str, list[str]] = {}
-    for pair in measured if lead[1].name in NAMES else [lead]:
+    for pair in measured if lead[1].name in (INSIDE, *NAMES) else [lead]:
         named.setdefault(find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
     return [_describe_state(names, state) for state, names in named.items()]
 
@@ -179,16 +195,15 @@ def find_state(result: ProbeResult, probe: Probe) -> str:
 
 def _describe_state(names: Sequence[str], state: str) -> str:
     *others, last = names
-    many = names != ["search"]
-    verbs = ("favor", "are mixed", "show") if many else ("favors", "is mixed", "shows")
-    said = {MIXED: verbs[1], UNDECIDED: f"{verbs[2]} no clear difference between start and end"}
     subject = f"{', '.join(others)} and {last}" if others else last
-    return f"{subject} {said.get(state, f'{verbs[0]} the {state}')}"
+    said = {MIXED: "are mixed", UNDECIDED: "show no clear difference between start and end"}
+    return f"{subject} {said.get(state, f'favor the {state}')}"
 
 
 def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
     """Return whether all measures of what is read favor one end."""
-    return all(find_state(result, probes[result.probe]) == favored for result in _find_measured(results, NAMES))
+    measured = _find_measured(results, (INSIDE, *NAMES))
+    return all(find_state(result, probes[result.probe]) == favored for result in measured)
 
 
 def _find_sides(result: ProbeResult, probe: Probe) -> dict[str, str]:
@@ -208,45 +223,38 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
     return f", {'and' if thirds[0] == favored else 'but'} the {more} third more than the {less}"
 
 
-def _describe_measure(result: ProbeResult, probe: Probe, because: str = "") -> str:
-    """Return what a measure found, as the heading of its picture."""
+def _describe_measure(result: ProbeResult, probe: Probe) -> str:
+    """Return what a measure of what is read found, as the heading of its picture."""
     state, first, last = find_state(result, probe), result.sums.values[0], result.sums.values[-1]
     if probe.joined > 1 and state in ANSWERS:
         less, more, place = (last, first, "last") if state == "start" else (first, last, "first")
         return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar to the whole"
-    said = _describe_state([NAMES.get(probe.name, "search")], state).removesuffix(" between start and end")
-    return f"{said[0].upper()}{said[1:]}{because * (state == 'start')}"
-
-
-def _compare_whole(whole: ProbeResult, results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return whether search favors the start more in whole documents than in what is read, a clause; empty if all is read."""
-    if not whole.share_read:
-        return ""
-    given = (*_find_measured(results, ["window_reversal"]), whole)
-    ends = [estimate.interval for of in given if (estimate := find_favored(of, probes[of.probe])[0]) and estimate.interval]
-    return ", more than in what it reads" if ends[1:] and ends[1][0] > ends[0][1] else ", perhaps by truncation"
+    said = _describe_state([NAMES[probe.name]], state).removesuffix(" between start and end")
+    return f"{said[0].upper()}{said[1:]}"
 
 
 def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of a picture by their names, below a heading."""
-    if "FB" in probe.summaries:
-        return _list_shifts(result, probe)
     summaries = [probe.summaries[name] for name in _find_sides(result, probe)]
     shown = [format_estimate(result.sums.estimate(summary), SIGNED[summary.unit]) for summary in summaries]
     names = ("Outer tenths", "Outer thirds") if shown[1:] else ("This model",)
     return [(DIFFERENCE, ""), *zip(names, shown, strict=True)]
 
 
-def _list_others(probe: Probe) -> list[tuple[str, str]]:
-    """Return the published differences by the name of the model, or by the training of several; empty if none compare."""
-    if not probe.compares_models:
-        return []
-    form, published = SIGNED[probe.summaries[probe.stated].unit], list_published(probe)
+def _group_published(probe: Probe) -> list[tuple[str, tuple[float, ...]]]:
+    """Return the ends of published differences by model, or by the training of several; empty if none compare."""
+    published = list_published(probe) if probe.compares_models else []
     trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
     groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
     name = published[0][1] if len(published) == 1 else f"{len(published)} published models"
     groups = groups or [(name, [value for value, _ in published])] * bool(published)
-    return [(name, " to ".join(dict.fromkeys((form(values[0]), form(values[-1]))))) for name, values in groups]
+    return [(name, tuple(dict.fromkeys((values[0], values[-1])))) for name, values in groups]
+
+
+def _list_others(probe: Probe) -> list[tuple[str, str]]:
+    """Return the published differences by their names."""
+    form = SIGNED[probe.summaries[probe.stated].unit]
+    return [(name, " to ".join(map(form, values))) for name, values in _group_published(probe)]
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -274,17 +282,22 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         share = f"The first {result.window:,} tokens: {100 * result.tokens_read:.0f} % of all tokens."
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
-        facts.append(("In whole documents", _describe_whole(results, probes)))
+        facts.append(("In search", _list_search(results, probes)))
     steps = [step for step, _ in list_steps(leads)]
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
 
-def _describe_whole(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return how search depends on the place of the evidence in whole documents."""
-    for whole in _find_measured(results, [WHOLE]):
-        said = _describe_measure(whole, probes[WHOLE], _compare_whole(whole, results, probes))
-        return f"{said}.\n{_join(_list_shifts(whole, probes[WHOLE]))}."
-    return "Search is not measured: `posir inspect` measures it."
+def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return the differences of search, and the published ones."""
+    searched = _find_measured(results, SEARCHES)
+    rows = [(TEXTS[of.probe], _format_place(of, probes[of.probe])) for of in searched]
+    others = _list_others(probes[WHOLE]) if WHOLE in [of.probe for of in searched] else []
+    none = "Not measured: `posir inspect` measures it."
+    return f"{_join([('nDCG@10, evidence near the start minus near the end', ''), *rows, *others])}." if rows else none
+
+
+def _format_place(result: ProbeResult, probe: Probe) -> str:
+    return format_estimate(find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit])
 
 
 def _join(rows: Iterable[tuple[str, str]]) -> str:
@@ -296,37 +309,45 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     """Return what to do, each step with its command."""
     steps, result, model = [], leads[0][0], leads[0][0].model
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
-    more, known = max(50, 2 * result.drawn), result.available
-    larger = name_larger_task(result.data) if known and known < more else ""
-    command = f"posir probe {model} {larger or result.data} --documents {more if larger or not known else min(more, known)}"
-    few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
+    few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if any(probe.find(of.sums) is None for of, probe in leads) or (few and inside and leads[-1][1].joined == 1):
-        reason = f"{result.sums.documents} are few, and joined texts need about 30" if few else "intervals become narrower"
-        reason = f"{result.data} has only {known:,}" if larger else reason
-        if known > result.drawn or larger or not known:
-            steps.append((f"Measure more documents: {reason}.", command))
-        else:
-            steps.append((f"Measure other texts, too: all {known:,} of these are measured.", ""))
+        steps.append(_advise_more(leads, few=few))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
 
-def _list_shifts(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
-    """Return the differences of questions about both ends with their evidence near the start and near the end."""
-    total, form = find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit]
-    shifts = {f"{name.capitalize()} questions": result.sums.estimate(_subtract(*pair)) for name, pair in SHIFTED.items()}
-    rows = [(name, format_estimate(shift, form)) for name, shift in {**shifts, "Mean of both": total}.items()]
-    return [(f"nDCG@10, {' minus '.join(NEAR)}", ""), *rows]
+def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tuple[str, str]:
+    """Return the advice to measure more documents of the same data, or of a larger task, with its command; few are under 50."""
+    result, known = leads[0][0], leads[0][0].available
+    needed = 0 if few else _count_needed(leads, result.drawn)
+    reason = "intervals become narrower"
+    if few:
+        reason = f"{result.sums.documents} are few, and joined texts need about 30"
+    elif needed:
+        reason = f"about {needed:,} decide what is not clear, if the difference stays the same"
+    wanted = needed or max(50, 2 * result.drawn)
+    larger = name_larger_task(result.data) if 0 < known < wanted else ""
+    if 0 < known <= result.drawn and not larger:
+        return f"Measure other texts, too: all {known:,} of these are measured.", ""
+    reason += f"; {result.data} has only {known:,}" if larger else ""
+    documents = min(wanted, known) if known and not larger else wanted
+    command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
+    return f"Measure more documents: {reason}.", command
 
 
-def _subtract(near: int, far: int) -> Compute:
-    """Return the summary that is the value at one position minus that at another."""
-    return lambda values: values[..., near] - values[..., far]
+def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]], drawn: int) -> int:
+    """Return how many documents would decide the first difference that is not clear, if it stays the same; 0 if too many."""
+    for estimate, side in (find_favored(*lead) for lead in leads):
+        if side == UNDECIDED and estimate and estimate.interval and estimate.value:
+            width = (estimate.interval[1] - estimate.interval[0]) / 2
+            needed = max(math.ceil(drawn * (width / estimate.value) ** 2 / 10) * 10, drawn + 10)
+            return needed if needed <= MOST_ADVISED else 0
+    return 0
 
 
 def _find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list[ProbeResult]:
@@ -358,21 +379,34 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
     )
 
 
-def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[Strip, ...]:
-    """Return the pictures of what is read, then that of search in whole documents; those of search have one axis."""
-    whole = _find_measured(results, [WHOLE])
-    inside = _find_measured(results, NAMES)[: MOST_PANELS - len(whole)]
-    searched = [result for result in (*inside, *whole) if "FB" in probes[result.probe].summaries]
-    top = _choose_top([part for result in searched for part in result.sums.estimates]) if searched else 1.0
-    drawn = [
-        _draw_search(result, probes[result.probe], top) if result in searched else _draw_inside(result, probes[result.probe])
-        for result in inside
-    ]
-    for result in whole:
-        strip = _draw_search(result, probes[WHOLE], top)
-        said = _describe_measure(result, probes[WHOLE], _compare_whole(result, results, probes))
-        drawn.append(replace(strip, name="Whole documents", finding=said))
-    return tuple(drawn)
+def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[Strip | EndDifferences, ...]:
+    """Return the pictures of search and of the measures of what is read."""
+    inside = [_draw_inside(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
+    searched = _find_measured(results, SEARCHES)
+    return (*([_contrast_search(searched, probes)] if searched else []), *inside)
+
+
+def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> EndDifferences:
+    """Return how much better search finds evidence near the start, in whole documents and in what is read."""
+    rows, states = [], []
+    for result in searched:
+        estimate, side = find_favored(result, probes[result.probe])
+        states.append(side)
+        values = (estimate.value, *(estimate.interval or ())) if estimate else ()
+        rows.append((TEXTS[result.probe], _format_place(result, probes[result.probe]), values))
+    if searched[0].probe == WHOLE:
+        ranges = _group_published(probes[WHOLE])
+        rows += [(name, said, values) for (name, said), (_, values) in zip(_list_others(probes[WHOLE]), ranges, strict=True)]
+    said = f"Search favors the {states[0]}" if states[0] in ANSWERS else "Search shows no clear difference"
+    # Of the middle, reversal moves none.
+    asked = [f"{int(result.sums.sums[[0, -2], 0].sum()):,}" for result in searched]
+    return EndDifferences(
+        " and ".join(TEXTS[result.probe] for result in searched).replace("and What", "and what"),
+        said + (" in whole documents" if len(set(states)) > 1 else ""),
+        "nDCG@10 with the evidence near the start minus near the end, of the same questions "
+        f"({' and '.join(asked)}): every text is searched with its parts reversed, too",
+        tuple(rows),
+    )
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:
@@ -395,27 +429,11 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
     scale = DRAWN[result.probe]
     unit = scale.unit.format(probe.count(result.sums.documents))
     return Strip(
-        INSIDE,
+        "What it reads",
         (),
         shown,
         scale=replace(scale, top=_choose_top(shown), unit=unit),
         places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
-        finding=_describe_measure(result, probe),
-        facts=lambda: [*_list_differences(result, probe), *_list_others(probe)],
-    )
-
-
-def _draw_search(result: ProbeResult, probe: Probe, top: float) -> Strip:
-    """Return the picture of search in texts as written and reversed, by the place of the evidence."""
-    estimates, asked = result.sums.estimates, int(result.sums.sums[[near for near, _ in SHIFTED.values()], 0].sum())
-    return Strip(
-        INSIDE,
-        (),
-        (*(estimates[at] for at in SHIFTED["front"]), None, *(estimates[at] for at in SHIFTED["end"])),
-        scale=replace(SEARCH, top=top, unit=SEARCH.unit.format(pluralize(asked, "question"))),
-        compared=(0, 3),
-        places=tuple(f"{name} questions" for name in SHIFTED),
-        kinds=NEAR,
         finding=_describe_measure(result, probe),
         facts=lambda: [*_list_differences(result, probe), *_list_others(probe)],
     )

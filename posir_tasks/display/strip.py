@@ -6,12 +6,12 @@ Pages, notebooks, cards and the leaderboard show it as SVG that needs no script 
 from __future__ import annotations
 
 import html
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from math import nan
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -46,13 +46,10 @@ KINDS = {
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
     "faint": ('fill="#5c5c5c"', "fill:#a9a9a3"),
     "bars": ('fill="#d6e8f3" shape-rendering="crispEdges"', "fill:#1d4259"),
-    "other": ('fill="#eceef0" shape-rendering="crispEdges"', "fill:#2a2c2f"),
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
-    "haze": ('fill="#ccd2d6" shape-rendering="crispEdges"', "fill:#4a4f54"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
     "level": ('fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
-    "rest": ('fill="none" stroke="#5c5c5c" stroke-width="2" shape-rendering="crispEdges"', "stroke:#a9a9a3"),
     "mean": ('fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"', "stroke:#7cc6f2"),
 }
 DARK = "".join(f".strip .{kind}{{{dark}}}" for kind, (_, dark) in KINDS.items())
@@ -110,6 +107,24 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
+class EndDifferences:
+    """Differences of the start and the end of texts on one axis with 0 in its middle, beside pictures of a text."""
+
+    name: str
+    """The texts."""
+    finding: str
+    unit: str
+    """The quantity, and what it is measured on."""
+    rows: tuple[tuple[str, str, tuple[float, ...]], ...]
+    """Name, number in words, and a value with the ends of its interval, or the ends of a published range."""
+
+    @property
+    def most(self) -> float:
+        """Return the end of the axis, a multiple of 0.05."""
+        return 0.05 * math.ceil(21 * max(abs(value) for _, _, values in self.rows for value in values))
+
+
+@dataclass(frozen=True)
 class Strip:
     """A document from its start to its end, as one system finds evidence in it."""
 
@@ -137,14 +152,9 @@ class Strip:
     """Code to do it in several libraries, for the card of a page: name, a sentence, the code, and whether it is open."""
     border: str = ""
     """The end of what is read, for the axis of a page."""
-    compared: tuple[int, ...] = ()
-    """Parts that the finding compares: the others are gray. Empty for all."""
     places: tuple[str, ...] = ()
-    """Names of the parts; with kinds, of as many of them as there are kinds."""
-    kinds: tuple[str, ...] = ()
-    """Names of the parts at each place, the first of which are compared and the others gray; there is an empty part between
-    places."""
-    panels: tuple[Strip, ...] = ()
+    """Names of the parts."""
+    panels: tuple[Strip | EndDifferences, ...] = ()
     """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
@@ -178,10 +188,7 @@ class Strip:
     def labels(self) -> list[str]:
         """Return the names of the parts of what is read."""
         count = len(self.ndcg_by_part)
-        if not self.places:
-            return [f"{at} of {count}" for at in range(1, count + 1)]
-        named = [[f"{place}, {kind}" for kind in self.kinds] or [place] for place in self.places]
-        return [name for names in named for name in (*names, *[""] * bool(self.kinds))][:count]
+        return list(self.places) or [f"{at} of {count}" for at in range(1, count + 1)]
 
     @property
     def share(self) -> str:
@@ -201,7 +208,7 @@ class Strip:
         heights = ", ".join(self.scale.format(part.value if part else None) for part in self.ndcg_by_part)
         if self.places:
             named = zip(self.labels, heights.split(", "), strict=True)
-            heights = "; ".join(f"{name} {height}" for name, height in named if name)
+            heights = "; ".join(map(" ".join, named))
         lost = self.scale.format(self.ndcg_not_read.value if self.ndcg_not_read else None)
         unread = f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_not_read else ''}" if self.not_read else ""
         words = f" {'. '.join(self.words)}." if self.words else ""
@@ -229,11 +236,11 @@ def sketch_strip(strip: Strip) -> str:
     unread = min(max(round(CHARACTERS * strip.not_read), 1), CHARACTERS - marks - 1) if strip.not_read else 0
     columns = CHARACTERS - unread - (marks if unread else 0)
     ends = np.arange(parts + 1) / parts
-    values = np.array([part.value if part else nan for part in strip.ndcg_by_part])
+    values = np.array([part.value if part else math.nan for part in strip.ndcg_by_part])
     means = []
     for low, high in pairwise(np.arange(columns + 1) / columns):
         overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None) * ~np.isnan(values)
-        means.append(float(overlap @ np.nan_to_num(values) / overlap.sum()) if overlap.sum() > 1e-9 else nan)
+        means.append(float(overlap @ np.nan_to_num(values) / overlap.sum()) if overlap.sum() > 1e-9 else math.nan)
     line, before = draw_sparkline(means), columns if strip.before is None else round(columns * strip.before / parts)
     beyond = (MARK if before else "", UNREAD * unread, MARK if before < columns else "")
     return f"{line[:before]}{''.join(beyond) if unread else ''}{line[before:]}"
@@ -373,13 +380,9 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
     """Yield axis, bars with their intervals, and what is not read, hatched."""
-    paths: dict[str, list[str]] = {
-        kind: [] for kind in ("bars", "other", "hatch", "band", "haze", "grid", "level", "rest", "mean")
-    }
+    paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")}
     bottom = top + height
-    for at, ((score, is_read), (start, end)) in enumerate(zip(strip.scores, pairwise(strip.edges), strict=True)):
-        is_plain = not (is_read and strip.compared) or at in strip.compared
-        bar, band, mean = ("bars", "band", "mean") if is_plain else ("other", "haze", "rest")
+    for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         # What is not read is no continuation of what is.
         apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
         x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
@@ -397,11 +400,11 @@ def _draw_marks(strip: Strip, left: float, top: float, width: float, height: flo
             continue
         if is_read:
             # Neighbors share an edge, or a line of the paper would show between them.
-            paths[bar].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
+            paths["bars"].append(f"M{_number(x)} {_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z")
         if score.interval:
             low, high = (bottom - height * value / strip.scale.top for value in score.interval)
-            paths[band].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
-        paths[mean].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
+            paths["band"].append(f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z")
+        paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
     if strip.scale.even and strip.ndcg_read is not None:
         up, across = height * strip.ndcg_read / strip.scale.top, width * (strip.axis[1] - strip.axis[0])
         paths["level"].append(f"M{_number(left)} {_number(bottom - up)}h{_number(across)}")

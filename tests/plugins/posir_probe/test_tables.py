@@ -16,7 +16,7 @@ from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import ProbeMeasurements, build_differences
-from posir_probe.verdict import agrees_inside, describe_model, draw_text, list_facts
+from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -94,6 +94,7 @@ def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
     assert build_figure([level], EvidenceMoving()).title == EvidenceMoving.title
 
 
+PLACES = ("starts", "all places", "ends")
 FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
 #: The beginning of a verdict, and its end, by the values of thirds and of texts in all orders, which fit the window.
 READS = "Yes: it reads only the first 256 tokens of a text."
@@ -118,7 +119,7 @@ def test_the_verdict_answers_which_end_weighs_more_and_whether_it_does_within_th
     assert describe_model([measure(*pair) for pair in given.items() if pair[1]], PROBES).startswith(expected)
 
 
-SEARCH = "In whole documents"
+SEARCH = "In search"
 
 
 def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
@@ -127,12 +128,15 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     assert facts["Reads"] == "The first 256 tokens: 50 % of all tokens."
     assert "Search in chunks" in facts["What to do"], "half of a median document is not read"
     assert "more documents" in dict(list_facts([measure("permutation", documents=9)], PROBES))["What to do"]
-    searched = dict(list_facts([measure("segment_similarity_3"), measure("mirror_reversal", np.arange(1, 7) / 10)], PROBES))
-    shifts = re.findall(r"(?:questions|both) ([-+][\d.]+)", searched[SEARCH])
-    assert list(map(float, shifts)) == pytest.approx([-10, 10, 0], abs=1), "near the start minus near the end"
-    fallen = measure("mirror_reversal", np.array([5, 4, 1, 1, 4, 5]) / 10)
-    less = dict(list_facts([measure("segment_similarity_3"), fallen], PROBES))
-    assert less[SEARCH].startswith("Search favors the start, perhaps by truncation.")
+    given = [measure("segment_similarity_3"), measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)]
+    assert "whole documents +20.1 [" in dict(list_facts(given, PROBES))[SEARCH], "the mean of 30 and 10"
+    within = [*given, measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10)]
+    whole, inside = describe_search(within, PROBES)
+    assert whole == "In whole documents, search finds evidence near the start 20 points better than near the end"
+    assert re.fullmatch(
+        r"Within the first 256 tokens, no difference is clear: from 0\.\d points for the end to 0\.\d for the start", inside
+    )
+    assert describe_model(within, PROBES) == f"{READS} {whole}. {inside}."
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
     for gradients, state, clause in (
         (np.linspace(0.9, 0.1, 100), "favor the start", "joined texts and gradients favor the start"),
@@ -180,12 +184,12 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
     assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
-    searched = draw_text([gradients, measure("mirror_reversal", np.arange(1, 7) / 10)], PROBES).panels[-1]
-    assert searched.labels[:3] == ["front questions, near start", "front questions, near end", ""]
-    assert [part and part.value for part in searched.ndcg_by_part] == [
-        *(pytest.approx(0.1, abs=0.01), pytest.approx(0.2, abs=0.01), None, pytest.approx(0.6, abs=0.01)),
-        pytest.approx(0.5, abs=0.01),
-    ]
+    search = draw_text([gradients, measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)], PROBES).panels[0]
+    assert [name for name, _, _ in search.rows] == ["Whole documents", *(f"3 models trained on {said}" for said in PLACES)]
+    assert search.rows[0][2][0] == pytest.approx(0.2, abs=0.01)
+    # Half of Delta_diff of Table 12 of arXiv 2605.26578: 0.326 to 0.359 of models trained on starts.
+    assert search.rows[1][2] == pytest.approx((0.163, 0.1795), abs=0.0006)
+    assert search.most == pytest.approx(0.3), "the next 0.05 above -0.239"
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
 

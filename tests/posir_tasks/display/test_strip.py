@@ -43,9 +43,8 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     assert np.ptp(ends[:, 0]) > 25
 
 
-def test_parts_that_are_not_compared_are_gray_and_a_dashed_line_is_at_the_mean_of_the_others():
-    glyph = draw_glyph(dataclasses.replace(STRIP, compared=(0, 2)), 120, 103)
-    assert [len(re.findall("z", paths(glyph, kind))) for kind in ("bars", "other", "haze")] == [2, 1, 1]
+def test_a_dashed_line_is_at_the_mean_of_what_is_read():
+    glyph = draw_glyph(STRIP, 120, 103)
     level = dataclasses.replace(STRIP, scale=dataclasses.replace(STRIP.scale, even="level"))
     mean = sum(part.value for part in STRIP.ndcg_by_part) / 3
     height = re.search(r"M0 ([0-9.]+)h", paths(draw_glyph(level, 120, 103), "level"))
