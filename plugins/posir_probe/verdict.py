@@ -21,7 +21,7 @@ from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import EndDifferences, Scale, Strip
-from posir_tasks.display.wording import ordinal
+from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import name_larger_task
 
@@ -79,6 +79,8 @@ TRAINED = {
     "trained on uniform": "trained on all places",
     "trained on end": "trained on ends",
 }
+#: The size of a difference that is found with a power of 80 %, in half widths of its 95 % interval.
+POWERED = (1.96 + 0.84) / 1.96
 #: Documents that are advised, at most.
 MOST_ADVISED = 1_000
 #: Parts of what is read in a picture, at most.
@@ -162,12 +164,14 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
         estimate, side = find_favored(result, probes[result.probe])
         if estimate is None or estimate.interval is None:
             continue
-        points, (low, high) = 100 * estimate.value, (100 * end for end in estimate.interval)
+        form = SIGNED[Unit.POINTS]
+        low, high = sorted(map(abs, estimate.interval))
         if side in ANSWERS:
             other = "end" if side == "start" else "start"
-            said = f"search finds evidence near the {side} {abs(points):.0f} points better than near the {other}"
+            size = format_estimate(Estimate(abs(estimate.value), (low, high)), form).replace("+", "")
+            said = f"search finds evidence near the {side} {size} points better than near the {other}"
         else:
-            said = f"no difference is clear: from {abs(low):.1f} points for the end to {high:.1f} for the start"
+            said = f"no difference is clear: {format_estimate(estimate, form)} points in favor of the start"
         sentences.append(f"{where}, {said}")
     return sentences
 
@@ -329,7 +333,7 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     if few:
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
-        reason = f"about {needed:,} decide what is not clear, if the difference stays the same"
+        reason = f"a difference of this size takes about {needed:,} for a power of 80 %"
     wanted = needed or max(50, 2 * result.drawn)
     larger = name_larger_task(result.data) if 0 < known < wanted else ""
     if 0 < known <= result.drawn and not larger:
@@ -341,11 +345,11 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
 
 
 def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]], drawn: int) -> int:
-    """Return how many documents would decide the first difference that is not clear, if it stays the same; 0 if too many."""
+    """Return how many documents show the first difference that is not clear, with a power of 80 %; 0 if too many."""
     for estimate, side in (find_favored(*lead) for lead in leads):
         if side == UNDECIDED and estimate and estimate.interval and estimate.value:
             width = (estimate.interval[1] - estimate.interval[0]) / 2
-            needed = max(math.ceil(drawn * (width / estimate.value) ** 2 / 10) * 10, drawn + 10)
+            needed = math.ceil(drawn * (POWERED * width / estimate.value) ** 2 / 10) * 10
             return needed if needed <= MOST_ADVISED else 0
     return 0
 
@@ -393,18 +397,20 @@ def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe
         estimate, side = find_favored(result, probes[result.probe])
         states.append(side)
         values = (estimate.value, *(estimate.interval or ())) if estimate else ()
-        rows.append((TEXTS[result.probe], _format_place(result, probes[result.probe]), values))
+        # Of the middle, reversal moves none.
+        asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
+        scores = ", ".join(f"{100 * score:.0f}" for score in result.sums.values[::2])
+        rows.append((f"{TEXTS[result.probe]}, {asked}", _format_place(result, probes[result.probe]), values, scores))
     if searched[0].probe == WHOLE:
         ranges = _group_published(probes[WHOLE])
-        rows += [(name, said, values) for (name, said), (_, values) in zip(_list_others(probes[WHOLE]), ranges, strict=True)]
+        others = zip(_list_others(probes[WHOLE]), ranges, strict=True)
+        rows += [(name, said, values, "") for (name, said), (_, values) in others]
     said = f"Search favors the {states[0]}" if states[0] in ANSWERS else "Search shows no clear difference"
-    # Of the middle, reversal moves none.
-    asked = [f"{int(result.sums.sums[[0, -2], 0].sum()):,}" for result in searched]
     return EndDifferences(
         " and ".join(TEXTS[result.probe] for result in searched).replace("and What", "and what"),
         said + (" in whole documents" if len(set(states)) > 1 else ""),
-        "nDCG@10 with the evidence near the start minus near the end, of the same questions "
-        f"({' and '.join(asked)}): every text is searched with its parts reversed, too",
+        "nDCG@10 with the evidence of a question in the first two fifths minus in the last two, as every text is searched "
+        "with its parts reversed, too",
         tuple(rows),
     )
 

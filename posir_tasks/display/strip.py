@@ -115,13 +115,13 @@ class EndDifferences:
     finding: str
     unit: str
     """The quantity, and what it is measured on."""
-    rows: tuple[tuple[str, str, tuple[float, ...]], ...]
-    """Name, number in words, and a value with the ends of its interval, or the ends of a published range."""
+    rows: tuple[tuple[str, str, tuple[float, ...], str], ...]
+    """Name, number in words, a value with the ends of its interval, or the ends of a published range, and scores by place."""
 
     @property
     def most(self) -> float:
         """Return the end of the axis, a multiple of 0.05."""
-        return 0.05 * math.ceil(21 * max(abs(value) for _, _, values in self.rows for value in values))
+        return 0.05 * math.ceil(21 * max(abs(value) for _, _, values, _ in self.rows for value in values))
 
 
 @dataclass(frozen=True)
