@@ -399,8 +399,9 @@ def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe
         values = (estimate.value, *(estimate.interval or ())) if estimate else ()
         # Of the middle, reversal moves none.
         asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
-        scores = ", ".join(f"{100 * score:.0f}" for score in result.sums.values[::2])
-        rows.append((f"{TEXTS[result.probe]}, {asked}", _format_place(result, probes[result.probe]), values, scores))
+        front, moved_front, *_, end, moved_end = (f"{100 * score:.0f}" for score in result.sums.values)
+        scores = f"{asked}: on the front {front} and {moved_front}, on the end {moved_end} and {end}"
+        rows.append((TEXTS[result.probe], _format_place(result, probes[result.probe]), values, scores))
     if searched[0].probe == WHOLE:
         ranges = _group_published(probes[WHOLE])
         others = zip(_list_others(probes[WHOLE]), ranges, strict=True)
@@ -410,7 +411,7 @@ def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe
         " and ".join(TEXTS[result.probe] for result in searched).replace("and What", "and what"),
         said + (" in whole documents" if len(set(states)) > 1 else ""),
         "nDCG@10 with the evidence of a question in the first two fifths minus in the last two, as every text is searched "
-        "with its parts reversed, too",
+        "with its parts reversed, too; the mean of questions on the front and on the end",
         tuple(rows),
     )
 

@@ -189,9 +189,9 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
     assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
     search = draw_text([gradients, measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)], PROBES).panels[0]
-    names = ["Whole documents, 20 questions", *(f"3 models trained on {said}" for said in PLACES)]
+    names = ["Whole documents", *(f"3 models trained on {said}" for said in PLACES)]
     assert [name for name, *_ in search.rows] == names
-    assert search.rows[0][3] == "50, 10, 30"
+    assert search.rows[0][3] == "20 questions: on the front 50 and 20, on the end 40 and 30"
     assert search.rows[0][2][0] == pytest.approx(0.2, abs=0.01)
     # Half of Delta_diff of Table 12 of arXiv 2605.26578: 0.326 to 0.359 of models trained on starts.
     assert search.rows[1][2] == pytest.approx((0.163, 0.1795), abs=0.0006)
