@@ -126,7 +126,7 @@ class MirrorReversal(Probe):
     def _plan(self, data: ProbeData, questions: Sequence[ProbeQuestion], skipped: Counter[str]) -> ProbePlan:
         parts = {name: find_parts(text, PARTS) for name, text in data.documents.items()}
         skipped += Counter(
-            "document with fewer than five words" for question in questions if len(parts[question.document]) < PARTS
+            "fewer than five words to reverse" for question in questions if len(parts[question.document]) < PARTS
         )
         questions = [question for question in questions if len(parts[question.document]) == PARTS]
         searched = {**data.documents, **data.distractors}
@@ -149,8 +149,9 @@ class WindowReversal(MirrorReversal):
     title = "Retrieval, what is read reversed"
     notes = (
         "Every document is cut to what the model reads, then its five parts are reversed. Only questions with their evidence "
-        "in it count, so that nothing is lost past the window: what is left is the place alone.",
-        "The difference of the changes is 0 for a model blind to order. The paper reverses whole documents.",
+        "in it count, so that nothing is lost past the window.",
+        "The difference is 0 for a model blind to order. Reversal also divides evidence and breaks texts, which may harm some "
+        "questions more than others. The paper reverses whole documents.",
     )
     summaries = {name: MirrorReversal.summaries[name] for name in ("place", "front", "FB", "back", "BF")}
     finding = SignedFinding(
@@ -158,6 +159,7 @@ class WindowReversal(MirrorReversal):
         "Evidence near the end of what is read is found better than near its start",
     )
     in_window = True
+    needs_own_tokens = True
     shows_published_range = False
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -166,7 +168,7 @@ class WindowReversal(MirrorReversal):
         Raises:
             PosirError: The model's window is not known, or it reads all documents whole, which `mirror_reversal` measures.
         """
-        if data.room is None:
+        if data.room is None or data.room < 2:
             raise PosirError("how much of a document the model reads is not known.")
         texts = {**data.documents, **data.distractors}
         # A cut within a word may make one more token of it.

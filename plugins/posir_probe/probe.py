@@ -146,6 +146,8 @@ class Probe:
     """Whether it measures questions, of documents that have some."""
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
+    needs_own_tokens: bool = False
+    """Whether it cuts texts where the model's window ends, for which estimated tokens are not enough."""
     needs_all: bool = False
     """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
 

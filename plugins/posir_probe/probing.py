@@ -154,6 +154,11 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
         groups.setdefault((probe.needs_questions, run.split_at_periods and probe.needs_sentences), []).append(probe)
     own, room = find_tokenizer(run.encoder.model), find_room(run.encoder.model, run.encoder.context)
     data = replace(data, tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(), room=room)
+    if own is None or not own.locates_tokens:
+        without = (
+            "the model's tokenizer does not say where tokens are in a text, so that it cannot be cut where the window ends."
+        )
+        run.problems.update({probe.name: without for probe in probes if probe.needs_own_tokens})
     samples = {
         (asked, at_periods): replace(data, split_at_periods=at_periods).sample(run.documents, run.selection, asked_about=asked)
         for asked, at_periods in sorted(groups)

@@ -279,7 +279,7 @@ class ProbeMeasurements(Presentable):
 
     def legend(self) -> list[str]:
         """Return how to read the intervals."""
-        return ["Intervals: 95 %, by bootstrap over documents."]
+        return ["Intervals: 95 %, by bootstrap over documents; of few documents they are too narrow."]
 
     def closing(self) -> list[str]:
         """Return where all values are."""

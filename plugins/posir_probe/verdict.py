@@ -23,7 +23,7 @@ from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import EndDifferences, Scale, Strip
 from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
-from posir_tasks.tasks.catalog import name_larger_task
+from posir_tasks.tasks.catalog import find_task, name_larger_task
 
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
@@ -153,14 +153,14 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     elif inside and states and (inside[0] != favored or (favored in ANSWERS and result.share_read)):
         said = join_clauses(states)
         searched.append(f"{said[0].upper()}{said[1:]}" if searched else f"Within {read}, {said}")
-    return ". ".join([answer, *(searched if not probe.predicts_retrieval else ())]) + "."
+    return ". ".join([answer, *(searched if searched[1:] or not probe.predicts_retrieval else ())]) + "."
 
 
 def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
     """Return how search depends on the place of the evidence, in whole documents and in what is read, a sentence each."""
     sentences = []
-    for result in _find_measured(results, SEARCHES):
-        where = "In whole documents" if result.probe == WHOLE else f"Within the first {result.window or 0:,} tokens"
+    for result in _find_searches(results, probes):
+        where = "In whole documents" if result.probe == WHOLE else "In what it reads"
         estimate, side = find_favored(result, probes[result.probe])
         if estimate is None or estimate.interval is None:
             continue
@@ -293,7 +293,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 
 def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of search, and the published ones."""
-    searched = _find_measured(results, SEARCHES)
+    searched = _find_searches(results, probes)
     rows = [(TEXTS[of.probe], _format_place(of, probes[of.probe])) for of in searched]
     others = _list_others(probes[WHOLE]) if WHOLE in [of.probe for of in searched] else []
     none = "Not measured: `posir inspect` measures it."
@@ -339,7 +339,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     if 0 < known <= result.drawn and not larger:
         return f"Measure other texts, too: all {known:,} of these are measured.", ""
     reason += f"; {result.data} has only {known:,}" if larger else ""
-    documents = min(wanted, known) if known and not larger else wanted
+    # The option counts documents of each domain.
+    task = find_task(larger) if larger else None
+    domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
+    documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
     command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
     return f"Measure more documents: {reason}.", command
 
@@ -358,6 +361,11 @@ def _find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list
     """Return the results of probes that have enough documents and a picture, in the order of the names."""
     known = {result.probe: result for result in results if result.sums.documents >= FEWEST_DOCUMENTS}
     return [known[name] for name in names if name in known and np.min(known[name].sums.values) >= 0]
+
+
+def _find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[ProbeResult]:
+    """Return the results of search whose difference has an interval."""
+    return [result for result in _find_measured(results, SEARCHES) if find_favored(result, probes[result.probe])[1]]
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
@@ -386,7 +394,7 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
 def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[Strip | EndDifferences, ...]:
     """Return the pictures of search and of the measures of what is read."""
     inside = [_draw_inside(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
-    searched = _find_measured(results, SEARCHES)
+    searched = _find_searches(results, probes)
     return (*([_contrast_search(searched, probes)] if searched else []), *inside)
 
 
@@ -411,7 +419,7 @@ def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe
         " and ".join(TEXTS[result.probe] for result in searched).replace("and What", "and what"),
         said + (" in whole documents" if len(set(states)) > 1 else ""),
         "nDCG@10 with the evidence of a question in the first two fifths minus in the last two, as every text is searched "
-        "with its parts reversed, too; the mean of questions on the front and on the end",
+        "with its parts reversed, too; the mean of questions on the front and on the end. The rows differ in their questions",
         tuple(rows),
     )
 

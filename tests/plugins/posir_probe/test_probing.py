@@ -12,7 +12,7 @@ from posir_probe import probing
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.mirror_reversal import MirrorReversal, WindowReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
 from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
@@ -206,6 +206,12 @@ def test_bad_input_is_counted_and_skipped():
     for probe in select_probes(()):
         if probe.name not in ("gradient_saliency", "window_reversal"):
             run_probe(probe, order_blind, data)
+
+
+def test_texts_are_cut_at_a_window_only_by_the_tokenizer_of_the_model(run, caplog):
+    measured = run_probes(run, [SegmentSimilarity(3), WindowReversal()])
+    assert [result.probe for result in measured] == ["segment_similarity_3"]
+    assert "window_reversal was not measured: the model's tokenizer does not say" in caplog.text
 
 
 def test_tables_have_sources_intervals_and_warnings(run):

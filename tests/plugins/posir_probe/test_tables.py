@@ -16,7 +16,7 @@ from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import ProbeMeasurements, build_differences
-from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts
+from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts, list_steps
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -136,11 +136,10 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
         r"In whole documents, search finds evidence near the start 20\.\d \[19\.\d, 20\.\d\] points better than near the end"
     )
     assert re.fullmatch(better, whole)
-    unclear = (
-        r"Within the first 256 tokens, no difference is clear: [-+]?0\.\d \[-0\.\d, \+0\.\d\] points in favor of the start"
-    )
+    unclear = r"In what it reads, no difference is clear: [-+]?0\.\d \[-0\.\d, \+0\.\d\] points in favor of the start"
     assert re.fullmatch(unclear, inside)
-    assert describe_model(within, PROBES) == f"{READS} {whole}. {inside}."
+    for given in (within, within[1:]):
+        assert describe_model(given, PROBES) == f"{READS} {whole}. {inside}."
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
     for gradients, state, clause in (
         (np.linspace(0.9, 0.1, 100), "favor the start", "joined texts and gradients favor the start"),
@@ -162,6 +161,26 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
         assert agrees_inside(inner, PROBES, "start") == (state == "favor the start")
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
+
+
+def test_more_documents_are_advised_by_power_and_only_where_there_are_some():
+    level = measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, documents=50)
+
+    def advise(data, available):
+        subset = replace(level.subsets["default"], available=available)
+        given = [measure("segment_similarity_3", documents=50), level]
+        return list_steps([(replace(of, data=data, subsets={"default": subset}), PROBES[of.probe]) for of in given[1:]])[-1]
+
+    step, command = advise("PosIR-Mini", 72)
+    # n (2.8 / 1.96 half widths / difference)^2, and of each of 31 domains.
+    estimate = level.sums.estimate(PROBES["window_reversal"].first_summary)
+    width = (estimate.interval[1] - estimate.interval[0]) / 2
+    needed = int(np.ceil(50 * (2.8 / 1.96 * width / estimate.value) ** 2 / 10) * 10)
+    documents = int(np.ceil((needed if needed <= 1000 else 100) / 31))
+    assert command.endswith(f" PosIR-English-Nano --documents {documents}")
+    assert "PosIR-Mini has only 72" in step
+    assert advise("words", 60)[1].endswith(" words --documents 60")
+    assert advise("words", 50) == ("Measure other texts, too: all 50 of these are measured.", "")
 
 
 def test_without_a_comparison_of_ends_or_an_interval_there_is_no_answer():
