@@ -338,10 +338,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     larger = name_larger_task(result.data) if 0 < known < wanted else ""
     if 0 < known <= result.drawn and not larger:
         return f"Measure other texts, too: all {known:,} of these are measured.", ""
-    reason += f"; {result.data} has only {known:,}" if larger else ""
     # The option counts documents of each domain.
     task = find_task(larger) if larger else None
     domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
+    reason += f"; {result.data} has only {known:,}, {larger} {pluralize(domains, 'domain')}" if larger else ""
     documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
     command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
     return f"Measure more documents: {reason}.", command
