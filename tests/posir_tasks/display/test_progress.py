@@ -115,6 +115,7 @@ def test_a_log_keeps_the_stream_of_the_command_that_a_library_redirects(capsys, 
 
 def test_a_bar_counts_time_up_and_says_what_is_left_once_a_step_is_done(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(module, "FLASH_SECONDS", 0.0)
     for total, steps, expected in (
@@ -133,6 +134,7 @@ def test_a_bar_counts_time_up_and_says_what_is_left_once_a_step_is_done(monkeypa
 
 def test_bars_of_nested_stages_end_in_any_order(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(module, "FLASH_SECONDS", 0.0)
     screen = io.StringIO()
     monkeypatch.setattr("sys.stderr", screen)
