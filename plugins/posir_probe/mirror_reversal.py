@@ -8,6 +8,9 @@ the score is nDCG@10.
 
 Delta_rev of an order-blind model is back - front, not 0: it contains how difficult the questions are. Delta_diff = (BF - back)
 - (FB - front) is 0 for it.
+
+`WindowReversal` is the same of the beginning of each document that the model reads, and ours: the difference that truncation
+makes is not in it.
 """
 
 from __future__ import annotations

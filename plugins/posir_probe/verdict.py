@@ -17,6 +17,7 @@ from posir_probe.results import ProbeResult
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
+from posir_significance.decision import POWER_ERRORS
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
@@ -80,7 +81,7 @@ TRAINED = {
     "trained on end": "trained on ends",
 }
 #: The size of a difference that is found with a power of 80 %, in half widths of its 95 % interval.
-POWERED = (1.96 + 0.84) / 1.96
+POWERED = 1 + POWER_ERRORS / 1.96
 #: Documents that are advised, at most.
 MOST_ADVISED = 1_000
 #: Parts of what is read in a picture, at most.
@@ -159,14 +160,11 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
 def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
     """Return how search depends on the place of the evidence, in whole documents and in what is read, a sentence each."""
     sentences = []
-    for result in _find_searches(results, probes):
+    form = SIGNED[Unit.POINTS]
+    for result, estimate, side in _find_searches(results, probes):
         where = "In whole documents" if result.probe == WHOLE else "In what it reads"
-        estimate, side = find_favored(result, probes[result.probe])
-        if estimate is None or estimate.interval is None:
-            continue
-        form = SIGNED[Unit.POINTS]
-        low, high = sorted(map(abs, estimate.interval))
         if side in ANSWERS:
+            low, high = sorted(map(abs, estimate.interval or ()))
             other = "end" if side == "start" else "start"
             size = format_estimate(Estimate(abs(estimate.value), (low, high)), form).replace("+", "")
             said = f"search finds evidence near the {side} {size} points better than near the {other}"
@@ -245,20 +243,15 @@ def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]
     return [(DIFFERENCE, ""), *zip(names, shown, strict=True)]
 
 
-def _group_published(probe: Probe) -> list[tuple[str, tuple[float, ...]]]:
-    """Return the ends of published differences by model, or by the training of several; empty if none compare."""
+def _list_others(probe: Probe) -> list[tuple[str, str, tuple[float, ...]]]:
+    """Return published differences by model or training: name, in words, and ends; empty if none compare."""
     published = list_published(probe) if probe.compares_models else []
     trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
     groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
     name = published[0][1] if len(published) == 1 else f"{len(published)} published models"
     groups = groups or [(name, [value for value, _ in published])] * bool(published)
-    return [(name, tuple(dict.fromkeys((values[0], values[-1])))) for name, values in groups]
-
-
-def _list_others(probe: Probe) -> list[tuple[str, str]]:
-    """Return the published differences by their names."""
-    form = SIGNED[probe.summaries[probe.stated].unit]
-    return [(name, " to ".join(map(form, values))) for name, values in _group_published(probe)]
+    form, ends = SIGNED[probe.summaries[probe.stated].unit], {name: (values[0], values[-1]) for name, values in groups}
+    return [(name, " to ".join(dict.fromkeys(map(form, pair))), pair) for name, pair in ends.items()]
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -294,14 +287,10 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of search, and the published ones."""
     searched = _find_searches(results, probes)
-    rows = [(TEXTS[of.probe], _format_place(of, probes[of.probe])) for of in searched]
-    others = _list_others(probes[WHOLE]) if WHOLE in [of.probe for of in searched] else []
+    rows = [(TEXTS[result.probe], format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
+    others = [other[:2] for other in _list_others(probes[WHOLE])] if searched and searched[0][0].probe == WHOLE else []
     none = "Not measured: `posir inspect` measures it."
     return f"{_join([('nDCG@10, evidence near the start minus near the end', ''), *rows, *others])}." if rows else none
-
-
-def _format_place(result: ProbeResult, probe: Probe) -> str:
-    return format_estimate(find_favored(result, probe)[0], SIGNED[probe.summaries[probe.stated].unit])
 
 
 def _join(rows: Iterable[tuple[str, str]]) -> str:
@@ -363,22 +352,21 @@ def _find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list
     return [known[name] for name in names if name in known and np.min(known[name].sums.values) >= 0]
 
 
-def _find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[ProbeResult]:
-    """Return the results of search whose difference has an interval."""
-    return [result for result in _find_measured(results, SEARCHES) if find_favored(result, probes[result.probe])[1]]
+def _find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Estimate, str]]:
+    """Return the results of search, each with its difference, which has an interval, and the end that it favors."""
+    known = [(result, *find_favored(result, probes[result.probe])) for result in _find_measured(results, SEARCHES)]
+    return [(result, estimate, side) for result, estimate, side in known if estimate and side]
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
     """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
     drawn = _find_measured(results, DRAWN)
     if not drawn:
-        parts = [result for result in results if isinstance(probes[result.probe], SegmentSimilarity)]
-        known = [of for of in parts if of.sums.documents >= FEWEST_DOCUMENTS and min(of.sums.values) >= 0]
+        known = _find_measured(results, [of.probe for of in results if isinstance(probes[of.probe], SegmentSimilarity)])
         return _draw_parts(known[-1]) if known else None
     result, profile = drawn[0], _draw_inside(drawn[0], probes[drawn[0].probe])
-    first, last = (
-        profile.scale.format(part.value if part else None) for part in profile.ndcg_by_part[:: len(profile.places) - 1]
-    )
+    ends = profile.ndcg_by_part[0], profile.ndcg_by_part[-1]
+    first, last = (profile.scale.format(part.value if part else None) for part in ends)
     return replace(
         profile,
         name=short_labels(results)[0],
@@ -398,26 +386,23 @@ def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     return (*([_contrast_search(searched, probes)] if searched else []), *inside)
 
 
-def _contrast_search(searched: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> EndDifferences:
+def _contrast_search(searched: Sequence[tuple[ProbeResult, Estimate, str]], probes: Mapping[str, Probe]) -> EndDifferences:
     """Return how much better search finds evidence near the start, in whole documents and in what is read."""
-    rows, states = [], []
-    for result in searched:
-        estimate, side = find_favored(result, probes[result.probe])
-        states.append(side)
-        values = (estimate.value, *(estimate.interval or ())) if estimate else ()
+    rows = []
+    for result, estimate, _ in searched:
+        values = (estimate.value, *(estimate.interval or ()))
         # Of the middle, reversal moves none.
         asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
         front, moved_front, *_, end, moved_end = (f"{100 * score:.0f}" for score in result.sums.values)
         scores = f"{asked}: on the front {front} and {moved_front}, on the end {moved_end} and {end}"
-        rows.append((TEXTS[result.probe], _format_place(result, probes[result.probe]), values, scores))
-    if searched[0].probe == WHOLE:
-        ranges = _group_published(probes[WHOLE])
-        others = zip(_list_others(probes[WHOLE]), ranges, strict=True)
-        rows += [(name, said, values, "") for (name, said), (_, values) in others]
-    said = f"Search favors the {states[0]}" if states[0] in ANSWERS else "Search shows no clear difference"
+        rows.append((TEXTS[result.probe], format_estimate(estimate, SIGNED[Unit.POINTS]), values, scores))
+    if searched[0][0].probe == WHOLE:
+        rows += [(*other, "") for other in _list_others(probes[WHOLE])]
+    sides = [side for _, _, side in searched]
+    said = f"Search favors the {sides[0]}" if sides[0] in ANSWERS else "Search shows no clear difference"
     return EndDifferences(
-        " and ".join(TEXTS[result.probe] for result in searched).replace("and What", "and what"),
-        said + (" in whole documents" if len(set(states)) > 1 else ""),
+        " and ".join(TEXTS[result.probe] for result, _, _ in searched).capitalize(),
+        said + (" in whole documents" if len(set(sides)) > 1 else ""),
         "nDCG@10 with the evidence of a question in the first two fifths minus in the last two, as every text is searched "
         "with its parts reversed, too; the mean of questions on the front and on the end. The rows differ in their questions",
         tuple(rows),
@@ -450,7 +435,7 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
         scale=replace(scale, top=_choose_top(shown), unit=unit),
         places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
         finding=_describe_measure(result, probe),
-        facts=lambda: [*_list_differences(result, probe), *_list_others(probe)],
+        facts=lambda: [*_list_differences(result, probe), *(other[:2] for other in _list_others(probe))],
     )
 
 
