@@ -767,6 +767,7 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
     assert page.column("rank")[:4] == ["1", "2", "3", "4"]
     page.check("input[value=all]", force=True)
     expect(page.locator("th.start_to_end")).to_have_count(0)
+    expect(page.locator("#table tbody tr").first).to_contain_text("0.110")
     assert page.column("psi")[0] == "0.110", "PSI is known where curves are not"
     page.fill("#search", "qwen 8b")
     assert page.names() == ["Qwen3-Embedding-8B"]
