@@ -161,6 +161,7 @@ class WindowReversal(MirrorReversal):
         "Evidence near the start of what is read is found better than near its end",
         "Evidence near the end of what is read is found better than near its start",
     )
+    series = {"original": ("What is read, as it is", ""), "reversed": ("What is read, reversed", "")}
     in_window = True
     needs_own_tokens = True
     shows_published_range = False

@@ -30,6 +30,7 @@ from posir_probe.verdict import (
     find_state,
     join_clauses,
     list_facts,
+    list_pictured,
     list_published,
     list_states,
     list_steps,
@@ -45,6 +46,7 @@ from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
+from posir_tasks.tasks.catalog import find_task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,9 +59,10 @@ MAX_ROWS = 45
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
 NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
-WITHIN, WHOLE = "Within what it reads", "Whole texts, read or not"
+APART = "These do not measure search: an embedding that leans to the start may still find what is near the end."
+PICTURED, WITHIN, WHOLE = "The pictures, value by value", "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
-GROUPS = ("", WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
+GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -111,6 +114,12 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     thirds = result.sums.estimate(probe.summaries["thirds"]) if "thirds" in probe.summaries else None
     outer = f"; outer thirds {format_estimate(thirds, SIGNED[probe.first_summary.unit])}" if thirds else ""
     return f"{said} · {probe.title}{outer}; published: {published}"
+
+
+def _choose_group(probe: Probe, *, is_pictured: bool) -> str:
+    if is_pictured:
+        return PICTURED
+    return WITHIN if probe.in_window else GROUPS[3 + probe.needs_questions]
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -177,8 +186,9 @@ class ProbeMeasurements(Presentable):
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
             states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
-            others = states if describe_search(self.results, all_probes()) else states[1:]
-            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {NO_SEARCH}" if others else NO_SEARCH
+            is_searched = any(strip.search for strip in strips)
+            others, note = (states, APART) if is_searched else (states[1:], NO_SEARCH)
+            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {note}" if others else note
             facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
@@ -213,7 +223,8 @@ class ProbeMeasurements(Presentable):
             DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=commands),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
-        for result in self.results:
+        pictured = list_pictured(self.results, probes) if strip and strip.panels else []
+        for result in sorted(self.results, key=lambda of: (*pictured, of.probe).index(of.probe)):
             probe, (estimate, favored) = probes[result.probe], find_favored(result, probes[result.probe])
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
@@ -233,7 +244,7 @@ class ProbeMeasurements(Presentable):
                     *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
                     draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
                     folded=True,
-                    group=GROUPS[-1 if not favored else 1 if probe.in_window else 2 + probe.needs_questions],
+                    group=_choose_group(probe, is_pictured=result.probe in pictured) if favored else GROUPS[-1],
                     chip=find_state(result, probe).replace(UNDECIDED, "not clear") if favored else "",
                     drawn=_draw_interval(estimate, probe) if favored else (),
                     unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
@@ -299,6 +310,7 @@ class ProbeMeasurements(Presentable):
             "for which order does not matter, the difference is 0.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
+            *[f"{task.metadata.name}: {task.metadata.description}" for task in [find_task(self.results[0].data)] if task],
             "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
             "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
         ]

@@ -21,7 +21,7 @@ from posir_significance.decision import POWER_ERRORS
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
-from posir_tasks.display.strip import EndDifferences, Scale, Strip
+from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip
 from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import find_task, name_larger_task
@@ -40,6 +40,12 @@ NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
 WHOLE, INSIDE = "mirror_reversal", "window_reversal"
 SEARCHES = (WHOLE, INSIDE)
 TEXTS = {WHOLE: "Whole documents", INSIDE: "What it reads"}
+#: How a difference of search is measured, of whole documents and of what is read.
+REVERSED = (
+    "Every question is searched twice, in the texts as they are and with their parts in reverse order, so that its evidence is "
+    "once near the start and once near the end."
+)
+CUT = " What it reads: the same after all texts are cut where it stops reading, with the questions whose evidence is left."
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -62,7 +68,8 @@ DRAWN = {
         name="similarity of joined texts to the one in each place",
         whole="all tokens",
         unread="",
-        unit="cosine of joined texts with the one in each place, over all orders; {}",
+        unit="cosine of several joined texts with the text in each place, a mean over all orders, so that only the place "
+        "differs; {}",
         even="mean of the parts, level for a model blind to order",
     ),
     "gradient_saliency": replace(
@@ -70,15 +77,17 @@ DRAWN = {
         name="effect of each tenth of what it reads on the similarity to a question",
         whole="all tokens",
         unread="",
-        unit="effect of a token on the similarity to a question; special tokens may lift the ends",
+        unit="how much a token changes the similarity to a question, a mean of each tenth of what it reads; special tokens may "
+        "lift the ends; {}",
         even="mean of the parts, level for a model blind to order",
     ),
 }
 #: Published models that are trained on evidence at one place, by the end of their names.
 TRAINED = {
-    "trained on begin": "trained on starts",
+    "trained on begin": "trained on the start",
+    "trained on middle": "trained on the middle",
     "trained on uniform": "trained on all places",
-    "trained on end": "trained on ends",
+    "trained on end": "trained on the end",
 }
 #: The size of a difference that is found with a power of 80 %, in half widths of its 95 % interval.
 POWERED = 1 + POWER_ERRORS / 1.96
@@ -330,8 +339,9 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     # The option counts documents of each domain.
     task = find_task(larger) if larger else None
     domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
-    reason += f"; {result.data} has only {known:,}, {larger} {pluralize(domains, 'domain')}" if larger else ""
     documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
+    if larger:
+        reason += f"; {result.data} has only {known:,}, {larger} {documents} in each of {pluralize(domains, 'domain')}"
     command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
     return f"Measure more documents: {reason}.", command
 
@@ -358,6 +368,11 @@ def _find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) 
     return [(result, estimate, side) for result, estimate, side in known if estimate and side]
 
 
+def list_pictured(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
+    """Return the probes that the pictures of `draw_text` show."""
+    return [result.probe for result in (*(of[0] for of in _find_searches(results, probes)), *_find_measured(results, NAMES))]
+
+
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
     """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
     drawn = _find_measured(results, DRAWN)
@@ -373,40 +388,27 @@ def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> St
         words=(f"from {first} to {last}",),
         not_read=1 - result.tokens_read if result.share_read else 0.0,
         border=f"{result.window:,} tokens" if result.share_read else "",
-        panels=_draw_panels(results, probes),
+        search=_contrast_search(results, probes),
+        panels=tuple(_draw_inside(of, probes[of.probe]) for of in _find_measured(results, NAMES)),
         finding="",
         facts=tuple,
     )
 
 
-def _draw_panels(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> tuple[Strip | EndDifferences, ...]:
-    """Return the pictures of search and of the measures of what is read."""
-    inside = [_draw_inside(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
-    searched = _find_searches(results, probes)
-    return (*([_contrast_search(searched, probes)] if searched else []), *inside)
-
-
-def _contrast_search(searched: Sequence[tuple[ProbeResult, Estimate, str]], probes: Mapping[str, Probe]) -> EndDifferences:
-    """Return how much better search finds evidence near the start, in whole documents and in what is read."""
+def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> EndDifferences | None:
+    """Return how much better search finds evidence near the start, in whole documents and in what is read; None if unknown."""
     rows = []
-    for result, estimate, _ in searched:
-        values = (estimate.value, *(estimate.interval or ()))
+    for result, estimate, _ in _find_searches(results, probes):
         # Of the middle, reversal moves none.
         asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
-        front, moved_front, *_, end, moved_end = (f"{100 * score:.0f}" for score in result.sums.values)
-        scores = f"{asked}: on the front {front} and {moved_front}, on the end {moved_end} and {end}"
-        rows.append((TEXTS[result.probe], format_estimate(estimate, SIGNED[Unit.POINTS]), values, scores))
-    if searched[0][0].probe == WHOLE:
-        rows += [(*other, "") for other in _list_others(probes[WHOLE])]
-    sides = [side for _, _, side in searched]
-    said = f"Search favors the {sides[0]}" if sides[0] in ANSWERS else "Search shows no clear difference"
-    return EndDifferences(
-        " and ".join(TEXTS[result.probe] for result, _, _ in searched).capitalize(),
-        said + (" in whole documents" if len(set(sides)) > 1 else ""),
-        "nDCG@10 with the evidence of a question in the first two fifths minus in the last two, as every text is searched "
-        "with its parts reversed, too; the mean of questions on the front and on the end. The rows differ in their questions",
-        tuple(rows),
-    )
+        front, moved_front, *_, end, moved_end = result.sums.values.tolist()
+        values = (estimate.value, *(estimate.interval or ()))
+        number = format_estimate(estimate, SIGNED[Unit.POINTS])
+        rows.append(EndDifference(TEXTS[result.probe], number, values, asked, (front + moved_end) / 2, (moved_front + end) / 2))
+    if rows and rows[0].name == TEXTS[WHOLE]:
+        rows += [EndDifference(*other) for other in _list_others(probes[WHOLE])]
+    caption = REVERSED + CUT * any(row.name == TEXTS[INSIDE] for row in rows)
+    return EndDifferences(caption, tuple(rows)) if rows else None
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:

@@ -107,21 +107,34 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
-class EndDifferences:
-    """Differences of the start and the end of texts on one axis with 0 in its middle, beside pictures of a text."""
+class EndDifference:
+    """How much better something is found near the start of texts than near their end."""
 
     name: str
-    """The texts."""
-    finding: str
-    unit: str
-    """The quantity, and what it is measured on."""
-    rows: tuple[tuple[str, str, tuple[float, ...], str], ...]
-    """Name, number in words, a value with the ends of its interval, or the ends of a published range, and scores by place."""
+    """The texts or models."""
+    number: str
+    """The difference with its interval, or a published range, in words."""
+    values: tuple[float, ...]
+    """A difference with the ends of its interval, or the ends of a published range, in [-1, 1]."""
+    note: str = ""
+    """What it is measured on."""
+    near_start: float | None = None
+    """The score near the start, in [0, 1]; None where it is not known."""
+    near_end: float | None = None
+
+
+@dataclass(frozen=True)
+class EndDifferences:
+    """Scores near the start and near the end of texts, and their differences on one axis with 0 in its middle."""
+
+    caption: str
+    """How they are measured."""
+    rows: tuple[EndDifference, ...]
 
     @property
     def most(self) -> float:
-        """Return the end of the axis, a multiple of 0.05."""
-        return 0.05 * math.ceil(21 * max(abs(value) for _, _, values, _ in self.rows for value in values))
+        """Return the end of the axis of differences, a multiple of 0.05."""
+        return 0.05 * math.ceil(21 * max(abs(value) for row in self.rows for value in row.values))
 
 
 @dataclass(frozen=True)
@@ -154,7 +167,9 @@ class Strip:
     """The end of what is read, for the axis of a page."""
     places: tuple[str, ...] = ()
     """Names of the parts."""
-    panels: tuple[Strip | EndDifferences, ...] = ()
+    search: EndDifferences | None = None
+    """What search finds near the start and near the end, which a page shows first."""
+    panels: tuple[Strip, ...] = ()
     """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""

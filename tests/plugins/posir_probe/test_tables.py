@@ -94,7 +94,7 @@ def test_a_finding_is_the_sign_of_a_difference_whose_interval_excludes_0():
     assert build_figure([level], EvidenceMoving()).title == EvidenceMoving.title
 
 
-PLACES = ("starts", "all places", "ends")
+PLACES = ("the start", "the middle", "all places", "the end")
 FALLING, LEVEL, RISING = (0.9, 0.6, 0.5), (0.505, 0.5, 0.5), (0.5, 0.6, 0.9)
 #: The beginning of a verdict, and its end, by the values of thirds and of texts in all orders, which fit the window.
 READS = "Yes: it reads only the first 256 tokens of a text."
@@ -207,13 +207,15 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
     assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
-    search = draw_text([gradients, measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)], PROBES).panels[0]
+    search = draw_text([gradients, measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)], PROBES).search
     names = ["Whole documents", *(f"3 models trained on {said}" for said in PLACES)]
-    assert [name for name, *_ in search.rows] == names
-    assert search.rows[0][3] == "20 questions: on the front 50 and 20, on the end 40 and 30"
-    assert search.rows[0][2][0] == pytest.approx(0.2, abs=0.01)
+    assert [row.name for row in search.rows] == names
+    assert search.rows[0].note == "20 questions"
+    # Front and end questions near the start, 50 and 40, and near the end, 20 and 30.
+    assert (search.rows[0].near_start, search.rows[0].near_end) == pytest.approx((0.45, 0.25), abs=0.01)
+    assert search.rows[0].values[0] == pytest.approx(0.2, abs=0.01)
     # Half of Delta_diff of Table 12 of arXiv 2605.26578: 0.326 to 0.359 of models trained on starts.
-    assert search.rows[1][2] == pytest.approx((0.163, 0.1795), abs=0.0006)
+    assert search.rows[1].values == pytest.approx((0.163, 0.1795), abs=0.0006)
     assert search.most == pytest.approx(0.3), "the next 0.05 above -0.239"
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
 
