@@ -34,6 +34,7 @@ from posir_probe.verdict import (
     list_published,
     list_states,
     list_steps,
+    title_search,
 )
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
@@ -60,6 +61,7 @@ MOST_SECTIONS = 3
 PUBLISHED = "Published values"
 NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
 APART = "These do not measure search: an embedding that leans to the start may still find what is near the end."
+CONFLICT = "Joined texts change the order alone; gradients depend on the words and on special tokens, too."
 PICTURED, WITHIN, WHOLE = "The pictures, value by value", "Within what it reads", "Whole texts, read or not"
 #: Headings of a page, in order.
 GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
@@ -172,6 +174,9 @@ class ProbeMeasurements(Presentable):
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
         leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
+        strip = draw_text(self.results, all_probes())
+        if strip and strip.search:
+            return f"Search with {name} {title_search(self.results, all_probes())}"
         favored, *inside = (find_favored(*lead)[1] for lead in leads)
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
@@ -188,6 +193,7 @@ class ProbeMeasurements(Presentable):
             states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
             is_searched = any(strip.search for strip in strips)
             others, note = (states, APART) if is_searched else (states[1:], NO_SEARCH)
+            note = f"{CONFLICT} {note}" if others[1:] else note
             said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {note}" if others else note
             facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
@@ -290,7 +296,7 @@ class ProbeMeasurements(Presentable):
 
     def legend(self) -> list[str]:
         """Return how to read the intervals."""
-        return ["Intervals: 95 %, by bootstrap over documents; of few documents they are too narrow."]
+        return ["Intervals: 95 %, by bootstrap over documents; they are too narrow where documents are few."]
 
     def closing(self) -> list[str]:
         """Return where all values are."""
@@ -303,7 +309,7 @@ class ProbeMeasurements(Presentable):
             "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
-            "Joined texts: on different subjects, cut to fit what is read, which are no natural text.",
+            "Joined texts: they are on different subjects and cut to fit what is read, and do not read like one natural text.",
             "Favor: the difference is in that direction, and its interval does not include 0.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
             "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. For a model "
@@ -311,7 +317,7 @@ class ProbeMeasurements(Presentable):
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             *[f"{task.metadata.name}: {task.metadata.description}" for task in [find_task(self.results[0].data)] if task],
-            "No interval: there is none of fewer than ten documents, or where a bootstrap sample may have no value.",
+            "No interval: fewer than ten documents have none, nor has a value that is missing in some bootstrap samples.",
             "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
         ]
 

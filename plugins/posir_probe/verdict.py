@@ -17,9 +17,9 @@ from posir_probe.results import ProbeResult
 from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
-from posir_significance.decision import POWER_ERRORS
+from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_documents
 from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_significance.sentences import describe_few
+from posir_significance.sentences import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip
 from posir_tasks.display.wording import ordinal, pluralize
@@ -42,10 +42,13 @@ SEARCHES = (WHOLE, INSIDE)
 TEXTS = {WHOLE: "Whole documents", INSIDE: "What it reads"}
 #: How a difference of search is measured, of whole documents and of what is read.
 REVERSED = (
-    "Every question is searched twice, in the texts as they are and with their parts in reverse order, so that its evidence is "
-    "once near the start and once near the end."
+    "Every question is searched twice: in the texts as they are, and with their five parts in reverse order, so that its "
+    "evidence is once near the start and once near the end. Questions on the middle part are left out."
 )
-CUT = " What it reads: the same after all texts are cut where it stops reading, with the questions whose evidence is left."
+CUT = (
+    " What it reads: all texts are cut where it stops reading, and only questions with their evidence before that count. "
+    "Scores of the two rows do not compare."
+)
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -77,8 +80,8 @@ DRAWN = {
         name="effect of each tenth of what it reads on the similarity to a question",
         whole="all tokens",
         unread="",
-        unit="how much a token changes the similarity to a question, a mean of each tenth of what it reads; special tokens may "
-        "lift the ends; {}",
+        unit="how much a token changes the similarity to a question on the middle of its document, read or not, a mean of each "
+        "tenth of what it reads; special tokens may lift the ends; {}",
         even="mean of the parts, level for a model blind to order",
     ),
 }
@@ -89,8 +92,8 @@ TRAINED = {
     "trained on uniform": "trained on all places",
     "trained on end": "trained on the end",
 }
-#: The size of a difference that is found with a power of 80 %, in half widths of its 95 % interval.
-POWERED = 1 + POWER_ERRORS / 1.96
+#: Differences of search that are smaller do not matter, as in every verdict.
+MARGIN = DEFAULT_MARGINS.start_to_end
 #: Documents that are advised, at most.
 MOST_ADVISED = 1_000
 #: Parts of what is read in a picture, at most.
@@ -178,9 +181,24 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
             size = format_estimate(Estimate(abs(estimate.value), (low, high)), form).replace("+", "")
             said = f"search finds evidence near the {side} {size} points better than near the {other}"
         else:
-            said = f"no difference is clear: {format_estimate(estimate, form)} points in favor of the start"
+            known = f"larger than {format_margin(MARGIN)}" if _is_small(estimate) else "clear"
+            said = f"no difference is {known}: {format_estimate(estimate, form)} points in favor of the start"
         sentences.append(f"{where}, {said}")
     return sentences
+
+
+def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return which end search favors, in whole documents and in what is read, for a title; empty if unknown."""
+    said = ""
+    for result, estimate, side in _find_searches(results, probes):
+        small = f"bias larger than {format_margin(MARGIN)}" if _is_small(estimate) else "clear bias"
+        clause = f"favors the {side}" if side in ANSWERS else f"has no {small}"
+        where = "whole documents" if result.probe == WHOLE else f"the {result.window:,} tokens it reads"
+        if not said:
+            said = f"{clause} of documents" if result.probe == WHOLE and side in ANSWERS else clause
+        else:
+            said += f", also in {where}" if clause in said else f"; in {where}, it {clause}"
+    return said
 
 
 def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> list[str]:
@@ -236,10 +254,14 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
 
 def _describe_measure(result: ProbeResult, probe: Probe) -> str:
     """Return what a measure of what is read found, as the heading of its picture."""
-    state, first, last = find_state(result, probe), result.sums.values[0], result.sums.values[-1]
+    state, (first, *_, last) = find_state(result, probe), result.sums.values.tolist()
     if probe.joined > 1 and state in ANSWERS:
-        less, more, place = (last, first, "last") if state == "start" else (first, last, "first")
-        return f"Joined texts: the {place} is {100 * (1 - less / more):.0f} % less similar to the whole"
+        more, less = (("first", first), ("last", last))[:: 1 if state == "start" else -1]
+        return f"Joined texts: the whole is closer to the {more[0]} ({more[1]:.2f}) than to the {less[0]} ({less[1]:.2f})"
+    thirds = describe_thirds(result, probe)
+    if state == MIXED and thirds:
+        tenths = ("first", "last") if find_favored(result, probe)[1] == "start" else ("last", "first")
+        return f"Gradients: the {tenths[0]} tenth weighs more than the {tenths[1]}{thirds}"
     said = _describe_state([NAMES[probe.name]], state).removesuffix(" between start and end")
     return f"{said[0].upper()}{said[1:]}"
 
@@ -315,7 +337,7 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
         step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     few = result.sums.documents < 5 * FEWEST_DOCUMENTS
-    if any(probe.find(of.sums) is None for of, probe in leads) or (few and inside and leads[-1][1].joined == 1):
+    if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
         steps.append(_advise_more(leads, few=few))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
@@ -326,12 +348,12 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
 def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tuple[str, str]:
     """Return the advice to measure more documents of the same data, or of a larger task, with its command; few are under 50."""
     result, known = leads[0][0], leads[0][0].available
-    needed = 0 if few else _count_needed(leads, result.drawn)
+    needed = 0 if few else _count_needed(leads)
     reason = "intervals become narrower"
     if few:
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
-        reason = f"a difference of this size takes about {needed:,} for a power of 80 %"
+        reason = f"about {needed:,} would tell a difference of {format_margin(MARGIN)} from none"
     wanted = needed or max(50, 2 * result.drawn)
     larger = name_larger_task(result.data) if 0 < known < wanted else ""
     if 0 < known <= result.drawn and not larger:
@@ -341,17 +363,30 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
     documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
     if larger:
-        reason += f"; {result.data} has only {known:,}, {larger} {documents} in each of {pluralize(domains, 'domain')}"
+        reason += f"; {result.data} has only {known:,}, so take {documents} from each of the {domains} domains of {larger}"
     command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
     return f"Measure more documents: {reason}.", command
 
 
-def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]], drawn: int) -> int:
-    """Return how many documents show the first difference that is not clear, with a power of 80 %; 0 if too many."""
-    for estimate, side in (find_favored(*lead) for lead in leads):
-        if side == UNDECIDED and estimate and estimate.interval and estimate.value:
-            width = (estimate.interval[1] - estimate.interval[0]) / 2
-            needed = math.ceil(drawn * (POWERED * width / estimate.value) ** 2 / 10) * 10
+def _is_small(estimate: Estimate) -> bool:
+    """Return whether a difference of search is within the margin of every verdict."""
+    return max(map(abs, estimate.interval or (math.inf,))) < MARGIN
+
+
+def _is_open(result: ProbeResult, probe: Probe) -> bool:
+    """Return whether a probe finds no difference, and not that there is none."""
+    estimate = find_favored(result, probe)[0]
+    is_settled = estimate is not None and probe.predicts_retrieval and _is_small(estimate)
+    return probe.find(result.sums) is None and not is_settled
+
+
+def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]]) -> int:
+    """Return how many documents would settle the first open difference of search; 0 if none is open, or too many."""
+    for result, probe in leads:
+        estimate = find_favored(result, probe)[0]
+        if probe.predicts_retrieval and estimate and estimate.interval and _is_open(result, probe):
+            error = (estimate.interval[1] - estimate.interval[0]) / 2 / 1.96
+            needed = need_documents(ERRORS_IN_MARGIN * error, MARGIN, result.drawn) or 0
             return needed if needed <= MOST_ADVISED else 0
     return 0
 

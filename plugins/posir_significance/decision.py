@@ -327,7 +327,7 @@ def decide_state(
     return (
         State.CANNOT_BE_SAID,
         Reason.WIDE_INTERVAL,
-        _need_documents(ERRORS_IN_MARGIN * bias.standard_error, margin, documents),
+        need_documents(ERRORS_IN_MARGIN * bias.standard_error, margin, documents),
     )
 
 
@@ -337,7 +337,7 @@ def require_documents(contrast: Contrast, documents: int) -> int | None:
     return None if contrast.documents >= fewest else ceil(fewest * documents / max(contrast.documents, 1))
 
 
-def _need_documents(width: float, margin: float, documents: int) -> int | None:
+def need_documents(width: float, margin: float, documents: int) -> int | None:
     """Return about how many documents would tell, to two digits; None if not more than there are.
 
     With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
@@ -427,7 +427,7 @@ def decide_change(
     difference = replace(difference, interval=(low, high))
     # Of a normal distribution, half the width of the interval is 2.39 standard errors.
     error = difference.standard_error if isinstance(difference, Contrast) else (high - low) / 2 / CHANGE_ERRORS
-    needed = _need_documents(ERRORS_IN_CHANGE * error, margin, documents)
+    needed = need_documents(ERRORS_IN_CHANGE * error, margin, documents)
     if few := few or (FEWEST_DOCUMENTS if documents < FEWEST_DOCUMENTS else None):
         return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, few)
     if -margin < low and high < margin:

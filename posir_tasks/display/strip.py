@@ -108,7 +108,7 @@ NDCG = Scale(
 
 @dataclass(frozen=True)
 class EndDifference:
-    """How much better something is found near the start of texts than near their end."""
+    """A score near the start and near the end of texts, and its difference."""
 
     name: str
     """The texts or models."""
@@ -117,7 +117,7 @@ class EndDifference:
     values: tuple[float, ...]
     """A difference with the ends of its interval, or the ends of a published range, in [-1, 1]."""
     note: str = ""
-    """What it is measured on."""
+    """The questions that it is measured on."""
     near_start: float | None = None
     """The score near the start, in [0, 1]; None where it is not known."""
     near_end: float | None = None
@@ -128,7 +128,7 @@ class EndDifferences:
     """Scores near the start and near the end of texts, and their differences on one axis with 0 in its middle."""
 
     caption: str
-    """How they are measured."""
+    """Sentences on the measurement."""
     rows: tuple[EndDifference, ...]
 
     @property
@@ -168,7 +168,7 @@ class Strip:
     places: tuple[str, ...] = ()
     """Names of the parts."""
     search: EndDifferences | None = None
-    """What search finds near the start and near the end, which a page shows first."""
+    """Search near the start and near the end, which a page shows first."""
     panels: tuple[Strip, ...] = ()
     """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""

@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial, partialmethod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import bm25s
 import numpy as np
-from bm25s import BM25, Results
-from bm25s.tokenization import Tokenized
 from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
@@ -25,11 +22,15 @@ from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.ranks import Hits
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
+if TYPE_CHECKING:
+    from bm25s import BM25, Results
+    from bm25s.tokenization import Tokenized
+
+# bm25s starts JAX where that is installed, which would take three quarters of the GPU from the models.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 #: With fewer queries, another process costs more than it saves.
 MIN_QUERIES_PER_PROCESS = 2_000
-
-# bm25s logs at DEBUG, whatever the level of the root logger is.
-logging.getLogger("bm25s").setLevel(logging.NOTSET)
 
 logger = logging.getLogger(__name__)
 
@@ -94,12 +95,16 @@ def search_bm25(
 @contextmanager
 def _hidden_progress() -> Iterator[None]:
     """Hide the progress bars of bm25s, one for each of its steps, which mteb leaves on and gives no way to turn off."""
-    tokenize, index = bm25s.tokenize, BM25.index
-    bm25s.tokenize, BM25.index = partial(tokenize, show_progress=False), partialmethod(index, show_progress=False)
+    import bm25s
+
+    # Its import sets DEBUG, whatever the level of the root logger is.
+    logging.getLogger("bm25s").setLevel(logging.NOTSET)
+    tokenize, index = bm25s.tokenize, bm25s.BM25.index
+    bm25s.tokenize, bm25s.BM25.index = partial(tokenize, show_progress=False), partialmethod(index, show_progress=False)
     try:
         yield
     finally:
-        bm25s.tokenize, BM25.index = tokenize, index
+        bm25s.tokenize, bm25s.BM25.index = tokenize, index
 
 
 def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> list[Results]:
@@ -109,7 +114,7 @@ def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> l
     data loader; on a system without fork there is a single process.
     """
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
-        return [retriever.retrieve(tokens, k=k, show_progress=False)]
+        return [_retrieve(retriever, tokens, k)]
     bounds = np.linspace(0, len(tokens.ids), processes + 1).astype(int).tolist()
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(processes, context, initializer=_set_worker_state, initargs=(retriever, tokens, k)) as pool:
@@ -122,5 +127,12 @@ def _set_worker_state(retriever: BM25, tokens: Tokenized, k: int) -> None:
 
 
 def _retrieve_batch(start: int, end: int) -> Results:
+    from bm25s.tokenization import Tokenized
+
     retriever, tokens, k = _worker_state
-    return retriever.retrieve(Tokenized(ids=tokens.ids[start:end], vocab=tokens.vocab), k=k, show_progress=False)
+    return _retrieve(retriever, Tokenized(ids=tokens.ids[start:end], vocab=tokens.vocab), k)
+
+
+def _retrieve(retriever: BM25, tokens: Tokenized, k: int) -> Results:
+    # By default it is JAX wherever that is installed, which orders ties differently and cannot be forked.
+    return retriever.retrieve(tokens, k=k, show_progress=False, backend_selection="numpy")

@@ -16,7 +16,7 @@ from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import ProbeMeasurements, build_differences
-from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts, list_steps
+from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts, list_steps, title_search
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -26,17 +26,19 @@ SHARES = {"evidence_location", "evidence_location_start", "query_types", "senten
 IDENTIFIER = re.compile(r"\b[a-z0-9]+_[a-z0-9_]+\b")
 
 
-def measure(name, values=None, *, documents=10, model="org/mine", window=256, length=512):
+def measure(name, values=None, *, documents=10, model="org/mine", window=256, length=512, noise=0.01):
     """A result of a probe, by default with values that fall from the first position to the last."""
     positions, names = PROBES[name].positions, [f"d{at}" for at in range(documents)]
     row = np.linspace(0.9, 0.1, len(positions)) if values is None else np.array(values, float)
-    noise = np.random.default_rng(1).normal(0, 0.01, (documents, len(positions)))
+    errors = np.random.default_rng(1).normal(0, noise, (documents, len(positions)))
     if name in SHARES or name == "sentence_regression":
-        statistic, columns = ("share", np.ones((noise.size, 1))) if name in SHARES else ("pearson", measure_moments(noise.size))
+        statistic, columns = (
+            ("share", np.ones((errors.size, 1))) if name in SHARES else ("pearson", measure_moments(errors.size))
+        )
         rows, of = np.tile(np.arange(len(positions)), documents), np.repeat(names, len(positions)).tolist()
         sums = ProbeSums.from_columns(statistic, positions, of, rows, columns)
     else:
-        sums = ProbeSums.from_means(positions, names, row + noise)
+        sums = ProbeSums.from_means(positions, names, row + errors)
     subset = SubsetSums("1", "", documents, documents, sums, (length,) * documents)
     return ProbeResult(model, "1", None, "words", name, {"default": subset}, window)
 
@@ -136,35 +138,54 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
         r"In whole documents, search finds evidence near the start 20\.\d \[19\.\d, 20\.\d\] points better than near the end"
     )
     assert re.fullmatch(better, whole)
-    unclear = r"In what it reads, no difference is clear: [-+]?0\.\d \[-0\.\d, \+0\.\d\] points in favor of the start"
-    assert re.fullmatch(unclear, inside)
+    numbers = r"[-+]?\d\.\d \[-\d+\.\d, \+\d+\.\d\] points in favor of the start"
+    assert re.fullmatch(f"In what it reads, no difference is larger than 5 points: {numbers}", inside)
+    assert (
+        title_search(within, PROBES)
+        == "favors the start of documents; in the 256 tokens it reads, it has no bias larger than 5 points"
+    )
+    noisy = [*given, measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, noise=0.2)]
+    assert re.fullmatch(f"In what it reads, no difference is clear: {numbers}", describe_search(noisy, PROBES)[1])
+    assert title_search(noisy, PROBES).endswith(" it has no clear bias")
+    same = [measure(name, np.array([5, 2, 1, 1, 3, 4]) / 10) for name in ("mirror_reversal", "window_reversal")]
+    assert title_search(same, PROBES) == "favors the start of documents, also in the 256 tokens it reads"
     for given in (within, within[1:]):
         assert describe_model(given, PROBES) == f"{READS} {whole}. {inside}."
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
     for gradients, state, clause in (
-        (np.linspace(0.9, 0.1, 100), "favor the start", "joined texts and gradients favor the start"),
-        (np.linspace(0.1, 0.9, 100), "favor the end", "joined texts favor the start, but gradients favor the end"),
-        (spike, "are mixed", "joined texts favor the start, but gradients are mixed"),
-        (1 - spike, "are mixed", "joined texts favor the start, but gradients are mixed"),
+        (np.linspace(0.9, 0.1, 100), " favor the start", "joined texts and gradients favor the start"),
+        (np.linspace(0.1, 0.9, 100), " favor the end", "joined texts favor the start, but gradients favor the end"),
+        (
+            spike,
+            ": the first tenth weighs more than the last, but the last third more than the first",
+            "joined texts favor the start, but gradients are mixed",
+        ),
+        (
+            1 - spike,
+            ": the last tenth weighs more than the first, but the first third more than the last",
+            "joined texts favor the start, but gradients are mixed",
+        ),
         (
             np.full(100, 0.5),
-            "show no clear difference",
+            " show no clear difference",
             "joined texts favor the start, but gradients show no clear difference between start and end",
         ),
     ):
         inner = [measure("permutation", FALLING), measure("gradient_saliency", gradients)]
         given = [measure("segment_similarity_3", FALLING), *inner]
         inside = dict(list_facts(given, PROBES))["In what it reads"]
-        assert inside.startswith("Joined texts: the last is 44 % less similar to the whole. Start minus end: this model +0.39")
-        assert f"Gradients {state}. Start minus end: outer tenths " in inside
+        assert inside.startswith(
+            "Joined texts: the whole is closer to the first (0.89) than to the last (0.50). Start minus end: "
+        )
+        assert f"Gradients{state}. Start minus end: outer tenths " in inside
         assert describe_model(given, PROBES).endswith(f" Within these, {clause}.")
-        assert agrees_inside(inner, PROBES, "start") == (state == "favor the start")
+        assert agrees_inside(inner, PROBES, "start") == (state == " favor the start")
     assert SEARCH not in dict(list_facts([measure("mirror_reversal")], PROBES))
     assert list_facts([measure("evidence_location")], PROBES) == []
 
 
 def test_more_documents_are_advised_by_power_and_only_where_there_are_some():
-    level = measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, documents=50)
+    level = measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, documents=50, noise=0.2)
 
     def advise(data, available):
         subset = replace(level.subsets["default"], available=available)
@@ -172,12 +193,11 @@ def test_more_documents_are_advised_by_power_and_only_where_there_are_some():
         return list_steps([(replace(of, data=data, subsets={"default": subset}), PROBES[of.probe]) for of in given[1:]])[-1]
 
     step, command = advise("PosIR-Mini", 72)
-    # n (2.8 / 1.96 half widths / difference)^2, and of each of 31 domains.
-    estimate = level.sums.estimate(PROBES["window_reversal"].first_summary)
-    width = (estimate.interval[1] - estimate.interval[0]) / 2
-    needed = int(np.ceil(50 * (2.8 / 1.96 * width / estimate.value) ** 2 / 10) * 10)
-    documents = int(np.ceil((needed if needed <= 1000 else 100) / 31))
-    assert command.endswith(f" PosIR-English-Nano --documents {documents}")
+    # n (3.24 standard errors / 5 points)^2, as in every verdict, and of each of 31 domains.
+    low, high = level.sums.estimate(PROBES["window_reversal"].first_summary).interval
+    needed = 50 * (3.24 * (high - low) / 2 / 1.96 / 0.05) ** 2
+    assert 72 < needed < 1000
+    assert command.endswith(f" PosIR-English-Nano --documents {np.ceil(float(f'{needed:.2g}') / 31):.0f}")
     assert "PosIR-Mini has only 72" in step
     assert advise("words", 60)[1].endswith(" words --documents 60")
     assert advise("words", 50) == ("Measure other texts, too: all 50 of these are measured.", "")

@@ -49,7 +49,10 @@ def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     assert uniform[NDCG].label == "better"
     assert all(uniform[f"{NDCG}, {position.title}"].difference.low > 0 for position in Position)
     cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
-    assert {cured[score].label for score in (START_TO_END, PSI, NDCG)} == {"better"}
+    assert cured[NDCG].label == "better"
+    # Differences of places have no label below 30 documents.
+    assert cured[START_TO_END].difference.high < 0
+    assert {cured[score].label for score in (START_TO_END, PSI)} <= {"better", "cannot be said"}
     for value in (uniform, cured):
         assert abs(value[START_TO_END].after.value) < 0.12
         assert value[PSI].after.value < begin[PSI].after.value / 2

@@ -95,7 +95,9 @@ BUILDERS = {
 }
 
 #: The first chart may be in a fold of a fold.
-FOLD_CHART = "for (let at = document.querySelector('.chart'); at; at = at.parentElement) if (at.matches('details')) at.open = {}"
+FOLD_CHART = (
+    "for (let at = document.querySelector('.chart'); at; at = at.parentElement) if (at.matches('details')) at.open = {}"
+)
 
 
 @pytest.mark.parametrize(

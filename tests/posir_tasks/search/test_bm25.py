@@ -54,3 +54,9 @@ def test_an_error_of_an_index_that_has_words_is_not_hidden(monkeypatch):
     monkeypatch.setattr(type(model), "index", fail)
     with pytest.raises(ValueError, match="broken"):
         search_bm25(model, build_texts(["bells"]), build_texts(["bell"]), top_k=1, encode_kwargs={}, **TASK)
+
+
+def test_jax_does_not_rank_where_it_is_installed(monkeypatch):
+    model, texts = mteb.get_model(BASELINE), build_texts(["a bell", "a horn"])
+    monkeypatch.setattr("bm25s.selection.JAX_IS_AVAILABLE", True)
+    assert search_bm25(model, texts, texts, top_k=1, encode_kwargs={}, **TASK).documents.tolist() == [[0], [1]]
