@@ -314,7 +314,7 @@ class SentenceRegression(RegressionProbe):
     notes = (
         "A text's embedding is explained by those of its sentences, each with a weight. Where r is below 0, the weights fall "
         "from start to end. The difference above has the sign reversed: plus favors the start, as everywhere. Where r is "
-        "the same with the sentences shuffled, the position matters, and not what stands there.",
+        "the same with the sentences shuffled, the position matters, and not the sentences.",
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )

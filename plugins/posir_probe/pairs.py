@@ -206,8 +206,8 @@ class ControlledPairsEffect(ControlledPairs):
     notes = ("The differences of the same pairs, divided by their standard deviation.",)
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
     finding = base.SignedFinding(
-        "Evidence first instead of last raises the score, in its standard deviations",
-        "Evidence last instead of first raises the score, in its standard deviations",
+        "Evidence first instead of last raises the score, in standard deviations",
+        "Evidence last instead of first raises the score, in standard deviations",
     )
     value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER

@@ -62,9 +62,9 @@ PUBLISHED = "Published values"
 NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
 APART = "These do not measure search: an embedding that leans to the start may still find what is near the end."
 CONFLICT = "Joined texts change the order alone; gradients depend on the words and on special tokens, too."
-PICTURED, WITHIN, WHOLE = "The pictures, value by value", "Within what it reads", "Whole texts, read or not"
+PICTURED, WITHIN, WHOLE = "Values of the pictures above", "Within what it reads", "Whole texts"
 #: Headings of a page, in order.
-GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and search, on whole texts", "Other measurements")
+GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and search in whole texts", "Other measurements")
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -104,9 +104,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
         return f"{finding} · {probe.title}" if finding else probe.title
     # The difference stands beside it.
     said = (
-        f"{finding.rpartition(': ')[0]}{describe_thirds(result, probe)}"
-        if finding
-        else "No clear difference between start and end"
+        f"{finding.rpartition(': ')[0]}{describe_thirds(result, probe)}" if finding else "Which end is favored cannot be said"
     )
     published, count = describe_published(probe)
     if count:
@@ -190,11 +188,9 @@ class ProbeMeasurements(Presentable):
         """Return the picture of the verdict with what the head of the page and its panels do not say."""
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
-            states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
-            is_searched = any(strip.search for strip in strips)
-            others, note = (states, APART) if is_searched else (states[1:], NO_SEARCH)
-            note = f"{CONFLICT} {note}" if others[1:] else note
-            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {note}" if others else note
+            drawn = [name for strip in strips for name in strip.panels]
+            note = APART if any(strip.search for strip in strips) else NO_SEARCH
+            said = f"{CONFLICT} {note}" if drawn[1:] else note
             facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
@@ -206,10 +202,10 @@ class ProbeMeasurements(Presentable):
         leads = find_leads(self.results, probes)
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
-        tokens = f"Within these {leads[0][0].window:,} tokens"
+        states = join_clauses(list_states(self.results, probes, leads[-1]))
         if searched := describe_search(self.results, probes):
-            return f"{'. '.join(searched)}."
-        return f"{tokens}, {list_states(self.results, probes, leads[-1])[0]}."
+            return ". ".join([*searched, f"{states[0].upper()}{states[1:]}."])
+        return f"Within these {leads[0][0].window:,} tokens, {states}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
@@ -312,12 +308,13 @@ class ProbeMeasurements(Presentable):
             "Joined texts: they are on different subjects and cut to fit what is read, and do not read like one natural text.",
             "Favor: the difference is in that direction, and its interval does not include 0.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
-            "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. For a model "
-            "for which order does not matter, the difference is 0.",
+            "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. Questions "
+            "on the middle part are left out. For a model for which order does not matter, the difference is 0. What it reads "
+            "has fewer questions than whole documents, so that scores of the two cannot be compared, and differences can.",
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             *[f"{task.metadata.name}: {task.metadata.description}" for task in [find_task(self.results[0].data)] if task],
-            "No interval: fewer than ten documents have none, nor has a value that is missing in some bootstrap samples.",
+            "No interval: it takes ten documents, and a value in every bootstrap sample.",
             "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
         ]
 

@@ -21,7 +21,7 @@ from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
-from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip
+from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip, format_share
 from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import find_task, name_larger_task
@@ -43,12 +43,9 @@ TEXTS = {WHOLE: "Whole documents", INSIDE: "What it reads"}
 #: How a difference of search is measured, of whole documents and of what is read.
 REVERSED = (
     "Every question is searched twice: in the texts as they are, and with their five parts in reverse order, so that its "
-    "evidence is once near the start and once near the end. Questions on the middle part are left out."
+    "evidence is once near the start and once near the end."
 )
-CUT = (
-    " What it reads: all texts are cut where it stops reading, and only questions with their evidence before that count. "
-    "Scores of the two rows do not compare."
-)
+CUT = " What it reads: all texts are cut where it stops reading."
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -71,8 +68,8 @@ DRAWN = {
         name="similarity of joined texts to the one in each place",
         whole="all tokens",
         unread="",
-        unit="cosine of several joined texts with the text in each place, a mean over all orders, so that only the place "
-        "differs; {}",
+        unit="several texts are joined in all orders, so that only the place differs; the height is the mean cosine of the "
+        "whole with the text in each place. {}",
         even="mean of the parts, level for a model blind to order",
     ),
     "gradient_saliency": replace(
@@ -80,8 +77,8 @@ DRAWN = {
         name="effect of each tenth of what it reads on the similarity to a question",
         whole="all tokens",
         unread="",
-        unit="how much a token changes the similarity to a question on the middle of its document, read or not, a mean of each "
-        "tenth of what it reads; special tokens may lift the ends; {}",
+        unit="how much a token changes the similarity to a question, a mean of each tenth. The questions are on the middle of "
+        "the documents, which may not be read; special tokens may lift the ends. {}",
         even="mean of the parts, level for a model blind to order",
     ),
 }
@@ -180,9 +177,13 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
             other = "end" if side == "start" else "start"
             size = format_estimate(Estimate(abs(estimate.value), (low, high)), form).replace("+", "")
             said = f"search finds evidence near the {side} {size} points better than near the {other}"
+            if side == "start" and result.probe == WHOLE and result.share_read:
+                unread = format_share(1 - result.tokens_read)
+                said += f". It never reads {unread} of all tokens, which can make such a difference by itself"
         else:
-            known = f"larger than {format_margin(MARGIN)}" if _is_small(estimate) else "clear"
-            said = f"no difference is {known}: {format_estimate(estimate, form)} points in favor of the start"
+            none = f"no difference is larger than {format_margin(MARGIN)}"
+            said = none if _is_small(estimate) else "which end search favors cannot be said"
+            said += f": {format_estimate(estimate, form)} points in favor of the start"
         sentences.append(f"{where}, {said}")
     return sentences
 
@@ -191,13 +192,16 @@ def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     """Return which end search favors, in whole documents and in what is read, for a title; empty if unknown."""
     said = ""
     for result, estimate, side in _find_searches(results, probes):
-        small = f"bias larger than {format_margin(MARGIN)}" if _is_small(estimate) else "clear bias"
-        clause = f"favors the {side}" if side in ANSWERS else f"has no {small}"
+        none = f"has no bias larger than {format_margin(MARGIN)}" if _is_small(estimate) else "may favor either end"
+        clause = f"favors the {side}" if side in ANSWERS else none
         where = "whole documents" if result.probe == WHOLE else f"the {result.window:,} tokens it reads"
         if not said:
             said = f"{clause} of documents" if result.probe == WHOLE and side in ANSWERS else clause
+        elif clause in said:
+            said += f", also in {where}"
         else:
-            said += f", also in {where}" if clause in said else f"; in {where}, it {clause}"
+            is_open = side == UNDECIDED and not _is_small(estimate)
+            said += f"; in {where}, {'that cannot be said' if is_open else f'it {clause}'}"
     return said
 
 
@@ -363,7 +367,8 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
     documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
     if larger:
-        reason += f"; {result.data} has only {known:,}, so take {documents} from each of the {domains} domains of {larger}"
+        reason += f"; {result.data} has only {known:,}, so take {documents} from each of the {domains} domains of {larger}, "
+        reason += f"{documents * domains} in all"
     command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
     return f"Measure more documents: {reason}.", command
 
@@ -443,7 +448,7 @@ def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]
     if rows and rows[0].name == TEXTS[WHOLE]:
         rows += [EndDifference(*other) for other in _list_others(probes[WHOLE])]
     caption = REVERSED + CUT * any(row.name == TEXTS[INSIDE] for row in rows)
-    return EndDifferences(caption, tuple(rows)) if rows else None
+    return EndDifferences(caption, tuple(rows), MARGIN) if rows else None
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:

@@ -130,6 +130,8 @@ class EndDifferences:
     caption: str
     """Sentences on the measurement."""
     rows: tuple[EndDifference, ...]
+    margin: float
+    """A difference below it does not matter, in [0, 1]."""
 
     @property
     def most(self) -> float:

