@@ -174,7 +174,10 @@ class ProbeMeasurements(Presentable):
         leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
         strip = draw_text(self.results, all_probes())
         if strip and strip.search:
-            return f"Search with {name} {title_search(self.results, all_probes())}"
+            searched = title_search(self.results, all_probes())
+            if leads[0][0].share_read:
+                return f"{name} reads only the first {leads[0][0].window:,} tokens; search {searched}"
+            return f"Search with {name} {searched}"
         favored, *inside = (find_favored(*lead)[1] for lead in leads)
         if not leads[0][1].compares_ends or favored not in ANSWERS:
             return self.title
@@ -188,9 +191,11 @@ class ProbeMeasurements(Presentable):
         """Return the picture of the verdict with what the head of the page and its panels do not say."""
         strips, facts = super().strips(), list_facts(self.results, all_probes())
         if any(strip.panels for strip in strips):
-            drawn = [name for strip in strips for name in strip.panels]
-            note = APART if any(strip.search for strip in strips) else NO_SEARCH
-            said = f"{CONFLICT} {note}" if drawn[1:] else note
+            states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
+            is_searched = any(strip.search for strip in strips)
+            others, note = (states, APART) if is_searched else (states[1:], NO_SEARCH)
+            note = f"{CONFLICT} {note}" if states[1:] else note
+            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {note}" if others else note
             facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
         shown = [fact for fact in facts if fact[0] != "Documents"]
         return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
@@ -204,7 +209,7 @@ class ProbeMeasurements(Presentable):
             return describe_model(self.results, probes)
         states = join_clauses(list_states(self.results, probes, leads[-1]))
         if searched := describe_search(self.results, probes):
-            return ". ".join([*searched, f"{states[0].upper()}{states[1:]}."])
+            return f"{'. '.join(searched)}."
         return f"Within these {leads[0][0].window:,} tokens, {states}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -261,7 +266,7 @@ class ProbeMeasurements(Presentable):
         Each difference is drawn with its finding, and not in a table.
         """
         verdict, facts, *others = self.sections()
-        sample = dict(list_facts(self.results, all_probes())).get("Documents", "").replace(" of ", " documents of ", 1)
+        sample = dict(list_facts(self.results, all_probes())).get("Documents", "")
         answer = (DisplaySection(sentences=(sample,)),) if verdict.strips else (replace(verdict, title=""), facts)
         return (*answer, *(section for section in others if section.group))
 
@@ -306,7 +311,8 @@ class ProbeMeasurements(Presentable):
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
             "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
             "Joined texts: they are on different subjects and cut to fit what is read, and do not read like one natural text.",
-            "Favor: the difference is in that direction, and its interval does not include 0.",
+            "Favor: the difference is in that direction, and its interval does not include 0. In search, an interval within "
+            "5 points on both sides of 0 is no bias that matters, as in every verdict.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
             "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. Questions "
             "on the middle part are left out. For a model for which order does not matter, the difference is 0. What it reads "

@@ -69,7 +69,7 @@ DRAWN = {
         whole="all tokens",
         unread="",
         unit="several texts are joined in all orders, so that only the place differs; the height is the mean cosine of the "
-        "whole with the text in each place. {}",
+        "whole with the text in each place{}. {}",
         even="mean of the parts, level for a model blind to order",
     ),
     "gradient_saliency": replace(
@@ -78,7 +78,7 @@ DRAWN = {
         whole="all tokens",
         unread="",
         unit="how much a token changes the similarity to a question, a mean of each tenth. The questions are on the middle of "
-        "the documents, which may not be read; special tokens may lift the ends. {}",
+        "the documents{}; special tokens may lift the ends. {}",
         even="mean of the parts, level for a model blind to order",
     ),
 }
@@ -172,36 +172,37 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
     form = SIGNED[Unit.POINTS]
     for result, estimate, side in _find_searches(results, probes):
         where = "In whole documents" if result.probe == WHOLE else "In what it reads"
-        if side in ANSWERS:
-            low, high = sorted(map(abs, estimate.interval or ()))
+        low, high = estimate.interval or (estimate.value, estimate.value)
+        if _is_small(estimate):
+            said = f"search has no bias larger than {format_margin(MARGIN)}: {format_estimate(estimate, form)}"
+        elif side not in ANSWERS:
+            said = f"which end search favors cannot be said: {format_estimate(estimate, form)} points"
+            said += f", at most {100 * high:.1f} in favor of the start"
+        else:
             other = "end" if side == "start" else "start"
-            size = format_estimate(Estimate(abs(estimate.value), (low, high)), form).replace("+", "")
+            ends = min(abs(low), abs(high)), max(abs(low), abs(high))
+            size = format_estimate(Estimate(abs(estimate.value), ends), form).replace("+", "")
             said = f"search finds evidence near the {side} {size} points better than near the {other}"
             if side == "start" and result.probe == WHOLE and result.share_read:
                 unread = format_share(1 - result.tokens_read)
                 said += f". It never reads {unread} of all tokens, which can make such a difference by itself"
-        else:
-            none = f"no difference is larger than {format_margin(MARGIN)}"
-            said = none if _is_small(estimate) else "which end search favors cannot be said"
-            said += f": {format_estimate(estimate, form)} points in favor of the start"
         sentences.append(f"{where}, {said}")
     return sentences
 
 
 def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return which end search favors, in whole documents and in what is read, for a title; empty if unknown."""
-    said = ""
+    """Return which end search favors, in whole documents and, if it is known, in what is read, for a title."""
+    clauses: list[tuple[str, ProbeResult]] = []
     for result, estimate, side in _find_searches(results, probes):
-        none = f"has no bias larger than {format_margin(MARGIN)}" if _is_small(estimate) else "may favor either end"
-        clause = f"favors the {side}" if side in ANSWERS else none
-        where = "whole documents" if result.probe == WHOLE else f"the {result.window:,} tokens it reads"
-        if not said:
-            said = f"{clause} of documents" if result.probe == WHOLE and side in ANSWERS else clause
-        elif clause in said:
-            said += f", also in {where}"
-        else:
-            is_open = side == UNDECIDED and not _is_small(estimate)
-            said += f"; in {where}, {'that cannot be said' if is_open else f'it {clause}'}"
+        none = f"has no bias larger than {format_margin(MARGIN)}"
+        clause = none if _is_small(estimate) else f"favors the {side}" if side in ANSWERS else "may favor either end"
+        is_open = side == UNDECIDED and not _is_small(estimate)
+        clauses += [(clause, result)] if not clauses or not is_open else []
+    (first, result), *rest = clauses
+    said = f"{first}{' of documents' * (result.probe == WHOLE and first.startswith('favors'))}"
+    for clause, part in rest:
+        read = f"the {part.window:,} tokens it reads"
+        said += f", also in {read}" if clause == first else f"; in {read}, it {clause}"
     return said
 
 
@@ -302,7 +303,8 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         )
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
     size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
-    facts = [("Documents", f"{result.sums.documents:,} of {result.data}{size}, {drawn}{length}.")]
+    known = f" of {result.available:,}" * (result.available > result.sums.documents)
+    facts = [("Documents", f"{result.sums.documents:,}{known} documents of {result.data}{size}, {drawn}{length}.")]
     favored, sides = find_favored(*leads[0])[1], list(filter(None, (find_favored(of, probes[of.probe])[1] for of in results)))
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
@@ -344,7 +346,8 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
         steps.append(_advise_more(leads, few=few))
     elif "start" in (inside or [favored] * (not result.share_read)):
-        step = "If that shows a bias in what is read: use smaller chunks or another model, or train on all positions."
+        step = "use smaller chunks or another model, or train on all positions."
+        step = f"If that shows a bias in what is read: {step}" if steps else f"{step[0].upper()}{step[1:]}"
         steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
     return steps
 
@@ -469,7 +472,8 @@ def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
     count = min(MOST_PARTS, len(result.sums.positions))
     shown = tuple(_average(result, *place) for place in pairwise(np.linspace(0, 1, count + 1).tolist()))
     scale = DRAWN[result.probe]
-    unit = scale.unit.format(probe.count(result.sums.documents))
+    unread = ", which may not be read" if result.share_read and probe.joined == 1 else ""
+    unit = scale.unit.format(unread, probe.count(result.sums.documents))
     return Strip(
         "What it reads",
         (),

@@ -139,17 +139,18 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
         r"It never reads 50 % of all tokens, which can make such a difference by itself"
     )
     assert re.fullmatch(better, whole)
-    numbers = r"[-+]?\d\.\d \[-\d+\.\d, \+\d+\.\d\] points in favor of the start"
-    assert re.fullmatch(f"In what it reads, no difference is larger than 5 points: {numbers}", inside)
+    numbers = r"[-+]\d\.\d \[-\d+\.\d, \+(\d+\.\d)\]"
+    assert re.fullmatch(f"In what it reads, search has no bias larger than 5 points: {numbers}", inside)
     assert (
         title_search(within, PROBES)
         == "favors the start of documents; in the 256 tokens it reads, it has no bias larger than 5 points"
     )
     noisy = [*given, measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, noise=0.2)]
     assert re.fullmatch(
-        f"In what it reads, which end search favors cannot be said: {numbers}", describe_search(noisy, PROBES)[1]
+        rf"In what it reads, which end search favors cannot be said: {numbers} points, at most \1 in favor of the start",
+        describe_search(noisy, PROBES)[1],
     )
-    assert title_search(noisy, PROBES) == "favors the start of documents; in the 256 tokens it reads, that cannot be said"
+    assert title_search(noisy, PROBES) == "favors the start of documents"
     same = [measure(name, np.array([5, 2, 1, 1, 3, 4]) / 10) for name in ("mirror_reversal", "window_reversal")]
     assert title_search(same, PROBES) == "favors the start of documents, also in the 256 tokens it reads"
     for given in (within, within[1:]):
