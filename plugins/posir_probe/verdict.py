@@ -24,7 +24,7 @@ from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip, format_share
 from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate, Unit
-from posir_tasks.tasks.catalog import find_task, name_larger_task
+from posir_tasks.tasks.catalog import name_larger_task
 
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
@@ -39,13 +39,15 @@ NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
 #: Probes of search, of whole documents and of what is read.
 WHOLE, INSIDE = "mirror_reversal", "window_reversal"
 SEARCHES = (WHOLE, INSIDE)
-TEXTS = {WHOLE: "Whole documents", INSIDE: "What it reads"}
 #: How a difference of search is measured, of whole documents and of what is read.
 REVERSED = (
     "Every question is searched twice: in the texts as they are, and with their five parts in reverse order, so that its "
     "evidence is once near the start and once near the end."
 )
-CUT = " What it reads: all texts are cut where it stops reading."
+CUT = (
+    " In the second row, all texts are cut where it stops reading. The rows have different questions: compare their "
+    "differences, not their levels."
+)
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -171,13 +173,13 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
     sentences = []
     form = SIGNED[Unit.POINTS]
     for result, estimate, side in _find_searches(results, probes):
-        where = "In whole documents" if result.probe == WHOLE else "In what it reads"
+        where = f"{'In' if result.probe == WHOLE else 'Within the'} {_name_texts(result).lower()}"
         low, high = estimate.interval or (estimate.value, estimate.value)
+        number = f"start minus end is {format_estimate(estimate, form)} points"
         if _is_small(estimate):
-            said = f"search has no bias larger than {format_margin(MARGIN)}: {format_estimate(estimate, form)}"
+            said = f"search has no bias larger than {format_margin(MARGIN)}: {number}"
         elif side not in ANSWERS:
-            said = f"which end search favors cannot be said: {format_estimate(estimate, form)} points"
-            said += f", at most {100 * high:.1f} in favor of the start"
+            said = f"whether search favors either end cannot be said: {number}"
         else:
             other = "end" if side == "start" else "start"
             ends = min(abs(low), abs(high)), max(abs(low), abs(high))
@@ -324,7 +326,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of search, and the published ones."""
     searched = _find_searches(results, probes)
-    rows = [(TEXTS[result.probe], format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
+    rows = [(_name_texts(result), format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
     others = [other[:2] for other in _list_others(probes[WHOLE])] if searched and searched[0][0].probe == WHOLE else []
     none = "Not measured: `posir inspect` measures it."
     return f"{_join([('nDCG@10, evidence near the start minus near the end', ''), *rows, *others])}." if rows else none
@@ -340,7 +342,8 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     steps, result, model = [], leads[0][0], leads[0][0].model
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     if result.share_read:
-        step = f"Search in chunks of fewer than {result.window:,} tokens: compare sizes on your own texts."
+        step = f"Search in chunks of fewer than {result.window:,} tokens: all of a document is read then; "
+        step += "compare what sizes gain on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
@@ -361,19 +364,15 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
         reason = f"about {needed:,} would tell a difference of {format_margin(MARGIN)} from none"
+    if 0 < known <= result.drawn:
+        measured, larger = f"all {known:,} documents of {result.data} are measured.", name_larger_task(result.data)
+        step = "Measure a larger task" if larger else "Measure other texts, too"
+        return f"{step}: {measured}", f"posir probe {result.model} {larger}" if larger else ""
     wanted = needed or max(50, 2 * result.drawn)
-    larger = name_larger_task(result.data) if 0 < known < wanted else ""
-    if 0 < known <= result.drawn and not larger:
-        return f"Measure other texts, too: all {known:,} of these are measured.", ""
+    reason += f"; {result.data} has {known:,}" if 0 < known < wanted else ""
     # The option counts documents of each domain.
-    task = find_task(larger) if larger else None
-    domains = len(task.metadata.hf_subsets) if task else len(result.subsets)
-    documents = math.ceil((min(wanted, known) if known and not larger else wanted) / domains)
-    if larger:
-        reason += f"; {result.data} has only {known:,}, so take {documents} from each of the {domains} domains of {larger}, "
-        reason += f"{documents * domains} in all"
-    command = f"posir probe {result.model} {larger or result.data} --documents {documents}"
-    return f"Measure more documents: {reason}.", command
+    documents = math.ceil(min(wanted, known or wanted) / len(result.subsets))
+    return f"Measure more documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
 
 
 def _is_small(estimate: Estimate) -> bool:
@@ -445,13 +444,15 @@ def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]
         # Of the middle, reversal moves none.
         asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
         front, moved_front, *_, end, moved_end = result.sums.values.tolist()
-        values = (estimate.value, *(estimate.interval or ()))
+        scores = (front + moved_end) / 2, (moved_front + end) / 2
         number = format_estimate(estimate, SIGNED[Unit.POINTS])
-        rows.append(EndDifference(TEXTS[result.probe], number, values, asked, (front + moved_end) / 2, (moved_front + end) / 2))
-    if rows and rows[0].name == TEXTS[WHOLE]:
-        rows += [EndDifference(*other) for other in _list_others(probes[WHOLE])]
-    caption = REVERSED + CUT * any(row.name == TEXTS[INSIDE] for row in rows)
-    return EndDifferences(caption, tuple(rows), MARGIN) if rows else None
+        rows.append(EndDifference(_name_texts(result), asked, *scores, estimate, number))
+    return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN) if rows else None
+
+
+def _name_texts(result: ProbeResult) -> str:
+    """Return the texts that a probe of search takes."""
+    return "Whole documents" if result.probe == WHOLE else f"First {result.window:,} tokens"
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:

@@ -108,19 +108,17 @@ NDCG = Scale(
 
 @dataclass(frozen=True)
 class EndDifference:
-    """A score near the start and near the end of texts, and its difference."""
+    """A score near the start and near the end of texts, and its difference; all in [-1, 1]."""
 
     name: str
-    """The texts or models."""
-    number: str
-    """The difference with its interval, or a published range, in words."""
-    values: tuple[float, ...]
-    """A difference with the ends of its interval, or the ends of a published range, in [-1, 1]."""
-    note: str = ""
+    """The texts."""
+    note: str
     """The questions that it is measured on."""
-    near_start: float | None = None
-    """The score near the start, in [0, 1]; None where it is not known."""
-    near_end: float | None = None
+    near_start: float
+    near_end: float
+    difference: Estimate
+    number: str
+    """The difference with its interval, in words."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,8 @@ class EndDifferences:
     @property
     def most(self) -> float:
         """Return the end of the axis of differences, a multiple of 0.05."""
-        return 0.05 * math.ceil(21 * max(abs(value) for row in self.rows for value in row.values))
+        ends = [abs(end) for row in self.rows for end in row.difference.interval or (row.difference.value,)]
+        return 0.05 * math.ceil(21 * max(*ends, self.margin))
 
 
 @dataclass(frozen=True)
