@@ -171,41 +171,33 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
 def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
     """Return how search depends on the place of the evidence, in whole documents and in what is read, a sentence each."""
     sentences = []
-    form = SIGNED[Unit.POINTS]
     for result, estimate, side in _find_searches(results, probes):
-        where = f"{'In' if result.probe == WHOLE else 'Within the'} {_name_texts(result).lower()}"
-        low, high = estimate.interval or (estimate.value, estimate.value)
-        number = f"start minus end is {format_estimate(estimate, form)} points"
-        if _is_small(estimate):
-            said = f"search has no bias larger than {format_margin(MARGIN)}: {number}"
-        elif side not in ANSWERS:
-            said = f"whether search favors either end cannot be said: {number}"
-        else:
-            other = "end" if side == "start" else "start"
-            ends = min(abs(low), abs(high)), max(abs(low), abs(high))
-            size = format_estimate(Estimate(abs(estimate.value), ends), form).replace("+", "")
-            said = f"search finds evidence near the {side} {size} points better than near the {other}"
-            if side == "start" and result.probe == WHOLE and result.share_read:
-                unread = format_share(1 - result.tokens_read)
-                said += f". It never reads {unread} of all tokens, which can make such a difference by itself"
-        sentences.append(f"{where}, {said}")
+        number = f"start minus end is {format_estimate(estimate, SIGNED[Unit.POINTS])} points"
+        said = _state_search(estimate, side)
+        said = f"search {said}: {number}" if said else f"whether search favors either end cannot be said: {number}"
+        if side == "start" and result.probe == WHOLE and result.share_read and not _is_small(estimate):
+            unread = format_share(1 - result.tokens_read)
+            said += f". It never reads {unread} of all tokens, which can make such a difference by itself"
+        sentences.append(f"In {_name_texts(result)}, {said}")
     return sentences
 
 
 def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return which end search favors, in whole documents and, if it is known, in what is read, for a title."""
-    clauses: list[tuple[str, ProbeResult]] = []
-    for result, estimate, side in _find_searches(results, probes):
-        none = f"has no bias larger than {format_margin(MARGIN)}"
-        clause = none if _is_small(estimate) else f"favors the {side}" if side in ANSWERS else "may favor either end"
-        is_open = side == UNDECIDED and not _is_small(estimate)
-        clauses += [(clause, result)] if not clauses or not is_open else []
-    (first, result), *rest = clauses
-    said = f"{first}{' of documents' * (result.probe == WHOLE and first.startswith('favors'))}"
-    for clause, part in rest:
-        read = f"the {part.window:,} tokens it reads"
-        said += f", also in {read}" if clause == first else f"; in {read}, it {clause}"
+    (first, texts), *others = (
+        (_state_search(estimate, side), _name_texts(result)) for result, estimate, side in _find_searches(results, probes)
+    )
+    said = f"{first or 'may favor either end'} in {texts}"
+    for state, texts in others:
+        said += f", also in {texts}" if state == first != "" else f"; in {texts}, it {state}" if state else ""
     return said
+
+
+def _state_search(estimate: Estimate, side: str) -> str:
+    """Return which end search favors, or that none matters, as a predicate; empty if that cannot be said."""
+    if _is_small(estimate):
+        return f"has no bias larger than {format_margin(MARGIN)}"
+    return f"favors the {side}" if side in ANSWERS else ""
 
 
 def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> list[str]:
@@ -446,13 +438,13 @@ def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]
         front, moved_front, *_, end, moved_end = result.sums.values.tolist()
         scores = (front + moved_end) / 2, (moved_front + end) / 2
         number = format_estimate(estimate, SIGNED[Unit.POINTS])
-        rows.append(EndDifference(_name_texts(result), asked, *scores, estimate, number))
+        rows.append(EndDifference(_name_texts(result).capitalize(), asked, *scores, estimate, number))
     return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN) if rows else None
 
 
 def _name_texts(result: ProbeResult) -> str:
     """Return the texts that a probe of search takes."""
-    return "Whole documents" if result.probe == WHOLE else f"First {result.window:,} tokens"
+    return "whole documents" if result.probe == WHOLE else f"the first {result.window:,} tokens"
 
 
 def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:

@@ -134,24 +134,24 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     within = [*given, measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10)]
     whole, inside = describe_search(within, PROBES)
     better = (
-        r"In whole documents, search finds evidence near the start 20\.\d \[19\.\d, 20\.\d\] points better than near the end\. "
+        r"In whole documents, search favors the start: start minus end is \+20\.\d \[\+19\.\d, \+20\.\d\] points\. "
         r"It never reads 50 % of all tokens, which can make such a difference by itself"
     )
     assert re.fullmatch(better, whole)
     numbers = r"start minus end is [-+]\d\.\d \[-\d+\.\d, \+\d+\.\d\] points"
-    assert re.fullmatch(f"Within the first 256 tokens, search has no bias larger than 5 points: {numbers}", inside)
+    assert re.fullmatch(f"In the first 256 tokens, search has no bias larger than 5 points: {numbers}", inside)
     assert (
         title_search(within, PROBES)
-        == "favors the start of documents; in the 256 tokens it reads, it has no bias larger than 5 points"
+        == "favors the start in whole documents; in the first 256 tokens, it has no bias larger than 5 points"
     )
     noisy = [*given, measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, noise=0.2)]
     assert re.fullmatch(
-        rf"Within the first 256 tokens, whether search favors either end cannot be said: {numbers}",
+        rf"In the first 256 tokens, whether search favors either end cannot be said: {numbers}",
         describe_search(noisy, PROBES)[1],
     )
-    assert title_search(noisy, PROBES) == "favors the start of documents"
+    assert title_search(noisy, PROBES) == "favors the start in whole documents"
     same = [measure(name, np.array([5, 2, 1, 1, 3, 4]) / 10) for name in ("mirror_reversal", "window_reversal")]
-    assert title_search(same, PROBES) == "favors the start of documents, also in the 256 tokens it reads"
+    assert title_search(same, PROBES) == "favors the start in whole documents, also in the first 256 tokens"
     for given in (within, within[1:]):
         assert describe_model(given, PROBES) == f"{READS} {whole}. {inside}."
     spike = np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200)
