@@ -361,10 +361,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
         step = "Measure a larger task" if larger else "Measure other texts, too"
         return f"{step}: {measured}", f"posir probe {result.model} {larger}" if larger else ""
     wanted = needed or max(50, 2 * result.drawn)
-    reason += f"; {result.data} has {known:,}" if 0 < known < wanted else ""
     # The option counts documents of each domain.
     documents = math.ceil(min(wanted, known or wanted) / len(result.subsets))
-    return f"Measure more documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
+    amount = f"all {known:,}" if 0 < known < wanted else "more"
+    return f"Measure {amount} documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
 
 
 def _is_small(estimate: Estimate) -> bool:
