@@ -273,7 +273,7 @@ def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]
     return [(DIFFERENCE, ""), *zip(names, shown, strict=True)]
 
 
-def _list_others(probe: Probe) -> list[tuple[str, str, tuple[float, ...]]]:
+def _list_others(probe: Probe) -> list[tuple[str, str, tuple[float, float]]]:
     """Return published differences by model or training: name, in words, and ends; empty if none compare."""
     published = list_published(probe) if probe.compares_models else []
     trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
@@ -439,7 +439,11 @@ def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]
         scores = (front + moved_end) / 2, (moved_front + end) / 2
         number = format_estimate(estimate, SIGNED[Unit.POINTS])
         rows.append(EndDifference(_name_texts(result).capitalize(), asked, *scores, estimate, number))
-    return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN) if rows else None
+    others = [
+        (name.rpartition(" on ")[2].removeprefix("the ").removesuffix(" places").removesuffix("dle"), f"{name} {said}", ends)
+        for name, said, ends in _list_others(probes[WHOLE])
+    ]
+    return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN, tuple(others)) if rows else None
 
 
 def _name_texts(result: ProbeResult) -> str:

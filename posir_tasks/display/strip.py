@@ -130,11 +130,14 @@ class EndDifferences:
     rows: tuple[EndDifference, ...]
     margin: float
     """A difference below it does not matter, in [0, 1]."""
+    published: tuple[tuple[str, str, tuple[float, float]], ...] = ()
+    """Published differences of other models: a word, a range in words, and its ends."""
 
     @property
     def most(self) -> float:
         """Return the end of the axis of differences, a multiple of 0.05."""
         ends = [abs(end) for row in self.rows for end in row.difference.interval or (row.difference.value,)]
+        ends += [abs(end) for _, _, known in self.published for end in known]
         return 0.05 * math.ceil(21 * max(*ends, self.margin))
 
 
