@@ -84,12 +84,12 @@ DRAWN = {
         even="mean of the parts, level for a model blind to order",
     ),
 }
-#: Published models that are trained on evidence at one place, by the end of their names.
+#: Published models that are trained on evidence at one place, by the end of their names: in words, and in one.
 TRAINED = {
-    "trained on begin": "trained on the start",
-    "trained on middle": "trained on the middle",
-    "trained on uniform": "trained on all places",
-    "trained on end": "trained on the end",
+    "trained on begin": ("trained on the start", "start"),
+    "trained on middle": ("trained on the middle", "mid"),
+    "trained on uniform": ("trained on all places", "all"),
+    "trained on end": ("trained on the end", "end"),
 }
 #: Differences of search that are smaller do not matter, as in every verdict.
 MARGIN = DEFAULT_MARGINS.start_to_end
@@ -276,7 +276,7 @@ def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]
 def _list_others(probe: Probe) -> list[tuple[str, str, tuple[float, float]]]:
     """Return published differences by model or training: name, in words, and ends; empty if none compare."""
     published = list_published(probe) if probe.compares_models else []
-    trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
+    trained = {said: [value for value, model in published if model.endswith(name)] for name, (said, _) in TRAINED.items()}
     groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
     name = published[0][1] if len(published) == 1 else f"{len(published)} published models"
     groups = groups or [(name, [value for value, _ in published])] * bool(published)
@@ -439,9 +439,9 @@ def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]
         scores = (front + moved_end) / 2, (moved_front + end) / 2
         number = format_estimate(estimate, SIGNED[Unit.POINTS])
         rows.append(EndDifference(_name_texts(result).capitalize(), asked, *scores, estimate, number))
+    words = dict(TRAINED.values())
     others = [
-        (name.rpartition(" on ")[2].removeprefix("the ").removesuffix(" places").removesuffix("dle"), f"{name} {said}", ends)
-        for name, said, ends in _list_others(probes[WHOLE])
+        (words[name.partition(" models ")[2]], f"{name} {said}", ends) for name, said, ends in _list_others(probes[WHOLE])
     ]
     return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN, tuple(others)) if rows else None
 
