@@ -44,10 +44,7 @@ REVERSED = (
     "Every question is searched twice: in the texts as they are, and with their five parts in reverse order, so that its "
     "evidence is once near the start and once near the end."
 )
-CUT = (
-    " In the second row, all texts are cut where it stops reading. The rows have different questions: compare their "
-    "differences, not their levels."
-)
+CUT = " In the second row, all texts are cut where it stops reading."
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
@@ -364,6 +361,8 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     # The option counts documents of each domain.
     documents = math.ceil(min(wanted, known or wanted) / len(result.subsets))
     amount = f"all {known:,}" if 0 < known < wanted else "more"
+    larger = name_larger_task(result.data) if 0 < known < wanted else ""
+    reason += f"; a larger task is {larger}" if larger else ""
     return f"Measure {amount} documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
 
 
