@@ -62,9 +62,9 @@ PUBLISHED = "Published values"
 NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
 APART = "These do not measure search: an embedding that leans to the start may still find what is near the end."
 CONFLICT = "Joined texts change the order alone; gradients depend on the words and on special tokens, too."
-PICTURED, WITHIN, WHOLE = "Values of the pictures above", "Within what it reads", "Whole texts"
+PICTURED, WITHIN, WHOLE = "In the pictures above", "Within what it reads", "Whole texts"
 #: Headings of a page, in order.
-GROUPS = ("", WITHIN, WHOLE, "Questions and whole texts", PICTURED, "Other measurements")
+GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and whole texts", "Other measurements")
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -119,7 +119,7 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
 def _choose_group(probe: Probe, *, is_pictured: bool) -> str:
     if is_pictured:
         return PICTURED
-    return WITHIN if probe.in_window else GROUPS[2 + probe.needs_questions]
+    return WITHIN if probe.in_window else GROUPS[3 + probe.needs_questions]
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:

@@ -174,7 +174,7 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
         said = f"search {said}: {number}" if said else f"whether search favors either end cannot be said: {number}"
         if side == "start" and result.probe == WHOLE and result.share_read and not _is_small(estimate):
             unread = format_share(1 - result.tokens_read)
-            said += f". It never reads {unread} of all tokens, which can make such a difference by itself"
+            said += f". The model never reads {unread} of all tokens, which can make such a difference by itself"
         sentences.append(f"In {_name_texts(result)}, {said}")
     return sentences
 
@@ -353,17 +353,15 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
         reason = f"about {needed:,} would tell a difference of {format_margin(MARGIN)} from none"
+    wanted, larger = needed or max(50, 2 * result.drawn), name_larger_task(result.data)
+    if 0 < known < wanted and larger:
+        reason += f", and {result.data} has {known:,} documents; the larger one is downloaded"
+        return f"Measure a larger task: {reason}.", f"posir probe {result.model} {larger}"
     if 0 < known <= result.drawn:
-        measured, larger = f"all {known:,} documents of {result.data} are measured.", name_larger_task(result.data)
-        step = "Measure a larger task" if larger else "Measure other texts, too"
-        return f"{step}: {measured}", f"posir probe {result.model} {larger}" if larger else ""
-    wanted = needed or max(50, 2 * result.drawn)
+        return f"Measure other texts, too: all {known:,} documents of {result.data} are measured.", ""
     # The option counts documents of each domain.
     documents = math.ceil(min(wanted, known or wanted) / len(result.subsets))
-    amount = f"all {known:,}" if 0 < known < wanted else "more"
-    larger = name_larger_task(result.data) if 0 < known < wanted else ""
-    reason += f"; a larger task is {larger}" if larger else ""
-    return f"Measure {amount} documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
+    return f"Measure more documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
 
 
 def _is_small(estimate: Estimate) -> bool:

@@ -135,7 +135,7 @@ def test_facts_are_what_is_read_what_is_not_known_and_what_to_do():
     whole, inside = describe_search(within, PROBES)
     better = (
         r"In whole documents, search favors the start: start minus end is \+20\.\d \[\+19\.\d, \+20\.\d\] points\. "
-        r"It never reads 50 % of all tokens, which can make such a difference by itself"
+        r"The model never reads 50 % of all tokens, which can make such a difference by itself"
     )
     assert re.fullmatch(better, whole)
     numbers = r"start minus end is [-+]\d\.\d \[-\d+\.\d, \+\d+\.\d\] points"
@@ -200,13 +200,9 @@ def test_more_documents_are_advised_by_power_and_only_where_there_are_some():
     needed = int(float(f"{50 * (3.24 * (high - low) / 2 / 1.96 / 0.05) ** 2:.2g}"))
     assert 72 < needed < 1000
     step, command = advise("PosIR-Mini", 72)
-    enough = f"about {needed} would tell a difference of 5 points from none"
-    assert step == f"Measure all 72 documents: {enough}; a larger task is PosIR-English-Nano."
-    assert command.endswith(" PosIR-Mini --documents 72")
-    assert advise("PosIR-Mini", 1000)[1].endswith(f" --documents {needed}")
-    step, command = advise("PosIR-Mini", 50)
-    assert step == "Measure a larger task: all 50 documents of PosIR-Mini are measured."
+    assert f" about {needed} would tell a difference of 5 points from none, and PosIR-Mini has 72 documents;" in step
     assert command.endswith(" PosIR-English-Nano")
+    assert advise("PosIR-Mini", 1000)[1].endswith(f" --documents {needed}")
     assert advise("words", 50) == ("Measure other texts, too: all 50 documents of words are measured.", "")
 
 
