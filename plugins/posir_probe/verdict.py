@@ -352,10 +352,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     if few:
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
-        reason = f"about {needed:,} would tell a difference of {format_margin(MARGIN)} from none"
+        reason = f"about {needed:,} documents would tell a difference of {format_margin(MARGIN)} from none"
     wanted, larger = needed or max(50, 2 * result.drawn), name_larger_task(result.data)
     if 0 < known < wanted and larger:
-        reason += f", and {result.data} has {known:,} documents; the larger one is downloaded"
+        reason += f", and {result.data} has {known:,}; the larger one is downloaded"
         return f"Measure a larger task: {reason}.", f"posir probe {result.model} {larger}"
     if 0 < known <= result.drawn:
         return f"Measure other texts, too: all {known:,} documents of {result.data} are measured.", ""

@@ -200,7 +200,7 @@ def test_more_documents_are_advised_by_power_and_only_where_there_are_some():
     needed = int(float(f"{50 * (3.24 * (high - low) / 2 / 1.96 / 0.05) ** 2:.2g}"))
     assert 72 < needed < 1000
     step, command = advise("PosIR-Mini", 72)
-    assert f" about {needed} would tell a difference of 5 points from none, and PosIR-Mini has 72 documents;" in step
+    assert f" about {needed} documents would tell a difference of 5 points from none, and PosIR-Mini has 72;" in step
     assert command.endswith(" PosIR-English-Nano")
     assert advise("PosIR-Mini", 1000)[1].endswith(f" --documents {needed}")
     assert advise("words", 50) == ("Measure other texts, too: all 50 documents of words are measured.", "")
