@@ -207,9 +207,9 @@ class ProbeMeasurements(Presentable):
         leads = find_leads(self.results, probes)
         if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
             return describe_model(self.results, probes)
-        states = join_clauses(list_states(self.results, probes, leads[-1]))
         if searched := describe_search(self.results, probes):
             return f"{'. '.join(searched)}."
+        states = join_clauses(list_states(self.results, probes, leads[-1]))
         return f"Within these {leads[0][0].window:,} tokens, {states}."
 
     def sections(self) -> tuple[DisplaySection, ...]:
