@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from posir_probe.answers import AnswerRow, draw_text, list_answers
 from posir_probe.probe import UNITS, IndexRow, Probe, build_index_rows
 from posir_probe.probing import all_probes
 from posir_probe.results import ProbeResult, read_probe_results
@@ -22,18 +23,15 @@ from posir_probe.verdict import (
     agrees_inside,
     describe_model,
     describe_published,
-    describe_search,
     describe_thirds,
-    draw_text,
     find_favored,
     find_leads,
     find_state,
-    join_clauses,
     list_facts,
-    list_pictured,
+    list_others,
     list_published,
-    list_states,
     list_steps,
+    summarize_rest,
     title_search,
 )
 from posir_published.probes import read_published_curves
@@ -59,12 +57,9 @@ MAX_ROWS = 45
 #: Most probes whose values a terminal shows without being asked.
 MOST_SECTIONS = 3
 PUBLISHED = "Published values"
-NO_SEARCH = "These do not measure search; in your own texts, `posir inspect` does."
-APART = "These do not measure search: an embedding that leans to the start may still find what is near the end."
-CONFLICT = "Joined texts change the order alone; gradients depend on the words and on special tokens, too."
-PICTURED, WITHIN, WHOLE = "In the pictures above", "Within what it reads", "Whole texts"
+ANSWERED, WITHIN, WHOLE = "Answers", "Within what it reads", "Whole texts"
 #: Headings of a page, in order.
-GROUPS = ("", PICTURED, WITHIN, WHOLE, "Questions and whole texts", "Other measurements")
+GROUPS = ("", ANSWERED, WITHIN, WHOLE, "Questions and whole texts", "Other measurements")
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -116,9 +111,21 @@ def _describe_result(result: ProbeResult, probe: Probe) -> str:
     return f"{said} · {probe.title}{outer}; published: {published}"
 
 
-def _choose_group(probe: Probe, *, is_pictured: bool) -> str:
-    if is_pictured:
-        return PICTURED
+def _begin_with(section: DisplaySection, answer: AnswerRow) -> DisplaySection:
+    """Return a section as one of the first rows of a page."""
+    chip = answer.chip.replace(UNDECIDED, "not clear")
+    title = f"{answer.said} · {answer.note}"
+    return replace(section, title=title, group=ANSWERED, chip=chip, asked=answer.asked, picture=answer.picture)
+
+
+def _list_lengths(result: ProbeResult) -> tuple[tuple[str, int, float], ...]:
+    """Return length and share not read of each document, the longest first."""
+    window = result.window or 0
+    lengths = sorted(result.lengths, reverse=True)
+    return tuple((f"{length:,} tokens", length, 1 - min(1, window / length)) for length in lengths)
+
+
+def _choose_group(probe: Probe) -> str:
     return WITHIN if probe.in_window else GROUPS[3 + probe.needs_questions]
 
 
@@ -172,9 +179,7 @@ class ProbeMeasurements(Presentable):
     def page_title(self) -> str:
         """Heading of the page: the answer, if there is one, or else the question."""
         leads, name = find_leads(self.results, all_probes()), short_labels(self.results)[0]
-        strip = draw_text(self.results, all_probes())
-        if strip and strip.search:
-            searched = title_search(self.results, all_probes())
+        if searched := title_search(self.results, all_probes()):
             if leads[0][0].share_read:
                 return f"{name} reads only the first {leads[0][0].window:,} tokens; search {searched}"
             return f"Search with {name} {searched}"
@@ -188,29 +193,9 @@ class ProbeMeasurements(Presentable):
         return f"{name} weighs the {favored} of a text more"
 
     def strips(self) -> list[Strip]:
-        """Return the picture of the verdict with what the head of the page and its panels do not say."""
-        strips, facts = super().strips(), list_facts(self.results, all_probes())
-        if any(strip.panels for strip in strips):
-            states = list_states(self.results, all_probes(), find_leads(self.results, all_probes())[-1])
-            is_searched = any(strip.search for strip in strips)
-            others, note = (states, APART) if is_searched else (states[1:], NO_SEARCH)
-            note = f"{CONFLICT} {note}" if states[1:] else note
-            said = f"{others[0][0].upper()}{join_clauses(others)[1:]}. {note}" if others else note
-            facts = [("", said), *(fact for fact in facts if fact[0] == "What to do")]
-        shown = [fact for fact in facts if fact[0] != "Documents"]
-        return [replace(strip, finding=self._finding, facts=lambda: shown) for strip in strips]
-
-    @property
-    def _finding(self) -> str:
-        """The part of the verdict that is not in the title of the page."""
-        probes = all_probes()
-        leads = find_leads(self.results, probes)
-        if not leads[0][0].share_read or self.page_title == self.title or not leads[1:]:
-            return describe_model(self.results, probes)
-        if searched := describe_search(self.results, probes):
-            return f"{'. '.join(searched)}."
-        states = join_clauses(list_states(self.results, probes, leads[-1]))
-        return f"Within these {leads[0][0].window:,} tokens, {states}."
+        """Return the picture of the verdict with what the head of the page does not say."""
+        shown = [fact for fact in list_facts(self.results, all_probes()) if fact[0] != "Documents"]
+        return [replace(strip, facts=lambda: shown) for strip in super().strips()]
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
@@ -230,8 +215,8 @@ class ProbeMeasurements(Presentable):
             DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=commands),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
-        pictured = list_pictured(self.results, probes) if strip and strip.panels else []
-        for result in sorted(self.results, key=lambda of: (*pictured, of.probe).index(of.probe)):
+        answers = {answer.probe: answer for answer in list_answers(self.results, probes)} if strip else {}
+        for result in self.results:
             probe, (estimate, favored) = probes[result.probe], find_favored(result, probes[result.probe])
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
@@ -240,25 +225,35 @@ class ProbeMeasurements(Presentable):
             told = omitted <= 0 or omitted == sum(result.sums.skipped.values())
             left_out = "" if told else f"Documents left out: {omitted:,} of {result.drawn:,}."
             alone = f"To measure this alone: `--probe {probe.name}`." if len(self.results) > MOST_SECTIONS else ""
+            trained = list_others(probe)
             others = [f"{model} {SIGNED[probe.first_summary.unit](value)}" for value, model in list_published(probe)]
             others[2:-2] = [f"{len(others) - 4} others"] if others[5:] else others[2:-2]
+            others = list(map(" ".join, trained)) if trained[1:] else others
             listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(others)}." if others and favored else ""
             notes = tuple(filter(None, (*probe.notes[1:], listed, skipped and f"Skipped: {skipped}.", left_out, alone)))
             tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
             is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
-            sections.append(
-                DisplaySection(
-                    *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
-                    draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
-                    folded=True,
-                    group=_choose_group(probe, is_pictured=result.probe in pictured) if favored else GROUPS[-1],
-                    chip=find_state(result, probe).replace(UNDECIDED, "not clear") if favored else "",
-                    drawn=_draw_interval(estimate, probe) if favored else (),
-                    unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
-                )
+            section = DisplaySection(
+                *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
+                draw=partial(self._draw, [(result, probe)]) if is_drawn else None,
+                folded=True,
+                group=_choose_group(probe) if favored else GROUPS[-1],
+                chip=find_state(result, probe).replace(UNDECIDED, "not clear") if favored else "",
+                drawn=_draw_interval(estimate, probe) if favored else (),
+                unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
             )
+            sections.append(_begin_with(section, answers[probe.name]) if probe.name in answers else section)
+        if "" in answers:
+            sections.append(_begin_with(DisplaySection(lengths=_list_lengths(self.results[0]), folded=True), answers[""]))
+        asked = [answer.asked for answer in answers.values()]
+        order = {section.title: asked.index(section.asked) if section.asked else 0 for section in sections}
         # What is known comes first.
-        return tuple(sorted(sections, key=lambda section: (GROUPS.index(section.group), section.folded and not section.draw)))
+        return tuple(
+            sorted(
+                sections,
+                key=lambda of: (GROUPS.index(of.group), order[of.title], of.folded and not of.draw),
+            )
+        )
 
     def page_sections(self) -> tuple[DisplaySection, ...]:
         """Return what follows the question and the card with its answer, or without a card the answer, too.
@@ -267,7 +262,9 @@ class ProbeMeasurements(Presentable):
         """
         verdict, facts, *others = self.sections()
         sample = dict(list_facts(self.results, all_probes())).get("Documents", "")
-        answer = (DisplaySection(sentences=(sample,)),) if verdict.strips else (replace(verdict, title=""), facts)
+        rest = summarize_rest(self.results, all_probes()) if any(section.asked for section in others) else ""
+        said = tuple(filter(None, (rest, sample)))
+        answer = (DisplaySection(sentences=said),) if verdict.strips else (replace(verdict, title=""), facts)
         return (*answer, *(section for section in others if section.group))
 
     def describe_data(self) -> str:
@@ -314,6 +311,8 @@ class ProbeMeasurements(Presentable):
             "Favor: the difference is in that direction, and its interval does not include 0. In search, an interval within "
             "5 points on both sides of 0 is no bias that matters, as in every verdict.",
             "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
+            "Joined texts and gradients: joined texts change the order alone; gradients depend on the words, too. Neither "
+            "measures search: an embedding that leans to the start may still find what is near the end.",
             "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. Questions "
             "on the middle part are left out. For a model for which order does not matter, the difference is 0. What it reads "
             "has fewer questions than whole documents, so that scores of the two cannot be compared, and differences can.",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,17 +12,15 @@ import numpy as np
 from posir_probe.bias_learning import MEAN
 from posir_probe.probe import SEPARATOR, Probe, includes_zero
 from posir_probe.results import ProbeResult
-from posir_probe.segments import SegmentSimilarity
 from posir_published.probes import read_published_curves
-from posir_report.summary import short_labels
 from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_documents
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
-from posir_tasks.display.strip import EndDifference, EndDifferences, Scale, Strip, format_share
-from posir_tasks.display.wording import ordinal, pluralize
+from posir_tasks.display.strip import format_share
+from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Estimate, Unit
-from posir_tasks.tasks.catalog import name_larger_task
+from posir_tasks.tasks.catalog import find_task, name_larger_task
 
 #: The verdict by the end of a text that weighs more.
 ANSWERS = {
@@ -39,61 +35,23 @@ NAMES = {"permutation": "joined texts", "gradient_saliency": "gradients"}
 #: Probes of search, of whole documents and of what is read.
 WHOLE, INSIDE = "mirror_reversal", "window_reversal"
 SEARCHES = (WHOLE, INSIDE)
-#: How a difference of search is measured, of whole documents and of what is read.
-REVERSED = (
-    "Every question is searched twice: in the texts as they are, and with their five parts in reverse order, so that its "
-    "evidence is once near the start and once near the end."
-)
-CUT = " In the second row, all texts are cut where it stops reading."
 #: How differences are printed: all have a sign.
 SIGNED: dict[Unit, Any] = {
     **FORMATS,
     Unit.INDEX: partial(format_number, spec="+.3f"),
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
-#: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
-COSINES = Scale(
-    "similarity of each part to the whole text",
-    partial(format_number, spec=".2f"),
-    "a median document",
-    "a text to its end, part by part",
-    "{}: no trace",
-    "cosine",
-)
-#: The probes of what is read that a picture of a text may show, the first that is measured: it changes the order alone.
-DRAWN = {
-    "permutation": replace(
-        COSINES,
-        name="similarity of joined texts to the one in each place",
-        whole="all tokens",
-        unread="",
-        unit="several texts are joined in all orders, so that only the place differs; the height is the mean cosine of the "
-        "whole with the text in each place{}. {}",
-        even="mean of the parts, level for a model blind to order",
-    ),
-    "gradient_saliency": replace(
-        COSINES,
-        name="effect of each tenth of what it reads on the similarity to a question",
-        whole="all tokens",
-        unread="",
-        unit="how much a token changes the similarity to a question, a mean of each tenth. The questions are on the middle of "
-        "the documents{}; special tokens may lift the ends. {}",
-        even="mean of the parts, level for a model blind to order",
-    ),
-}
-#: Published models that are trained on evidence at one place, by the end of their names: in words, and in one.
+#: Published models that are trained on evidence at one place, by the end of their names.
 TRAINED = {
-    "trained on begin": ("trained on the start", "start"),
-    "trained on middle": ("trained on the middle", "mid"),
-    "trained on uniform": ("trained on all places", "all"),
-    "trained on end": ("trained on the end", "end"),
+    "trained on begin": "trained on the start",
+    "trained on middle": "trained on the middle",
+    "trained on uniform": "trained on all places",
+    "trained on end": "trained on the end",
 }
 #: Differences of search that are smaller do not matter, as in every verdict.
 MARGIN = DEFAULT_MARGINS.start_to_end
 #: Documents that are advised, at most.
 MOST_ADVISED = 1_000
-#: Parts of what is read in a picture, at most.
-MOST_PARTS = 10
 
 
 def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Probe]]:
@@ -168,22 +126,49 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
 def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
     """Return how search depends on the place of the evidence, in whole documents and in what is read, a sentence each."""
     sentences = []
-    for result, estimate, side in _find_searches(results, probes):
+    for result, estimate, side in find_searches(results, probes):
         number = f"start minus end is {format_estimate(estimate, SIGNED[Unit.POINTS])} points"
         said = _state_search(estimate, side)
         said = f"search {said}: {number}" if said else f"whether search favors either end cannot be said: {number}"
-        if side == "start" and result.probe == WHOLE and result.share_read and not _is_small(estimate):
-            unread = format_share(1 - result.tokens_read)
-            said += f". The model never reads {unread} of all tokens, which can make such a difference by itself"
+        if result.probe == WHOLE and _may_be_truncation(result, estimate, side):
+            said += f". {_describe_unread(result)}"
         sentences.append(f"In {_name_texts(result)}, {said}")
     return sentences
 
 
-def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return which end search favors, in whole documents and, if it is known, in what is read, for a title."""
-    (first, texts), *others = (
-        (_state_search(estimate, side), _name_texts(result)) for result, estimate, side in _find_searches(results, probes)
+def summarize_rest(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return what the title of a page leaves open: truncation and search in what is read, or else the embedding; or nothing."""
+    sentences = []
+    for result, estimate, side in find_searches(results, probes):
+        if result.probe == WHOLE and _may_be_truncation(result, estimate, side):
+            sentences.append(_describe_unread(result))
+        elif result.probe == INSIDE and not _state_search(estimate, side):
+            documents = probes[INSIDE].count(result.sums.documents)
+            sentences.append(f"In {_name_texts(result)}, {documents} are too few to say which end search favors")
+    lead = find_leads(results, probes)[-1]
+    if not sentences and lead[1].name not in SEARCHES:
+        said = join_clauses(list_states(results, probes, lead))
+        sentences = [f"{said[0].upper()}{said[1:]}"]
+    return f"{'. '.join(sentences)}." if sentences else ""
+
+
+def _may_be_truncation(result: ProbeResult, estimate: Estimate, side: str) -> bool:
+    return bool(side == "start" and result.share_read) and not is_small(estimate)
+
+
+def _describe_unread(result: ProbeResult) -> str:
+    return (
+        f"The model never reads {format_share(1 - result.tokens_read)} of all tokens, "
+        "which can make such a difference by itself"
     )
+
+
+def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
+    """Return which end search favors, in whole documents and, if it is known, in what is read, for a title; empty without."""
+    known = [(_state_search(estimate, side), _name_texts(of)) for of, estimate, side in find_searches(results, probes)]
+    if not known:
+        return ""
+    (first, texts), *others = known
     said = f"{first or 'may favor either end'} in {texts}"
     for state, texts in others:
         said += f", also in {texts}" if state == first != "" else f"; in {texts}, it {state}" if state else ""
@@ -192,14 +177,14 @@ def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
 
 def _state_search(estimate: Estimate, side: str) -> str:
     """Return which end search favors, or that none matters, as a predicate; empty if that cannot be said."""
-    if _is_small(estimate):
+    if is_small(estimate):
         return f"has no bias larger than {format_margin(MARGIN)}"
     return f"favors the {side}" if side in ANSWERS else ""
 
 
 def list_states(results: Iterable[ProbeResult], probes: Mapping[str, Probe], lead: tuple[ProbeResult, Probe]) -> list[str]:
     """Return which end the measures of what is read favor, a clause for those that agree; of search see `describe_search`."""
-    measured = [(result, probes[result.probe]) for result in _find_measured(results, NAMES)]
+    measured = [(result, probes[result.probe]) for result in find_measured(results, NAMES)]
     named: dict[str, list[str]] = {}
     for pair in measured if lead[1].name in (INSIDE, *NAMES) else [lead]:
         named.setdefault(find_state(*pair), []).append(NAMES.get(pair[1].name, pair[1].title.lower()))
@@ -227,7 +212,7 @@ def _describe_state(names: Sequence[str], state: str) -> str:
 
 def agrees_inside(results: Iterable[ProbeResult], probes: Mapping[str, Probe], favored: str) -> bool:
     """Return whether all measures of what is read favor one end."""
-    measured = _find_measured(results, (INSIDE, *NAMES))
+    measured = find_measured(results, (INSIDE, *NAMES))
     return all(find_state(result, probes[result.probe]) == favored for result in measured)
 
 
@@ -248,7 +233,7 @@ def describe_thirds(result: ProbeResult, probe: Probe) -> str:
     return f", {'and' if thirds[0] == favored else 'but'} the {more} third more than the {less}"
 
 
-def _describe_measure(result: ProbeResult, probe: Probe) -> str:
+def describe_measure(result: ProbeResult, probe: Probe) -> str:
     """Return what a measure of what is read found, as the heading of its picture."""
     state, (first, *_, last) = find_state(result, probe), result.sums.values.tolist()
     if probe.joined > 1 and state in ANSWERS:
@@ -262,7 +247,7 @@ def _describe_measure(result: ProbeResult, probe: Probe) -> str:
     return f"{said[0].upper()}{said[1:]}"
 
 
-def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
+def list_outer_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]]:
     """Return the differences of a picture by their names, below a heading."""
     summaries = [probe.summaries[name] for name in _find_sides(result, probe)]
     shown = [format_estimate(result.sums.estimate(summary), SIGNED[summary.unit]) for summary in summaries]
@@ -270,15 +255,15 @@ def _list_differences(result: ProbeResult, probe: Probe) -> list[tuple[str, str]
     return [(DIFFERENCE, ""), *zip(names, shown, strict=True)]
 
 
-def _list_others(probe: Probe) -> list[tuple[str, str, tuple[float, float]]]:
-    """Return published differences by model or training: name, in words, and ends; empty if none compare."""
+def list_others(probe: Probe) -> list[tuple[str, str]]:
+    """Return published differences by model or training, in words; empty if none compare."""
     published = list_published(probe) if probe.compares_models else []
-    trained = {said: [value for value, model in published if model.endswith(name)] for name, (said, _) in TRAINED.items()}
+    trained = {said: [value for value, model in published if model.endswith(name)] for name, said in TRAINED.items()}
     groups = [(f"{len(values)} models {said}", values) for said, values in trained.items() if values]
     name = published[0][1] if len(published) == 1 else f"{len(published)} published models"
     groups = groups or [(name, [value for value, _ in published])] * bool(published)
-    form, ends = SIGNED[probe.summaries[probe.stated].unit], {name: (values[0], values[-1]) for name, values in groups}
-    return [(name, " to ".join(dict.fromkeys(map(form, pair))), pair) for name, pair in ends.items()]
+    form = SIGNED[probe.summaries[probe.stated].unit]
+    return [(name, " to ".join(dict.fromkeys((form(values[0]), form(values[-1]))))) for name, values in groups]
 
 
 def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[str, str]]:
@@ -289,19 +274,19 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         return []
     length = f", median {result.median_tokens:,} tokens" if result.median_tokens else ""
     if result.share_read:
-        length += (
-            f", {sum(length <= (result.window or 0) for length in result.lengths):,} of {len(result.lengths):,} read whole"
-        )
+        length += f", {count_whole(result).removesuffix(' documents')} read whole"
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
     size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
+    task = find_task(result.data)
+    made = " (invented texts)" * bool(task and task.metadata.sample_creation == "created")
     known = f" of {result.available:,}" * (result.available > result.sums.documents)
-    facts = [("Documents", f"{result.sums.documents:,}{known} documents of {result.data}{size}, {drawn}{length}.")]
+    facts = [("Documents", f"{result.sums.documents:,}{known} documents of {result.data}{made}{size}, {drawn}{length}.")]
     favored, sides = find_favored(*leads[0])[1], list(filter(None, (find_favored(of, probes[of.probe])[1] for of in results)))
     if favored in ANSWERS and not result.share_read and sides[1:]:
         facts.insert(0, ("How sure", f"{sides.count(favored)} of {len(sides)} comparisons of the same documents agree."))
-    measured = [(of, probes[of.probe]) for of in _find_measured(results, NAMES)] if result.share_read else []
+    measured = [(of, probes[of.probe]) for of in find_measured(results, NAMES)] if result.share_read else []
     if measured:
-        said = ". ".join(f"{_describe_measure(*pair)}. {_join(_list_differences(*pair))}" for pair in measured)
+        said = ". ".join(f"{describe_measure(*pair)}. {_join(list_outer_differences(*pair))}" for pair in measured)
         facts.insert(0, ("In what it reads", f"{said}.\nA model blind to order has 0."))
     if result.window and result.median_tokens:
         share = f"The first {result.window:,} tokens: {100 * result.tokens_read:.0f} % of all tokens."
@@ -314,9 +299,9 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 
 def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of search, and the published ones."""
-    searched = _find_searches(results, probes)
+    searched = find_searches(results, probes)
     rows = [(_name_texts(result), format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
-    others = [other[:2] for other in _list_others(probes[WHOLE])] if searched and searched[0][0].probe == WHOLE else []
+    others = list_others(probes[WHOLE]) if searched and searched[0][0].probe == WHOLE else []
     none = "Not measured: `posir inspect` measures it."
     return f"{_join([('nDCG@10, evidence near the start minus near the end', ''), *rows, *others])}." if rows else none
 
@@ -364,7 +349,7 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     return f"Measure more documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
 
 
-def _is_small(estimate: Estimate) -> bool:
+def is_small(estimate: Estimate) -> bool:
     """Return whether a difference of search is within the margin of every verdict."""
     return max(map(abs, estimate.interval or (math.inf,))) < MARGIN
 
@@ -372,7 +357,7 @@ def _is_small(estimate: Estimate) -> bool:
 def _is_open(result: ProbeResult, probe: Probe) -> bool:
     """Return whether a probe finds no difference, and not that there is none."""
     estimate = find_favored(result, probe)[0]
-    is_settled = estimate is not None and probe.predicts_retrieval and _is_small(estimate)
+    is_settled = estimate is not None and probe.predicts_retrieval and is_small(estimate)
     return probe.find(result.sums) is None and not is_settled
 
 
@@ -387,60 +372,16 @@ def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]]) -> int:
     return 0
 
 
-def _find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list[ProbeResult]:
+def find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list[ProbeResult]:
     """Return the results of probes that have enough documents and a picture, in the order of the names."""
     known = {result.probe: result for result in results if result.sums.documents >= FEWEST_DOCUMENTS}
     return [known[name] for name in names if name in known and np.min(known[name].sums.values) >= 0]
 
 
-def _find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Estimate, str]]:
+def find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[tuple[ProbeResult, Estimate, str]]:
     """Return the results of search, each with its difference, which has an interval, and the end that it favors."""
-    known = [(result, *find_favored(result, probes[result.probe])) for result in _find_measured(results, SEARCHES)]
+    known = [(result, *find_favored(result, probes[result.probe])) for result in find_measured(results, SEARCHES)]
     return [(result, estimate, side) for result, estimate, side in known if estimate and side]
-
-
-def list_pictured(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[str]:
-    """Return the probes that the pictures of `draw_text` show."""
-    return [result.probe for result in (*(of[0] for of in _find_searches(results, probes)), *_find_measured(results, NAMES))]
-
-
-def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:
-    """Return the picture of a text from its start to its end: of what is read, or else cosines of parts; None without any."""
-    drawn = _find_measured(results, DRAWN)
-    if not drawn:
-        known = _find_measured(results, [of.probe for of in results if isinstance(probes[of.probe], SegmentSimilarity)])
-        return _draw_parts(known[-1]) if known else None
-    result, profile = drawn[0], _draw_inside(drawn[0], probes[drawn[0].probe])
-    ends = profile.ndcg_by_part[0], profile.ndcg_by_part[-1]
-    first, last = (profile.scale.format(part.value if part else None) for part in ends)
-    return replace(
-        profile,
-        name=short_labels(results)[0],
-        words=(f"from {first} to {last}",),
-        not_read=1 - result.tokens_read if result.share_read else 0.0,
-        border=f"{result.window:,} tokens" if result.share_read else "",
-        search=_contrast_search(results, probes),
-        panels=tuple(_draw_inside(of, probes[of.probe]) for of in _find_measured(results, NAMES)),
-        finding="",
-        facts=tuple,
-    )
-
-
-def _contrast_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> EndDifferences | None:
-    """Return how much better search finds evidence near the start, in whole documents and in what is read; None if unknown."""
-    rows = []
-    for result, estimate, _ in _find_searches(results, probes):
-        # Of the middle, reversal moves none.
-        asked = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
-        front, moved_front, *_, end, moved_end = result.sums.values.tolist()
-        scores = (front + moved_end) / 2, (moved_front + end) / 2
-        number = format_estimate(estimate, SIGNED[Unit.POINTS])
-        rows.append(EndDifference(_name_texts(result).capitalize(), asked, *scores, estimate, number))
-    words = dict(TRAINED.values())
-    others = [
-        (words[name.partition(" models ")[2]], f"{name} {said}", ends) for name, said, ends in _list_others(probes[WHOLE])
-    ]
-    return EndDifferences(REVERSED + CUT * len(rows[1:]), tuple(rows), MARGIN, tuple(others)) if rows else None
 
 
 def _name_texts(result: ProbeResult) -> str:
@@ -448,50 +389,7 @@ def _name_texts(result: ProbeResult) -> str:
     return "whole documents" if result.probe == WHOLE else f"the first {result.window:,} tokens"
 
 
-def _average(result: ProbeResult, low: float, high: float) -> Estimate | None:
-    """Return the mean between two places of a text, in [0, 1], of which a probe has equal parts."""
-    ends = np.linspace(0, 1, len(result.sums.positions) + 1)
-    overlap = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None)
-    return result.sums.estimate(lambda values: values @ (overlap / overlap.sum()))
-
-
-def _choose_top(parts: Iterable[Estimate | None]) -> float:
-    """Return the top of a picture: the next fifth above all intervals, with room for a number."""
-    highest = max((part.interval or (0.0, part.value))[1] for part in parts if part)
-    return min(1.0, math.ceil(5.5 * highest) / 5) or 1.0
-
-
-def _draw_inside(result: ProbeResult, probe: Probe) -> Strip:
-    """Return the picture of a measure of what is read."""
-    count = min(MOST_PARTS, len(result.sums.positions))
-    shown = tuple(_average(result, *place) for place in pairwise(np.linspace(0, 1, count + 1).tolist()))
-    scale = DRAWN[result.probe]
-    unread = ", which may not be read" if result.share_read and probe.joined == 1 else ""
-    unit = scale.unit.format(unread, probe.count(result.sums.documents))
-    return Strip(
-        "What it reads",
-        (),
-        shown,
-        scale=replace(scale, top=_choose_top(shown), unit=unit),
-        places=tuple(f"{name} {'place' if probe.joined > 1 else 'tenth'}" for name in (*map(ordinal, range(1, count)), "last")),
-        finding=_describe_measure(result, probe),
-        facts=lambda: [*_list_differences(result, probe), *(other[:2] for other in _list_others(probe))],
-    )
-
-
-def _draw_parts(result: ProbeResult) -> Strip:
-    """Return the picture of the parts of whole texts, of which some may be past what is read."""
-    read = result.share_read or 1.0
-    edges = np.linspace(0, read, max(1, round(MOST_PARTS * read)) + 1).tolist()
-    shown = [_average(result, *place) for place in pairwise(edges)]
-    rest = _average(result, read, 1) if read < 1 else None
-    first, last, any_two = (COSINES.format(part.value if part else None) for part in (shown[0], shown[-1], rest))
-    return Strip(
-        short_labels([result])[0],
-        (f"from {first} to {last}{f'; no trace: {any_two}' if rest else ''}",),
-        tuple(shown),
-        1 - read,
-        rest,
-        scale=COSINES,
-        border=f"{result.window:,} tokens" if result.share_read else "",
-    )
+def count_whole(result: ProbeResult) -> str:
+    """Return how many documents are read whole: `8 of 50 documents`."""
+    whole = sum(length <= (result.window or length) for length in result.lengths)
+    return f"{whole:,} of {pluralize(len(result.lengths), 'document')}"

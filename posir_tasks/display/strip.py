@@ -107,38 +107,20 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
-class EndDifference:
-    """A score near the start and near the end of texts, and its difference; all in [-1, 1]."""
+class EndScores:
+    """nDCG@10 near the start and near the end of texts, in [0, 1], for the row of a page."""
 
-    name: str
-    """The texts."""
-    note: str
-    """The questions that it is measured on."""
     near_start: float
     near_end: float
-    difference: Estimate
-    number: str
-    """The difference with its interval, in words."""
+    margin: float
+    """Half the width of the differences that do not matter."""
 
 
 @dataclass(frozen=True)
-class EndDifferences:
-    """Scores near the start and near the end of texts, and their differences on one axis with 0 in its middle."""
+class ReadShare:
+    """The share of all tokens that a model reads, in [0, 1], for the row of a page."""
 
-    caption: str
-    """Sentences on the measurement."""
-    rows: tuple[EndDifference, ...]
-    margin: float
-    """A difference below it does not matter, in [0, 1]."""
-    published: tuple[tuple[str, str, tuple[float, float]], ...] = ()
-    """Published differences of other models: a word, a range in words, and its ends."""
-
-    @property
-    def most(self) -> float:
-        """Return the end of the axis of differences, a multiple of 0.05."""
-        ends = [abs(end) for row in self.rows for end in row.difference.interval or (row.difference.value,)]
-        ends += [abs(end) for _, _, known in self.published for end in known]
-        return 0.05 * math.ceil(21 * max(*ends, self.margin))
+    read: float
 
 
 @dataclass(frozen=True)
@@ -171,10 +153,6 @@ class Strip:
     """The end of what is read, for the axis of a page."""
     places: tuple[str, ...] = ()
     """Names of the parts."""
-    search: EndDifferences | None = None
-    """Search near the start and near the end, which a page shows first."""
-    panels: tuple[Strip, ...] = ()
-    """The pictures that a page shows of what is read, each with its finding and facts, in place of this one."""
     counted: str = ""
     """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
 

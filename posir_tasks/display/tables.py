@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
+from posir_tasks.display.strip import EndScores, ReadShare, Strip, explain_sketches, sketch_strips
 from posir_tasks.display.wording import COMMAND, NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
@@ -450,6 +450,10 @@ class DisplaySection:
     """A difference that a page draws beside a folded title: its value, the ends of its interval, and those of known values."""
     unit: str = ""
     """The unit of that difference; those of one unit share a scale."""
+    asked: str = ""
+    """The question, in few words, that a folded title answers in the first rows of a page."""
+    picture: Strip | EndScores | ReadShare | None = None
+    """The drawing beside that answer."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
     said: tuple[str, ...] = ()

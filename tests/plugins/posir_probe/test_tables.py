@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from posir_probe.answers import draw_text, list_answers
 from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.figures import build_figure
 from posir_probe.probe import Probe, Statement, Summary
 from posir_probe.probing import builtin_probes
 from posir_probe.results import ProbeResult, ProbeSums, SubsetSums
 from posir_probe.tables import ProbeMeasurements, build_differences
-from posir_probe.verdict import agrees_inside, describe_model, describe_search, draw_text, list_facts, list_steps, title_search
+from posir_probe.verdict import (
+    agrees_inside,
+    describe_model,
+    describe_search,
+    list_facts,
+    list_steps,
+    summarize_rest,
+    title_search,
+)
 from posir_tasks.display.tables import print_tables
 from posir_tasks.display.wording import ordinal
 
@@ -229,17 +238,33 @@ def test_a_text_is_drawn_in_parts_of_what_is_read_and_the_mean_of_the_rest():
     assert (drawn.not_read, drawn.ndcg_not_read) == (pytest.approx(1 - 269 / 512), None)
     joined = draw_text([gradients, measure("permutation", FALLING, length=1024)], PROBES)
     assert [part.value for part in joined.ndcg_by_part] == pytest.approx(FALLING, abs=0.01), "the order alone comes first"
-    assert (joined.not_read, joined.labels, len(joined.panels)) == (0.75, ["first place", "second place", "last place"], 2)
-    search = draw_text([gradients, measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)], PROBES).search
-    (row,) = search.rows
-    assert (row.name, row.note) == ("Whole documents", "20 questions")
-    # Front and end questions near the start, 50 and 40, and near the end, 20 and 30.
-    assert (row.near_start, row.near_end, row.difference.value) == pytest.approx((0.45, 0.25, 0.2), abs=0.01)
-    # Half of Delta_diff of Table 12 of arXiv 2605.26578: 0.326 to 0.359 of models trained on starts.
-    assert [word for word, _, _ in search.published] == ["start", "mid", "all", "end"]
-    assert search.published[0][2] == pytest.approx((0.163, 0.1795), abs=0.0006)
-    assert search.most == pytest.approx(0.3), "the next 0.05 above -0.239"
+    assert (joined.not_read, joined.labels) == (0.75, ["first place", "second place", "last place"])
     assert draw_text([measure("segment_similarity_3", (0.5, 0.1, -0.5))], PROBES) is None
+
+
+def test_a_page_begins_with_search_how_much_is_read_and_the_embedding_of_that():
+    searched = measure("mirror_reversal", np.array([5, 2, 1, 1, 3, 4]) / 10)
+    noisy = measure("window_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, noise=0.2)
+    spike = measure("gradient_saliency", np.where(np.arange(100) < 10, 0.9, np.arange(100) / 200))
+    given = [measure("segment_similarity_3"), spike, noisy, searched, measure("permutation", FALLING)]
+    whole, reading, inside, joined, gradients = answers = list_answers(given, PROBES)
+    assert [answer.chip for answer in answers] == ["start", "50 %", "cannot be said", "start", "mixed"]
+    assert whole.note.startswith("20 questions, ")
+    # Front and end questions near the start, 50 and 40, and near the end, 20 and 30.
+    assert (whole.picture.near_start, whole.picture.near_end, whole.picture.margin) == pytest.approx(
+        (0.45, 0.25, 0.05), abs=0.01
+    )
+    assert (reading.picture.read, reading.note) == (0.5, "0 of 10 documents are read whole")
+    assert inside.picture.near_start == pytest.approx(0.5, abs=0.1)
+    assert [part.value for part in joined.picture.ndcg_by_part] == pytest.approx(FALLING, abs=0.01)
+    assert (joined.said, len(gradients.picture.ndcg_by_part)) == ("The whole is closer to the first than to the last", 10)
+    assert re.search(r"outer thirds -0\.069 \[", gradients.note)
+    rest = summarize_rest(given, PROBES)
+    assert rest.startswith("The model never reads 50 % of all tokens, which can make such a difference by itself. ")
+    assert rest.endswith(" In the first 256 tokens, 10 documents are too few to say which end search favors.")
+    assert list_answers([measure("segment_similarity_3")], PROBES) == []
+    level = list_answers([measure("mirror_reversal", np.array([5, 5, 1, 1, 5, 5]) / 10, window=1024)], PROBES)
+    assert [answer.chip for answer in level] == ["neither", "100 %"]
 
 
 def test_page_terminal_and_notebook_answer_a_question(tmp_path):
