@@ -15,7 +15,6 @@ from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_probe.segments import SegmentSimilarity
 from posir_probe.verdict import (
-    ANSWERS,
     INSIDE,
     MARGIN,
     NAMES,
@@ -26,26 +25,24 @@ from posir_probe.verdict import (
     find_searches,
     find_state,
     is_small,
-    list_outer_differences,
+    join_bounds,
+    list_others,
+    name_texts,
+    state_search,
 )
 from posir_report.summary import short_labels
-from posir_significance.sentences import format_margin
 from posir_tasks.display.numbers import format_number
 from posir_tasks.display.strip import EndScores, ReadShare, Scale, Strip, format_share
 from posir_tasks.display.wording import ordinal, pluralize
 from posir_tasks.scores import Estimate
 
-#: What each probe asks in the first rows of a page, and how it is measured.
-ASKED = {
-    WHOLE: ("Search in whole documents", "{}, each in documents as they are and reversed"),
-    INSIDE: ("Search in what it reads", "{} on the tokens that are read; the rest is cut off"),
-    "permutation": (
-        "The embedding alone: joined texts",
-        "{} in all orders: cosine of each with the whole",
-    ),
-    "gradient_saliency": ("The embedding alone: gradients", "{}; outer tenths, {}"),
+#: The texts and the method of each probe, for the first rows of a page.
+NOTES = {
+    WHOLE: "{}",
+    INSIDE: "{} on the tokens that are read; the rest is cut off",
+    "permutation": "{} in all orders: cosine of each with the whole",
+    "gradient_saliency": "{}: effect of a token on the similarity to a question",
 }
-READING = "What it reads"
 #: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
 COSINES = Scale(
     "similarity of each part to the whole text",
@@ -83,7 +80,6 @@ class AnswerRow:
 
     probe: str
     """Its name; empty for how much is read."""
-    asked: str
     said: str
     note: str
     """The questions or documents that it is measured on."""
@@ -94,7 +90,7 @@ class AnswerRow:
 
 def list_answers(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[AnswerRow]:
     """Return the rows that a page begins with: search, how much is read, and the embedding of what is read; or none."""
-    searched = [_answer_search(*of) for of in find_searches(results, probes)]
+    searched = [_answer_search(probes[of[0].probe], *of) for of in find_searches(results, probes)]
     measured = [_answer_inside(result, probes[result.probe]) for result in find_measured(results, NAMES)]
     answers = [*searched, *measured]
     result = results[0]
@@ -103,35 +99,29 @@ def list_answers(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
         said = f"It reads the first {result.window:,} tokens: {share} of all tokens"
         if not result.share_read:
             said = f"It reads up to {result.window:,} tokens: all of a median document"
-        answers.insert(
-            bool(searched) and answers[0].probe == WHOLE,
-            AnswerRow("", READING, said, f"{whole} are read whole", share, ReadShare(result.tokens_read)),
-        )
+        answers.insert(0, AnswerRow("", said, f"{whole} are read whole", share, ReadShare(result.tokens_read)))
     return answers
 
 
-def _answer_search(result: ProbeResult, estimate: Estimate, side: str) -> AnswerRow:
+def _answer_search(probe: Probe, result: ProbeResult, estimate: Estimate, side: str) -> AnswerRow:
     # Of the middle, reversal moves none.
     count = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
     front, moved_front, *_, end, moved_end = result.sums.values.tolist()
     scores = EndScores((front + moved_end) / 2, (moved_front + end) / 2, MARGIN)
-    said = f"Evidence near the {side} is found better" if side in ANSWERS else "Too few documents to tell"
-    if is_small(estimate):
-        side, said = "neither", f"No end is found better by more than {format_margin(MARGIN)}"
-    asked, note = ASKED[result.probe]
-    return AnswerRow(result.probe, asked, said, note.format(count), side, scores)
+    state = state_search(estimate, side) or f"favors {join_bounds(estimate)}, if at all"
+    note = NOTES[result.probe].format(count)
+    trained = {name.partition(" trained on ")[2]: known for name, known in list_others(probe)}
+    if trained.keys() >= {"all places", "the start"}:
+        note += f". Published models: {trained['all places']} trained on all places, {trained['the start']} on the start"
+    side = "neither" if is_small(estimate) else side
+    return AnswerRow(result.probe, f"In {name_texts(result)}, search {state}", note, side, scores)
 
 
 def _answer_inside(result: ProbeResult, probe: Probe) -> AnswerRow:
-    asked, note = ASKED[result.probe]
-    thirds = [f"{name.lower()} {value}" for name, value in list_outer_differences(result, probe)[2:]]
     # The picture has the numbers.
-    name, _, said = re.sub(r" \([\d.]+\)", "", describe_measure(result, probe)).rpartition(": ")
-    count = probe.count(result.sums.documents)
-    said = f"{said[0].upper()}{said[1:]}" if name else said
-    return AnswerRow(
-        result.probe, asked, said, note.format(count, *thirds), find_state(result, probe), _draw_inside(result, probe)
-    )
+    said = re.sub(r" \([\d.]+\)", "", describe_measure(result, probe))
+    note = NOTES[result.probe].format(probe.count(result.sums.documents))
+    return AnswerRow(result.probe, said, note, find_state(result, probe), _draw_inside(result, probe))
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:

@@ -59,7 +59,7 @@ MOST_SECTIONS = 3
 PUBLISHED = "Published values"
 ANSWERED, WITHIN, WHOLE = "Answers", "Within what it reads", "Whole texts"
 #: Headings of a page, in order.
-GROUPS = ("", ANSWERED, WITHIN, WHOLE, "Questions and whole texts", "Other measurements")
+GROUPS = (WITHIN, WHOLE, "Questions and whole texts", "Other measurements")
 
 
 def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
@@ -115,18 +115,18 @@ def _begin_with(section: DisplaySection, answer: AnswerRow) -> DisplaySection:
     """Return a section as one of the first rows of a page."""
     chip = answer.chip.replace(UNDECIDED, "not clear")
     title = f"{answer.said} · {answer.note}"
-    return replace(section, title=title, group=ANSWERED, chip=chip, asked=answer.asked, picture=answer.picture)
+    return replace(section, title=title, group=ANSWERED, chip=chip, picture=answer.picture)
 
 
 def _list_lengths(result: ProbeResult) -> tuple[tuple[str, int, float], ...]:
     """Return length and share not read of each document, the longest first."""
     window = result.window or 0
     lengths = sorted(result.lengths, reverse=True)
-    return tuple((f"{length:,} tokens", length, 1 - min(1, window / length)) for length in lengths)
+    return tuple((f"document {at}", length, 1 - min(1, window / length)) for at, length in enumerate(lengths, 1))
 
 
 def _choose_group(probe: Probe) -> str:
-    return WITHIN if probe.in_window else GROUPS[3 + probe.needs_questions]
+    return WITHIN if probe.in_window else GROUPS[1 + probe.needs_questions]
 
 
 def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
@@ -134,6 +134,7 @@ def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
     placed = [row for row in rows if row.kind == "position" and row.value is not None]
     single = [row.value for row in rows if row.kind == "position"] * bool(placed)
     chosen = [(probe.summaries[row.name], row.value) for row in rows if row.kind == "summary" and row.value not in single]
+    chosen.sort(key=lambda pair: pair[0] is not probe.summaries[probe.stated])
     cells = [(summary.title, format_estimate(value, FORMATS[summary.unit])) for summary, value in chosen]
     tables = [Table(build_columns(("Summary", "Value"), ("Value",)), tuple(cells))] if cells else []
     if 0 < len(placed) <= MAX_ROWS:
@@ -215,9 +216,11 @@ class ProbeMeasurements(Presentable):
             DisplaySection(sentences=("\n".join(facts),), draw=partial(self._draw, shown), code=commands),
             *[DisplaySection(tables=(differences,))] * bool(differences.rows),
         ]
-        answers = {answer.probe: answer for answer in list_answers(self.results, probes)} if strip else {}
+        answers = list_answers(self.results, probes) if strip else []
+        measured = {"": DisplaySection(lengths=_list_lengths(self.results[0]), folded=True)}
         for result in self.results:
             probe, (estimate, favored) = probes[result.probe], find_favored(result, probes[result.probe])
+            thirds = result.sums.estimate(probe.summaries["thirds"]) if "thirds" in probe.summaries else None
             quantity = "cosine" if "osine" in probe.value_title else probe.value_title.partition(" of ")[0].partition(" (")[0]
             tables = build_probe_tables(build_index_rows([result], probes), probe)
             skipped, omitted = result.sums.describe_skipped(), result.drawn - result.sums.documents * probe.joined
@@ -240,20 +243,15 @@ class ProbeMeasurements(Presentable):
                 group=_choose_group(probe) if favored else GROUPS[-1],
                 chip=find_state(result, probe).replace(UNDECIDED, "not clear") if favored else "",
                 drawn=_draw_interval(estimate, probe) if favored else (),
+                also_drawn=_draw_interval(thirds, probe)[:3] if favored else (),
                 unit=UNITS.get(probe.summaries[probe.stated].unit, quantity) if favored else "",
             )
-            sections.append(_begin_with(section, answers[probe.name]) if probe.name in answers else section)
-        if "" in answers:
-            sections.append(_begin_with(DisplaySection(lengths=_list_lengths(self.results[0]), folded=True), answers[""]))
-        asked = [answer.asked for answer in answers.values()]
-        order = {section.title: asked.index(section.asked) if section.asked else 0 for section in sections}
+            measured[probe.name] = section
+        first = [_begin_with(measured.pop(answer.probe), answer) for answer in answers]
+        rest = [section for name, section in measured.items() if name]
         # What is known comes first.
-        return tuple(
-            sorted(
-                sections,
-                key=lambda of: (GROUPS.index(of.group), order[of.title], of.folded and not of.draw),
-            )
-        )
+        rest.sort(key=lambda section: (GROUPS.index(section.group), section.folded and not section.draw))
+        return (*sections, *first, *rest)
 
     def page_sections(self) -> tuple[DisplaySection, ...]:
         """Return what follows the question and the card with its answer, or without a card the answer, too.
@@ -262,7 +260,7 @@ class ProbeMeasurements(Presentable):
         """
         verdict, facts, *others = self.sections()
         sample = dict(list_facts(self.results, all_probes())).get("Documents", "")
-        rest = summarize_rest(self.results, all_probes()) if any(section.asked for section in others) else ""
+        rest = summarize_rest(self.results, all_probes()) if any(section.picture for section in others) else ""
         said = tuple(filter(None, (rest, sample)))
         answer = (DisplaySection(sentences=said),) if verdict.strips else (replace(verdict, title=""), facts)
         return (*answer, *(section for section in others if section.group))
@@ -319,7 +317,7 @@ class ProbeMeasurements(Presentable):
             "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             *[f"{task.metadata.name}: {task.metadata.description}" for task in [find_task(self.results[0].data)] if task],
-            "No interval: it takes ten documents, and a value in every bootstrap sample.",
+            "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
             "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
         ]
 

@@ -16,7 +16,7 @@ from posir_published.probes import read_published_curves
 from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_documents
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_margin
-from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
+from posir_tasks.display.numbers import FORMATS, format_estimate, format_number, format_percent
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Estimate, Unit
@@ -128,11 +128,11 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
     sentences = []
     for result, estimate, side in find_searches(results, probes):
         number = f"start minus end is {format_estimate(estimate, SIGNED[Unit.POINTS])} points"
-        said = _state_search(estimate, side)
+        said = state_search(estimate, side)
         said = f"search {said}: {number}" if said else f"whether search favors either end cannot be said: {number}"
         if result.probe == WHOLE and _may_be_truncation(result, estimate, side):
             said += f". {_describe_unread(result)}"
-        sentences.append(f"In {_name_texts(result)}, {said}")
+        sentences.append(f"In {name_texts(result)}, {said}")
     return sentences
 
 
@@ -142,9 +142,8 @@ def summarize_rest(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     for result, estimate, side in find_searches(results, probes):
         if result.probe == WHOLE and _may_be_truncation(result, estimate, side):
             sentences.append(_describe_unread(result))
-        elif result.probe == INSIDE and not _state_search(estimate, side):
-            documents = probes[INSIDE].count(result.sums.documents)
-            sentences.append(f"In {_name_texts(result)}, {documents} are too few to say which end search favors")
+        elif result.probe == INSIDE and not state_search(estimate, side):
+            sentences.append(f"In {name_texts(result)}, search favors {join_bounds(estimate)}, if at all")
     lead = find_leads(results, probes)[-1]
     if not sentences and lead[1].name not in SEARCHES:
         said = join_clauses(list_states(results, probes, lead))
@@ -163,9 +162,17 @@ def _describe_unread(result: ProbeResult) -> str:
     )
 
 
+def join_bounds(estimate: Estimate) -> str:
+    """Return how much an undecided difference of search may be, by its interval, where that matters: a clause for each end."""
+    low, high = sorted(estimate.interval or (math.nan, math.nan))
+    sizes = {"start": high, "end": -low}
+    large = (f"the {end} by at most {format_percent(size, '.1f')} points" for end, size in sizes.items() if size >= MARGIN)
+    return " or ".join(large)
+
+
 def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return which end search favors, in whole documents and, if it is known, in what is read, for a title; empty without."""
-    known = [(_state_search(estimate, side), _name_texts(of)) for of, estimate, side in find_searches(results, probes)]
+    known = [(state_search(estimate, side), name_texts(of)) for of, estimate, side in find_searches(results, probes)]
     if not known:
         return ""
     (first, texts), *others = known
@@ -175,7 +182,7 @@ def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     return said
 
 
-def _state_search(estimate: Estimate, side: str) -> str:
+def state_search(estimate: Estimate, side: str) -> str:
     """Return which end search favors, or that none matters, as a predicate; empty if that cannot be said."""
     if is_small(estimate):
         return f"has no bias larger than {format_margin(MARGIN)}"
@@ -238,7 +245,7 @@ def describe_measure(result: ProbeResult, probe: Probe) -> str:
     state, (first, *_, last) = find_state(result, probe), result.sums.values.tolist()
     if probe.joined > 1 and state in ANSWERS:
         more, less = (("first", first), ("last", last))[:: 1 if state == "start" else -1]
-        return f"Joined texts: the whole is closer to the {more[0]} ({more[1]:.2f}) than to the {less[0]} ({less[1]:.2f})"
+        return f"Joined texts: the whole is closer to its {more[0]} part ({more[1]:.2f}) than to its {less[0]} ({less[1]:.2f})"
     thirds = describe_thirds(result, probe)
     if state == MIXED and thirds:
         tenths = ("first", "last") if find_favored(result, probe)[1] == "start" else ("last", "first")
@@ -300,7 +307,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
 def _list_search(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> str:
     """Return the differences of search, and the published ones."""
     searched = find_searches(results, probes)
-    rows = [(_name_texts(result), format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
+    rows = [(name_texts(result), format_estimate(estimate, SIGNED[Unit.POINTS])) for result, estimate, _ in searched]
     others = list_others(probes[WHOLE]) if searched and searched[0][0].probe == WHOLE else []
     none = "Not measured: `posir inspect` measures it."
     return f"{_join([('nDCG@10, evidence near the start minus near the end', ''), *rows, *others])}." if rows else none
@@ -317,7 +324,7 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: all of a document is read then; "
-        step += "compare what sizes gain on your own texts."
+        step += "compare several sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
     few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
@@ -337,10 +344,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     if few:
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
-        reason = f"about {needed:,} documents would tell a difference of {format_margin(MARGIN)} from none"
+        reason = f"it takes about {needed:,} documents to tell {format_margin(MARGIN)} from none"
     wanted, larger = needed or max(50, 2 * result.drawn), name_larger_task(result.data)
     if 0 < known < wanted and larger:
-        reason += f", and {result.data} has {known:,}; the larger one is downloaded"
+        reason += f", and {result.data} has {known:,}. {larger} is downloaded"
         return f"Measure a larger task: {reason}.", f"posir probe {result.model} {larger}"
     if 0 < known <= result.drawn:
         return f"Measure other texts, too: all {known:,} documents of {result.data} are measured.", ""
@@ -384,7 +391,7 @@ def find_searches(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -
     return [(result, estimate, side) for result, estimate, side in known if estimate and side]
 
 
-def _name_texts(result: ProbeResult) -> str:
+def name_texts(result: ProbeResult) -> str:
     """Return the texts that a probe of search takes."""
     return "whole documents" if result.probe == WHOLE else f"the first {result.window:,} tokens"
 

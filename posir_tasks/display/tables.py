@@ -448,12 +448,12 @@ class DisplaySection:
     """Word that a page has before a folded title of a group; a group without any is folded, too."""
     drawn: tuple[float, ...] = ()
     """A difference that a page draws beside a folded title: its value, the ends of its interval, and those of known values."""
+    also_drawn: tuple[float, ...] = ()
+    """A second difference, of other parts, with the ends of its interval."""
     unit: str = ""
-    """The unit of that difference; those of one unit share a scale."""
-    asked: str = ""
-    """The question, in few words, that a folded title answers in the first rows of a page."""
+    """The unit of these differences; those of one unit share a scale."""
     picture: Strip | EndScores | ReadShare | None = None
-    """The drawing beside that answer."""
+    """The drawing beside a folded title that is one of the first rows of a page."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
     said: tuple[str, ...] = ()
