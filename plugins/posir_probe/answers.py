@@ -25,7 +25,6 @@ from posir_probe.verdict import (
     find_searches,
     find_state,
     is_small,
-    join_bounds,
     list_others,
     name_texts,
     state_search,
@@ -41,7 +40,7 @@ NOTES = {
     WHOLE: "{}",
     INSIDE: "{} on the tokens that are read; the rest is cut off",
     "permutation": "{} in all orders: cosine of each with the whole",
-    "gradient_saliency": "{}: effect of a token on the similarity to a question",
+    "gradient_saliency": "{}: effect of a token on the similarity to a question; special tokens may lift the ends",
 }
 #: The height of a part in the picture of a text: how much is in it, or how much it moves the similarity.
 COSINES = Scale(
@@ -108,20 +107,27 @@ def _answer_search(probe: Probe, result: ProbeResult, estimate: Estimate, side: 
     count = pluralize(int(result.sums.sums[[0, -2], 0].sum()), "question")
     front, moved_front, *_, end, moved_end = result.sums.values.tolist()
     scores = EndScores((front + moved_end) / 2, (moved_front + end) / 2, MARGIN)
-    state = state_search(estimate, side) or f"favors {join_bounds(estimate)}, if at all"
-    note = NOTES[result.probe].format(count)
-    trained = {name.partition(" trained on ")[2]: known for name, known in list_others(probe)}
-    if trained.keys() >= {"all places", "the start"}:
-        note += f". Published models: {trained['all places']} trained on all places, {trained['the start']} on the start"
+    state = state_search(estimate, side)
+    said = f"In {name_texts(result)}, {f'search {state}' if state else 'no end is clearly favored'}"
     side = "neither" if is_small(estimate) else side
-    return AnswerRow(result.probe, f"In {name_texts(result)}, search {state}", note, side, scores)
+    return AnswerRow(result.probe, said, _describe_sample(probe, count), side, scores)
 
 
 def _answer_inside(result: ProbeResult, probe: Probe) -> AnswerRow:
     # The picture has the numbers.
     said = re.sub(r" \([\d.]+\)", "", describe_measure(result, probe))
-    note = NOTES[result.probe].format(probe.count(result.sums.documents))
+    note = _describe_sample(probe, probe.count(result.sums.documents))
     return AnswerRow(result.probe, said, note, find_state(result, probe), _draw_inside(result, probe))
+
+
+def _describe_sample(probe: Probe, count: str) -> str:
+    """Return the sample and method of a probe, and published values of other models; of trained ones, the two that tell most."""
+    others = list_others(probe)
+    trained = {name.partition(" trained on ")[2]: known for name, known in others}
+    if trained.keys() >= {"all places", "the start"}:
+        others = [(f"models trained on {place}", trained[place]) for place in ("all places", "the start")]
+    published = ", ".join(map(" ".join, others))
+    return NOTES[probe.name].format(count) + f". Published: {published}" * bool(others)
 
 
 def draw_text(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Strip | None:

@@ -83,8 +83,8 @@ class MirrorReversal(Probe):
     title = "Retrieval, documents reversed"
     source = "arXiv 2605.26578, appendix E"
     notes = (
-        "Every document of the corpus is cut into five parts, and their order is reversed. Near the start is the mean of the "
-        "front as it is and the end reversed, near the end that of the others.",
+        "Every document of the corpus is cut into five parts, and their order is reversed. Near the start: the mean of "
+        "the front as it is and the end reversed. Near the end: of the front reversed and the end as it is.",
         "For a model blind to order, back minus front after reversal is not 0, since the questions differ in difficulty; the "
         "difference of the changes is 0. Both include what is lost past the window.",
     )
@@ -152,8 +152,8 @@ class WindowReversal(MirrorReversal):
     title = "Retrieval, what is read reversed"
     notes = (
         "Every document is cut to what the model reads, then its five parts are reversed. Only questions with their evidence "
-        "in it count, so that nothing is lost past the window. Near the start is the mean of the front as it is and the end "
-        "reversed, near the end that of the others.",
+        "in it count, so that nothing is lost past the window. Near the start: the mean of the front as it is and the end "
+        "reversed. Near the end: of the front reversed and the end as it is.",
         "The difference is 0 for a model blind to order. Reversal also divides evidence and breaks texts, which may harm some "
         "questions more than others. The paper reverses whole documents.",
     )

@@ -16,7 +16,7 @@ from posir_published.probes import read_published_curves
 from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_documents
 from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_significance.sentences import describe_few, format_margin
-from posir_tasks.display.numbers import FORMATS, format_estimate, format_number, format_percent
+from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.scores import Estimate, Unit
@@ -137,17 +137,19 @@ def describe_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe])
 
 
 def summarize_rest(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
-    """Return what the title of a page leaves open: truncation and search in what is read, or else the embedding; or nothing."""
-    sentences = []
+    """Return what the title of a page leaves open: sizes in search, what may be truncation, and the embedding; or nothing."""
+    sentences, clauses, lead = [], [], find_leads(results, probes)[-1]
     for result, estimate, side in find_searches(results, probes):
+        (low, high), form = sorted(estimate.interval or (math.nan, math.nan)), SIGNED[Unit.POINTS]
+        possible = "" if state_search(estimate, side) else f", where {form(low)} to {form(high)} are possible"
+        clauses.append(f"{form(estimate.value)} in {name_texts(result)}{possible}")
         if result.probe == WHOLE and _may_be_truncation(result, estimate, side):
             sentences.append(_describe_unread(result))
-        elif result.probe == INSIDE and not state_search(estimate, side):
-            sentences.append(f"In {name_texts(result)}, search favors {join_bounds(estimate)}, if at all")
-    lead = find_leads(results, probes)[-1]
-    if not sentences and lead[1].name not in SEARCHES:
+    if clauses:
+        sentences.insert(0, f"Start minus end is {' and '.join(clauses).replace(' in ', ' points of nDCG@10 in ', 1)}")
+    if lead[1].name not in SEARCHES or find_measured(results, NAMES):
         said = join_clauses(list_states(results, probes, lead))
-        sentences = [f"{said[0].upper()}{said[1:]}"]
+        sentences.append(f"The embedding alone: {said}" if clauses else f"{said[0].upper()}{said[1:]}")
     return f"{'. '.join(sentences)}." if sentences else ""
 
 
@@ -160,14 +162,6 @@ def _describe_unread(result: ProbeResult) -> str:
         f"The model never reads {format_share(1 - result.tokens_read)} of all tokens, "
         "which can make such a difference by itself"
     )
-
-
-def join_bounds(estimate: Estimate) -> str:
-    """Return how much an undecided difference of search may be, by its interval, where that matters: a clause for each end."""
-    low, high = sorted(estimate.interval or (math.nan, math.nan))
-    sizes = {"start": high, "end": -low}
-    large = (f"the {end} by at most {format_percent(size, '.1f')} points" for end, size in sizes.items() if size >= MARGIN)
-    return " or ".join(large)
 
 
 def title_search(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> str:
@@ -344,10 +338,10 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     if few:
         reason = f"{result.sums.documents} are few, and joined texts need about 30"
     elif needed:
-        reason = f"it takes about {needed:,} documents to tell {format_margin(MARGIN)} from none"
+        reason = f"it takes about {needed:,} documents to tell a bias of {format_margin(MARGIN)} in search from none"
     wanted, larger = needed or max(50, 2 * result.drawn), name_larger_task(result.data)
     if 0 < known < wanted and larger:
-        reason += f", and {result.data} has {known:,}. {larger} is downloaded"
+        reason += f", and {result.data} has {known:,}. The command downloads {larger}"
         return f"Measure a larger task: {reason}.", f"posir probe {result.model} {larger}"
     if 0 < known <= result.drawn:
         return f"Measure other texts, too: all {known:,} documents of {result.data} are measured.", ""
