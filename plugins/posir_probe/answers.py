@@ -121,7 +121,7 @@ def _answer_inside(result: ProbeResult, probe: Probe) -> AnswerRow:
 
 
 def _describe_sample(probe: Probe, count: str) -> str:
-    """Return the sample and method of a probe, and published values of other models; of trained ones, the two that tell most."""
+    """Return the sample and method of a probe, and published values of other models; of trained ones two, which tell most."""
     others = list_others(probe)
     trained = {name.partition(" trained on ")[2]: known for name, known in others}
     if trained.keys() >= {"all places", "the start"}:
