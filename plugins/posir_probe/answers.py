@@ -95,7 +95,7 @@ def list_answers(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     result = results[0]
     if answers and result.window and result.lengths:
         share, whole = format_share(result.tokens_read), count_whole(result)
-        said = f"It reads the first {result.window:,} tokens: {share} of all tokens"
+        said = f"It reads only the first {result.window:,} tokens"
         if not result.share_read:
             said = f"It reads up to {result.window:,} tokens: all of a median document"
         answers.insert(0, AnswerRow("", said, f"{whole} are read whole", share, ReadShare(result.tokens_read)))

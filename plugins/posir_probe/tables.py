@@ -301,20 +301,23 @@ class ProbeMeasurements(Presentable):
     def explanation(self) -> list[str]:
         """Return what must be known to read all values."""
         return [
-            "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
-            "at 0: compare cosines with each other.",
             "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first ten.",
-            "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document.",
-            "Joined texts: they are on different subjects and cut to fit what is read, and do not read like one natural text.",
+            "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
             "Favor: the difference is in that direction, and its interval does not include 0. In search, an interval within "
             "5 points on both sides of 0 is no bias that matters, as in every verdict.",
-            "Mixed: the tenths and the thirds of gradients do not agree. Not clear: the interval includes 0.",
-            "Joined texts and gradients: joined texts change the order alone; gradients depend on the words, too. Neither "
-            "measures search: an embedding that leans to the start may still find what is near the end.",
+            "Not clear: the interval includes 0.",
+            "Mixed: the tenths and the thirds of gradients do not agree.",
             "Reversing: the order of five parts of a text is reversed, so that its evidence is near the other end. Questions "
             "on the middle part are left out. For a model for which order does not matter, the difference is 0. What it reads "
             "has fewer questions than whole documents, so that scores of the two cannot be compared, and differences can.",
-            "Start minus end: plus favors the start. Of Pearson's r of position and weight of sentences, the sign is reversed.",
+            "Joined texts: they are on different subjects and cut to fit what is read, and do not read like one natural text. "
+            "Only their order changes.",
+            "Gradient: how much the similarity to a question changes with a token; 1 is the 99th percentile in a document. It "
+            "depends on the words, too.",
+            "The embedding alone: joined texts and gradients do not measure search. An embedding that leans to the start may "
+            "still find what is near the end.",
+            "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated texts are seldom "
+            "at 0: compare cosines with each other.",
             *[f"Picture: {describe_marks([strip])}" for strip in self.strips()],
             *[f"{task.metadata.name}: {task.metadata.description}" for task in [find_task(self.results[0].data)] if task],
             "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
