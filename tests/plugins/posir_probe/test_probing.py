@@ -225,7 +225,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert "mirror_reversal" not in str((summaries.rows, positions))
     assert [row[0] for row in positions.rows] == ["front", "middle", "end"]
     assert list(positions.headings) == ["Position", "Documents as they are", "Documents reversed"]
-    assert summaries.rows[0][0] == "nDCG@10 by reversal, back minus front"
+    assert summaries.rows[0][0] == "nDCG@10 near start minus near end", "what the page states comes first"
     assert len(summaries.rows) == 3, "single values stand in the matrix alone"
     sections = ProbeMeasurements(tuple(results), run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
