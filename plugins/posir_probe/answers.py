@@ -93,7 +93,7 @@ def list_answers(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) ->
     measured = [_answer_inside(result, probes[result.probe]) for result in find_measured(results, NAMES)]
     answers = [*searched, *measured]
     result = results[0]
-    if answers and result.window and result.lengths:
+    if answers and result.window and result.median_tokens:
         share, whole = format_share(result.tokens_read), count_whole(result)
         said = f"It reads only the first {result.window:,} tokens"
         if not result.share_read:

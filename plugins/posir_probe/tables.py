@@ -122,7 +122,7 @@ def _list_lengths(result: ProbeResult) -> tuple[tuple[str, int, float], ...]:
     """Return length and share not read of each document, the longest first."""
     window = result.window or 0
     lengths = sorted(result.lengths, reverse=True)
-    return tuple((f"document {at}", length, 1 - min(1, window / length)) for at, length in enumerate(lengths, 1))
+    return tuple((f"document {at}", length, max(0, length - window) / max(1, length)) for at, length in enumerate(lengths, 1))
 
 
 def _choose_group(probe: Probe) -> str:
