@@ -88,7 +88,7 @@ class AnswerRow:
 
 
 def list_answers(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> list[AnswerRow]:
-    """Return the rows that a page begins with: search, how much is read, and the embedding of what is read; or none."""
+    """Return the rows that a page begins with: how much is read, search, and the embedding of what is read; or none."""
     searched = [_answer_search(probes[of[0].probe], *of) for of in find_searches(results, probes)]
     measured = [_answer_inside(result, probes[result.probe]) for result in find_measured(results, NAMES)]
     answers = [*searched, *measured]
