@@ -160,14 +160,7 @@ class DocumentRanks:
                 title alone.
             queries: The query of each row, if rows are places of queries that have several.
         """
-        cells, lengths = scheme.cells(evidence), scheme.length_buckets(evidence)
-        bins: list[list[int]] = [[] for _ in range(len(evidence))]
-        for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
-            bins[query].append(position)
-        query_cells = [(length, tuple(sorted(positions))) for length, positions in zip(lengths.tolist(), bins, strict=True)]
-        cell_keys = sorted(set(query_cells))
-        places = {key: place for place, key in enumerate(cell_keys)}
-        columns = np.array([places[key] for key in query_cells], np.int64)
+        cell_keys, columns = _list_cells(scheme, evidence)
         part = _build_set(subset, evidence, columns, rank_columns(ranks), placed, texts or {}, queries or ())
         return cls(scheme.axes, tuple(cell_keys), (part,) if len(evidence) else ())
 
@@ -372,6 +365,39 @@ def _unpack(name: str, value: Any, most: int) -> Any:
     return str(value) if name in ("subset", "documents", "queries") else unpack_column(value, most)
 
 
+def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKey], Integers]:
+    """Return the keys of the cells in use, sorted, and the index of each query's cell among them, shape (n,)."""
+    cells = scheme.cells(evidence)
+    lengths = scheme.length_buckets(evidence)
+    bins: list[list[int]] = [[] for _ in range(len(evidence))]
+    for query, position in zip(cells.query.tolist(), cells.position.tolist(), strict=True):
+        bins[query].append(position)
+    query_cells = [(length, tuple(sorted(positions))) for length, positions in zip(lengths.tolist(), bins, strict=True)]
+    cell_keys = sorted(set(query_cells))
+    places = {key: place for place, key in enumerate(cell_keys)}
+    return cell_keys, np.array([places[key] for key in query_cells], np.int64)
+
+
+def order_queries(scheme: PositionScheme, evidence: Evidence) -> list[list[int]]:
+    """Return the rows of the queries of each document, in the order of a `DocumentSet`."""
+    return _group_by_document(evidence, _list_cells(scheme, evidence)[1])[0]
+
+
+def _group_by_document(evidence: Evidence, cells: Integers) -> tuple[list[list[int]], list[tuple[bytes, int, bytes]]]:
+    """Return the rows of the queries of each document, and the key of each query: hash of document, cell, hash of its id.
+
+    Documents are ordered by the hash of id and length, the queries of one by cell and hash.
+    """
+    characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
+    documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
+    # Documents repeat: each is hashed once.
+    hashes = {row: digest(*row) for row in set(documents_and_sizes)}
+    query_keys = [digest(name) for name in evidence.query_ids]
+    keys = list(zip((hashes[row] for row in documents_and_sizes), cells.tolist(), query_keys, strict=True))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return [list(rows) for _, rows in groupby(order, key=lambda row: keys[row][0])], keys
+
+
 def _build_set(
     subset: str,
     evidence: Evidence,
@@ -381,14 +407,8 @@ def _build_set(
     texts: Mapping[str, str],
     queries: Sequence[str],
 ) -> DocumentSet:
-    characters = evidence.characters.tolist() if len(evidence.characters) else [0] * len(evidence)
-    documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-    # Documents repeat: each is hashed once.
-    hashes = {row: digest(*row) for row in set(documents_and_sizes)}
-    query_keys = [digest(name) for name in evidence.query_ids]
-    keys = list(zip((hashes[row] for row in documents_and_sizes), cells.tolist(), query_keys, strict=True))
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    documents = [list(rows) for _, rows in groupby(order, key=lambda row: keys[row][0])]
+    documents, keys = _group_by_document(evidence, cells)
+    order = [row for rows in documents for row in rows]
     first = [rows[0] for rows in documents]
     complete = evidence.complete(texts) if texts else evidence
     thirds = complete.twelfths() // (TWELFTHS // 3)

@@ -22,6 +22,8 @@ READ_KEY, TOKENS_READ_KEY = "read", "tokens_read"
 TOKENS_READ_SUFFIX = ".tokens_read"
 #: Key of the places of queries with several places of evidence, and in it of their queries and weights; absent without any.
 PLACES_KEY, WEIGHTS_KEY = "places", "weights"
+#: Key of the ranks of rotated versions of a sample of documents; absent if none were asked for.
+ROTATIONS_KEY = "rotations"
 #: Key of the metrics of queries with plain judgments; absent where the evidence of each has one place.
 JUDGMENTS_KEY = "judgments"
 #: Key of the run for the names of the scores that plugins gave.
@@ -41,6 +43,7 @@ SEARCH_KEY = "search"
 NO_SCORES = frozenset(
     (
         *(PROFILE_KEY, RANKS_KEY, READ_KEY, READ_RANKS_KEY, KEYS_KEY, TOKENS_READ_KEY, PLACES_KEY, RUN_KEY, JUDGMENTS_KEY),
+        ROTATIONS_KEY,
         *("main_score", "hf_subset", "languages", "mteb_version"),
     )
 )

@@ -21,7 +21,8 @@ from posir_tasks.evidence import Integers
 from posir_tasks.place_ranks import PlaceRanks
 from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY
+from posir_tasks.result_schema import NO_SCORES, PLACES_KEY, PROFILE_KEY, ROTATIONS_KEY
+from posir_tasks.rotation_ranks import RotationRanks
 from posir_tasks.tokens_read import CorpusRead, TokensRead
 
 logger = logging.getLogger(__name__)
@@ -107,6 +108,8 @@ class ResultValues:
     """The tokens of the corpus that it reads; None if unknown."""
     places: PlaceRanks | None = None
     """The queries with several places of evidence, which are not among the ranks; None if there are none."""
+    rotations: RotationRanks | None = None
+    """Ranks of rotated versions of a sample of the documents; None if none are stored."""
     computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """Values that plugins compute once for all their scores. They are small, since a report may have thousands of results."""
 
@@ -131,7 +134,10 @@ class ResultValues:
     def __add__(self, other: ResultValues) -> ResultValues:
         ranks, corpus = self.ranks + other.ranks, self.corpus + other.corpus
         places = self.places + other.places if self.places and other.places else self.places or other.places
-        return ResultValues(ranks, corpus.read, corpus.tokens, places)
+        rotations = (
+            self.rotations + other.rotations if self.rotations and other.rotations else self.rotations or other.rotations
+        )
+        return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of a result that hold the values."""
@@ -140,6 +146,7 @@ class ResultValues:
             **self.ranks.to_json(),
             **self.corpus.to_json(),
             **({PLACES_KEY: self.places.to_json()} if self.places else {}),
+            **({ROTATIONS_KEY: self.rotations.to_json()} if self.rotations else {}),
         }
 
     @classmethod
@@ -151,7 +158,8 @@ class ResultValues:
             raise ProfileError("The position profile and the ranks by document disagree.")
         corpus = CorpusRead.from_json(data)
         places = PlaceRanks.from_json(data[PLACES_KEY], profile.axes) if PLACES_KEY in data else None
-        return cls(ranks, corpus.read, corpus.tokens, places)
+        rotations = RotationRanks.from_json(data[ROTATIONS_KEY], ranks) if ROTATIONS_KEY in data else None
+        return cls(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def groups(self) -> Iterator[QueryGroup]:
         """Yield all queries, then the queries of each length bucket if there are several."""

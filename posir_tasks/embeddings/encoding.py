@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import torch
 from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol, SearchProtocol
 from mteb.types import PromptType
@@ -18,6 +17,7 @@ from transformers.utils.logging import disable_progress_bar
 from posir_tasks.embeddings.cache import EmbeddingFormat
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext, build_texts
+from posir_tasks.embeddings.distinct import NO_EMBEDDINGS, DistinctEmbeddings
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
@@ -104,31 +104,6 @@ def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
         raise not_dense(meta.name)
     return ModelEncoder(model, replace(DEFAULT_CONTEXT, encode_kwargs={"batch_size": batch_size, "show_progress_bar": False}))
-
-
-@dataclass(frozen=True)
-class DistinctEmbeddings:
-    """Embeddings of distinct texts as a model returns them: dense, sparse, or of several vectors each."""
-
-    rows: Mapping[str, int]
-    embeddings: Any
-    """Embeddings in the form that the model's similarity takes, one row per distinct text."""
-
-    @classmethod
-    def encode(cls, texts: Iterable[str], encode: Callable[[list[str]], Any]) -> DistinctEmbeddings:
-        """Encode each distinct text once."""
-        distinct = list(dict.fromkeys(texts))
-        return cls({text: row for row, text in enumerate(distinct)}, encode(distinct)) if distinct else NO_EMBEDDINGS
-
-    def select(self, texts: Iterable[str]) -> Any:
-        """Return the embeddings of texts, one row each."""
-        rows = [self.rows[text] for text in texts]
-        if isinstance(self.embeddings, torch.Tensor):  # sparse ones have no other way
-            return self.embeddings.index_select(0, torch.tensor(rows, device=self.embeddings.device))
-        return [self.embeddings[row] for row in rows] if isinstance(self.embeddings, list) else self.embeddings[rows]
-
-
-NO_EMBEDDINGS = DistinctEmbeddings({}, np.empty((0, 0), np.float32))
 
 
 @dataclass(frozen=True)

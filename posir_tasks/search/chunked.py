@@ -76,6 +76,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
     mteb gives its timer to subclasses of this class only.
     """
 
+    scores_depend_on_corpus = False
     read_part: ReadPart | None = None
     """The part of a document that is read; None if its model says it."""
 

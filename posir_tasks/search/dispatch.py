@@ -116,10 +116,17 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
-    results = HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
+    results = as_results(hits, request)
     # Queries with several places of evidence are not among the positives.
     are_all = len(results) == len(request.positives)
     return results, rank_hits(hits, request.positives) if are_all else rank_results(results, request.positives)
+
+
+def as_results(hits: Hits | dict[str, dict[str, float]], request: SearchRequest) -> Results:
+    """Return hits in the form of mteb's results."""
+    if not isinstance(hits, Hits):
+        return hits
+    return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | dict[str, dict[str, float]]:
@@ -166,6 +173,8 @@ class HybridSearch:
 
     def __init__(self, models: Sequence[MTEBModels]) -> None:
         self.models = models
+        self.searched: list[tuple[MTEBModels, Results]] = []
+        """Each model as it was last searched, with one result more of each query than are fused."""
         self._corpus: Dataset | None = None
 
     def index(self, corpus: Dataset, **_: Any) -> None:
@@ -178,11 +187,13 @@ class HybridSearch:
         """Return the fused scores of each query's `top_k` documents, by query id and document id."""
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
-        request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k, context, TimingStack())
+        request = SearchRequest(self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack())
         fitted = [fit_to_script(with_cache(model), context.corpus_language) for model in self.models]
-        rankings = [order_hits(search_hits(model, request), request) for model in fitted]
+        hits = [search_hits(model, request) for model in fitted]
+        self.searched = [(model, as_results(found, request)) for model, found in zip(fitted, hits, strict=True)]
+        rankings = [order_hits(found, request) for found in hits]
         self._corpus = None
-        fused = {query: fuse_rankings(ranking.get(query, ()) for ranking in rankings) for query in queries["id"]}
+        fused = {query: fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings) for query in queries["id"]}
         return {
             query: dict(sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)[:top_k])
             for query, scores in fused.items()

@@ -43,6 +43,7 @@ from posir_tasks.search.dispatch import (
 )
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import count_corpus, find_read_evidence
+from posir_tasks.search.rotations import RotationTest, read_sample_size
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
@@ -279,7 +280,12 @@ class PositionTask(RetrievalTask):
             return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
 
         count_tokens = partial(count_corpus, model, self.metadata, hf_subset, self.scheme)
-        searched = SearchedSubset(hf_subset, data, results, ranked, find_read, count_tokens, further)
+        ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+        rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), len(self.metadata.hf_subsets))
+        searched = SearchedSubset(hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank)
+        # They are of the last search, and rotated versions are searched, too.
+        vectors = getattr(model, "document_vectors", None)
+        record = getattr(model, "search_record", None)
         scores = self.build_scorer().score(searched, timer)
         run = scores[RUN_KEY]
         if protocol is not None:
@@ -287,9 +293,9 @@ class PositionTask(RetrievalTask):
         if isinstance(fitted, BM25Search) and fitted is not model:
             run["bm25_tokens"] = "character trigrams"
         # A model may count the vectors of the documents that it has searched last, and record that search.
-        if (vectors := getattr(model, "document_vectors", None)) is not None:
+        if vectors is not None:
             run[INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": vectors}
-        if (record := getattr(model, "search_record", None)) is not None:
+        if record is not None:
             run[SEARCH_KEY] = dict(record)
         return scores
 

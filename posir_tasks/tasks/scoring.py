@@ -30,6 +30,7 @@ from posir_tasks.result_schema import (
     TOLERATED_KEY,
 )
 from posir_tasks.results import rounded
+from posir_tasks.rotation_ranks import RotationRanks
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.scores import ResultValues
 from posir_tasks.sources.data import Judgments, PositionData, digest_data
@@ -43,6 +44,8 @@ K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 SplitData: TypeAlias = dict[str, Any]
 #: Rows of documents by id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
+#: Ranks rotated versions, given what `RotationTest.rank` takes; None if none were asked for.
+Rotate: TypeAlias = Callable[[PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None]
 #: Finds the evidence of queries in what is read of the rows of their documents.
 ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
@@ -116,6 +119,8 @@ class SearchedSubset:
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     further: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are no scores."""
+    rotate: Rotate = lambda *_: None
+    """Tests rotated versions of the documents."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +156,12 @@ class SubsetScorer:
             ranks = DocumentRanks.from_ranks(
                 self.scheme, evidence, ranked.ranks, placed, searched.name, select_texts(documents)
             )
+        with timer("Rotating documents", **phase):
+            rotations = searched.rotate(self.scheme, evidence, documents, ranks, searched.find_read, placed.read)
+        with timer("Scoring positions", **phase):
             by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
-            values = ResultValues(ranks, placed.read, tokens_read, places)
+            values = ResultValues(ranks, placed.read, tokens_read, places, rotations)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
             specific = rounded(self.compute_specific(by_query_scores, searched))
             run = {
