@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from posir_psi.scores import compute_psi
-from posir_significance import position_effect
-from posir_significance.effect_test import NULL_DRAWS, EffectTest, draw_true_effects, run_effect_test
+from posir_significance.controlled import THIRDS, ControlledTest
+from posir_significance.findings import Reason
 from posir_significance.intervals import LEVEL, MeanEstimate, Z, estimate_mean
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.regression import PositionContrasts
-from posir_tasks.document_ranks import DocumentRanks
+from posir_significance.regression import symmetric_root
 from posir_tasks.evidence import TWELFTHS
 from posir_tasks.judgments import CLUSTER, DOCUMENT
-from posir_tasks.read_part import UNKNOWN, ReadPart
-from posir_tasks.schemes import MIDDLE_TO_ENDS, START_TO_END, assign_thirds, bin_midpoints, contrast_thirds
-from posir_tasks.scores import Estimate
+from posir_tasks.rotation_ranks import Window
+from posir_tasks.scores import Estimate, ResultValues
 
 #: Results whose analysis is cached.
 CACHED_RESULTS = 256
-#: Level of the test of any effect of position: a second statement beside that on bias.
-SHAPE_ALPHA = 0.01
-#: Ends of the central 90 % of draws under the null.
+#: Draws of the published PSI under the null.
+NULL_DRAWS = 999
+#: Ends of the central 90% of draws under the null.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Bins of a picture are merged if one has fewer queries: the 95 % interval of its mean is up to 0.36 wide.
+#: Bins of a picture are merged if one has fewer queries: the 95% interval of its mean is up to 0.36 wide.
 MIN_QUERIES = 30
-#: Scores are clipped to (0, 1], where PSI is defined.
-SMALLEST_SCORE = 1e-6
+#: Seed of all draws: the same result gives the same numbers.
+SEED = 20260108
+#: Most clusters whose signs are drawn. With more, the sums are over so many that they are about normal.
+MAX_CLUSTERS = 1500
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,18 @@ class GroupAnalysis:
 
     observations: Observations
     """The queries."""
+    not_tested: Reason | None = None
+    """Why there are no rotated versions; None if there are."""
+    whole: ControlledTest | None = None
+    """Test W of the group; None without rotated versions."""
+    within: ControlledTest | None = None
+    """Test R of the group; None without rotated versions, or if the window is unknown or differs between subsets."""
+    versions: tuple[object, ...] = ()
+    """Digests of the questions and versions of test W: equal if two models can be compared row by row."""
+    window_versions: tuple[object, ...] = ()
+    """The same of test R."""
+    sample_size: int = 0
+    """Documents of each length in the sample of the rotated versions; 0 without."""
 
     @property
     def queries(self) -> int:
@@ -50,7 +63,7 @@ class GroupAnalysis:
 
     @property
     def has_places(self) -> bool:
-        """Whether each query has several places of evidence; PSI and the test of any effect of position are then undefined."""
+        """Whether each query has several places of evidence; PSI is then undefined."""
         return bool(len(self.observations.weights))
 
     @property
@@ -62,28 +75,6 @@ class GroupAnalysis:
     def documents(self) -> int:
         """Number of documents (articles, where known), or of their clusters."""
         return len(np.unique(self.observations.clusters))
-
-    @cached_property
-    def informative(self) -> int:
-        """Number of documents (articles, where known) that can move the test of the position effect.
-
-        A document can if both gains and position bins differ within its stratum: equal gains say nothing about position.
-        """
-        if not self.effect:
-            return 0
-        observations, query = self.observations, self.observations.query
-        by_document = self.effect.stratum is position_effect.Stratum.DOCUMENT
-        strata = (observations.documents if by_document else observations.subsets_and_lengths)[query]
-        varied = np.ones(len(query), bool)
-        for values in (observations.gains[query], observations.position):
-            pairs = np.unique(np.stack([strata, values]), axis=1)[0].astype(np.int64)
-            varied &= np.bincount(pairs)[strata] > 1
-        return len(np.unique(observations.clusters[query][varied]))
-
-    @cached_property
-    def position(self) -> PositionContrasts:
-        """Differences between thirds of the document and of what is read, and between what is read and what is not."""
-        return PositionContrasts(self.observations)
 
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
@@ -100,95 +91,13 @@ class GroupAnalysis:
 
     @cached_property
     def null_band(self) -> Floats:
-        """Low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty."""
+        """Low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN where empty."""
         return estimate_chance_band(self.observations)
 
     @cached_property
-    def _effect_and_test(self) -> tuple[position_effect.PositionEffect | None, EffectTest | None]:
-        if self.has_places:
-            return None, None
-        observations, effect = self.observations, position_effect.estimate_effect(self.observations)
-        if not effect or not observations.gains.any():
-            return effect, None
-        test = run_effect_test(effect, observations)
-        counts = effect.weights * len(observations.position)
-        # Gains vary in each bin, up to a constant, like Bernoulli trials, of which one more is counted.
-        means = (np.clip(effect.level + test.expected, 0, 1) * counts + 0.5) / (counts + 1)
-        return position_effect.refine_covariance(
-            observations, effect, means * (1 - means), test.expected, [test.expected]
-        ), test
-
-    @property
-    def effect(self) -> position_effect.PositionEffect | None:
-        """The effect of each bin, with its covariance for new documents."""
-        return self._effect_and_test[0]
-
-    @property
-    def test(self) -> EffectTest | None:
-        """The test of any effect of position in the document."""
-        return self._effect_and_test[1]
-
-    @cached_property
-    def p_value_within_read(self) -> float | None:
-        """P-value of any effect of position over what is read; None with too few documents, or if what is read is unknown."""
-        if self.has_places:
-            return None
-        if not self.observations.not_read:
-            return self.test.p_value if self.test and self.observations.not_read == 0 else None
-        within = self.observations.select_read()
-        twelfths = replace(within, query=np.arange(len(within.gains)), position=within.twelfths, bins=TWELFTHS)
-        effect = position_effect.estimate_effect(twelfths) if within.gains.any() else None
-        return run_effect_test(effect, twelfths).p_value if effect else None
-
-    @cached_property
-    def _psi_draws(self) -> tuple[Floats, Floats] | None:
-        """Draws of the true PSI from its posterior, and around each draw's posterior mean; shape (draws,) each."""
-        effect, mean = self.effect, self.ndcg
-        if not (effect and self.test and mean):
-            return None
-        effects, centers = draw_true_effects(effect)
-        explained = effect.level_slope @ effect.covariance @ effect.level_slope
-        error = max(mean.standard_error**2 - float(explained), 0.0) ** 0.5
-        levels = effect.level + error * np.random.default_rng(position_effect.SEED + 1).standard_normal(len(effects))
-        levels += (effects - effect.effects) @ effect.level_slope
-        drawn = compute_psi(np.clip(levels[:, None] + effects, SMALLEST_SCORE, 1))
-        return drawn, compute_psi(np.clip(effect.level + centers, SMALLEST_SCORE, 1))
-
-    @property
-    def psi_draws(self) -> Floats | None:
-        """Draws of the true PSI from its posterior, shape (draws,)."""
-        return self._psi_draws[0] if self._psi_draws else None
-
-    @cached_property
-    def psi(self) -> Estimate | None:
-        """PSI with its 95 % interval."""
-        return self.psi_at(LEVEL)
-
-    def psi_at(self, level: float) -> Estimate | None:
-        """Return the median of the posterior of the true PSI, with an interval of a level that nothing beside it contradicts.
-
-        Low end: PSI = (max - min) / max is at least max - min, and that is at least start to end, so it is never below the
-        interval of start to end. Above that, if any effect of position is shown (p < 0.01), it is the low end of the posterior.
-        Draws from Gaussian processes vary again around their posterior mean, which adds to the range: the low end allows for
-        that by reflection at the posterior mean, as the basic bootstrap does (Davison & Hinkley 1997, Bootstrap Methods and
-        their Application, 5.2).
-
-        High end: at least the largest PSI of a first or a last bin or two that the data do not exclude. The prior favors small
-        effects, which data that say little cannot correct, so if no effect is shown, lines, parabolas and single bins count,
-        too.
-        """
-        if not self._psi_draws or not self.effect or not self.test:
-            return None
-        drawn, centered = self._psi_draws
-        median, (low, high) = float(np.median(drawn)), np.quantile(drawn, ((1 - level) / 2, (1 + level) / 2)).tolist()
-        shown = self.test.p_value is not None and self.test.p_value < SHAPE_ALPHA
-        reflected = float(np.quantile(2 * centered - drawn, (1 - level) / 2))
-        start_to_end = self.position.start_to_end
-        ends = start_to_end.interval_at(level) if start_to_end and start_to_end.interval_at else (0.0, 0.0)
-        low = max(min(low, reflected) if shown else 0.0, ends[0], -ends[1], 0.0)
-        value = max(median, low)
-        largest = _largest_psi_not_excluded(self.effect, self.position, level, every=not shown)
-        return Estimate(value, (low, max(high, largest, value)))
+    def start_minus_end(self) -> Estimate | None:
+        """Mean over queries of the first third of documents minus that of the last, as the data lie: a description."""
+        return estimate_start_minus_end(self.observations)
 
     @cached_property
     def _chance(self) -> ChanceScores | None:
@@ -200,8 +109,8 @@ class GroupAnalysis:
         return float(compute_psi(self._chance.scores)) if self._chance else None
 
     @cached_property
-    def psi_chance(self) -> Estimate | None:
-        """Observed PSI if position has no effect: mean, and ends of the central 90 % of its draws."""
+    def psi_by_chance(self) -> Estimate | None:
+        """Published PSI if position has no effect: mean, and ends of the central 90% of its draws."""
         return self._chance.estimate_psi() if self._chance and len(self._chance.filled) > 1 else None
 
 
@@ -220,12 +129,119 @@ class Analysis:
 
 
 @lru_cache(maxsize=CACHED_RESULTS)
-def analyze(ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Analysis:
-    """Analyze a result, given its ranks by document and what the model reads of a document."""
-    observations = Observations.from_ranks(ranks, read)
-    lengths = range(len(ranks.axes.lengths)) if len(ranks.axes.lengths) > 1 else ()
-    buckets = tuple(GroupAnalysis(observations.select(observations.lengths == index)) for index in lengths)
-    return Analysis(GroupAnalysis(observations), buckets)
+def analyze(values: ResultValues) -> Analysis:
+    """Analyze a result."""
+    observations = Observations.from_ranks(values.ranks, values.read)
+    lengths = range(len(values.ranks.axes.lengths)) if len(values.ranks.axes.lengths) > 1 else ()
+    buckets = tuple(_analyze_group(values, observations.select(observations.lengths == index), index) for index in lengths)
+    return Analysis(_analyze_group(values, observations, None), buckets)
+
+
+def analyze_places(values: ResultValues) -> GroupAnalysis | None:
+    """Analyze the queries with several places of evidence, each place at 1/n; None if there are none."""
+    places = values.places
+    if places is None or not places.queries:
+        return None
+    return GroupAnalysis(Observations.from_ranks(places.ranks, values.read))
+
+
+def _analyze_group(values: ResultValues, observations: Observations, length: int | None) -> GroupAnalysis:
+    rotations = values.rotations
+    if rotations is None:
+        return GroupAnalysis(observations, Reason.NOT_STORED)
+    if not rotations.covers(values.ranks):
+        return GroupAnalysis(observations, Reason.PARTLY_STORED)
+    if rotations.untested is not None:
+        return GroupAnalysis(observations, Reason(rotations.untested.value))
+    tested = GroupAnalysis(
+        observations,
+        whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
+        versions=rotations.digests(window=False),
+        sample_size=rotations.sample_size,
+    )
+    if rotations.window is Window.UNKNOWN:
+        return tested
+    within = ControlledTest.from_ranks(values.ranks, rotations, window=True, length=length)
+    return replace(tested, within=within, window_versions=rotations.digests(window=True))
+
+
+def estimate_start_minus_end(observations: Observations) -> Estimate | None:
+    """Estimate the mean gain of the first third of documents minus that of the last, over queries.
+
+    With u_c the sum over cluster c of the deviations of gains from the mean of their third, divided by the queries of that
+    third, minus the same of the last third: SE^2 = C / (C - 1) sum u_c^2, with a t quantile of C - 1 degrees of freedom.
+    A query in several thirds counts in each with its share.
+    """
+    shares = _share_thirds(observations)
+    totals = shares.sum(axis=0)
+    if not totals[0] or not totals[-1]:
+        return None
+    means = shares.T @ observations.gains / np.maximum(totals, TINY)
+    deviations = (observations.gains[:, None] - means) * shares / np.maximum(totals, TINY)
+    _, cluster = np.unique(observations.clusters, return_inverse=True)
+    sums = np.bincount(cluster, deviations[:, 0] - deviations[:, -1])
+    value = float(means[0] - means[-1])
+    count = len(sums)
+    if count < 2:
+        return Estimate(value)
+    error = float(np.sqrt(count / (count - 1) * (sums @ sums)))
+    half = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * error
+    return Estimate(value, (max(value - half, -1.0), min(value + half, 1.0)))
+
+
+#: A count that is 0 is replaced by this, so that nothing is divided by 0.
+TINY = 1e-12
+
+
+def _share_thirds(observations: Observations) -> Floats:
+    """Return the weight of each query in each third of its document, shape (n, 3)."""
+    weights = observations.weights if len(observations.weights) else np.ones(len(observations.gains))
+    shares = np.zeros((len(observations.gains), THIRDS))
+    if observations.bins == THIRDS:
+        memberships = np.bincount(observations.query, minlength=len(shares))
+        np.add.at(shares, (observations.query, observations.position), 1 / memberships[observations.query])
+    elif len(shares):
+        shares[np.arange(len(shares)), observations.document_thirds] = 1.0
+    return shares * weights[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSums:
+    """Contributions of clusters to B estimates; their outer products sum to the covariance of the estimates."""
+
+    rows: Floats
+    """Contribution of each cluster, shape (C, B); with more than `MAX_CLUSTERS`, a root of the covariance, shape (B, B)."""
+    summed: bool
+    """Whether the rows are a root of the covariance instead of clusters."""
+
+    @classmethod
+    def from_clusters(cls, rows: Floats) -> ClusterSums:
+        """Return the contributions of clusters, shape (C, B), summed up if there are many."""
+        return cls(symmetric_root(rows.T @ rows), summed=True) if len(rows) > MAX_CLUSTERS else cls(rows, summed=False)
+
+    def draw(self, draws: int) -> Floats:
+        """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random sign.
+
+        The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008, Review of Economics and
+        Statistics 90, 414-427). Sums over many clusters are normal.
+        """
+        if self.summed:
+            return _draw_normals(draws, len(self.rows)) @ self.rows
+        drawn: Floats = (_draw_signs(draws)[:, : len(self.rows)] @ self.rows.astype(np.float32)).astype(np.float64)
+        return drawn
+
+
+@cache
+def _draw_signs(draws: int) -> NDArray[np.float32]:
+    """Return a sign of every cluster of two results, shape (draws, 2 * MAX_CLUSTERS)."""
+    signs = np.random.default_rng(SEED).integers(0, 2, (draws, 2 * MAX_CLUSTERS), np.int8)
+    return signs.astype(np.float32) * 2 - 1
+
+
+@cache
+def _draw_normals(draws: int, columns: int) -> Floats:
+    """Draw standard normal numbers, the same for the same shape (draws, columns)."""
+    return np.random.default_rng(SEED).standard_normal((draws, columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +259,7 @@ class ChanceScores:
     """Number of all bins."""
     level: float
     """Mean gain."""
-    clusters: position_effect.ClusterSums
+    clusters: ClusterSums
     """Contribution of each cluster to the scores of the bins."""
 
     @classmethod
@@ -259,11 +275,11 @@ class ChanceScores:
         deviations = (gains - level) / counts[column]
         rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(np.float64)
         scores = np.bincount(column, gains) / counts
-        return cls(scores, filled, observations.bins, level, position_effect.ClusterSums.from_clusters(rows.reshape(-1, size)))
+        return cls(scores, filled, observations.bins, level, ClusterSums.from_clusters(rows.reshape(-1, size)))
 
     @property
     def band(self) -> Floats:
-        """Low and high ends of 95 % of each bin's score, shape (2, P); NaN where empty.
+        """Low and high ends of 95% of each bin's score, shape (2, P); NaN where empty.
 
         Pointwise: of 20 bins without a position effect, one lies outside on average.
         """
@@ -273,7 +289,7 @@ class ChanceScores:
         return band
 
     def estimate_psi(self) -> Estimate:
-        """Return the mean of the published PSI, and the ends of the central 90 % of its draws."""
+        """Return the mean of the published PSI, and the ends of the central 90% of its draws."""
         drawn = compute_psi(np.clip(self.level + self.clusters.draw(NULL_DRAWS), 0, 1))
         drawn = drawn[~np.isnan(drawn)]
         (low, high), mean = np.quantile(drawn, CHANCE_QUANTILES).tolist(), float(drawn.mean())
@@ -306,36 +322,6 @@ def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
 
 
 def estimate_chance_band(observations: Observations) -> Floats:
-    """Return the low and high ends of 95 % of each bin's score if position has no effect, shape (2, P); NaN where empty."""
+    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN where empty."""
     chance = ChanceScores.from_observations(observations)
     return chance.band if chance else np.full((2, observations.bins), np.nan)
-
-
-def _largest_psi_not_excluded(
-    effect: position_effect.PositionEffect, position: PositionContrasts, level: float, *, every: bool
-) -> float:
-    """Return the largest PSI of simple curves over the bins that intervals of the effect, of a level, do not exclude.
-
-    The curves are the first and the last bin or two. Each is fitted with the shrunk covariance of the effects, and its size
-    taken at the ends of its interval. Start to end fixes a line, too, and middle to ends a parabola; these two are by
-    clusters, and wider where few clusters vary. With `every`, lines, parabolas and each single bin count, too.
-    """
-    size, precision = len(effect.filled), position_effect.pseudoinverse(effect.covariance)[0]
-    errors = float(ndtri((1 + level) / 2))
-    line = bin_midpoints(effect.bins)[effect.filled]
-    parabola, index = (line - 0.5) ** 2, np.arange(size)
-    shapes = [index < 1, index >= size - 1, index < 2, index >= size - 2, *((line, parabola, *np.eye(size)) if every else ())]
-    curves = []
-    for shape in shapes:
-        curve = shape - effect.weights @ shape
-        information = float(curve @ precision @ curve)
-        if information > SMALLEST_SCORE:
-            amount, error = float(curve @ precision @ effect.effects) / information, errors / information**0.5
-            curves += [(amount - error) * curve, (amount + error) * curve]
-    pairs = (line, START_TO_END, position.start_to_end), (parabola, MIDDLE_TO_ENDS, position.middle_to_ends)
-    for shape, weights, contrast in pairs if every else ():
-        thirds = contrast_thirds(assign_thirds(effect.bins)[effect.filled], effect.weights, weights)
-        if thirds is not None and contrast and contrast.interval_at and abs(thirds @ shape) > SMALLEST_SCORE:
-            curve = (shape - effect.weights @ shape) / (thirds @ shape)
-            curves += [end * curve for end in contrast.interval_at(level)]
-    return float(compute_psi(np.clip(effect.level + np.array([*curves, np.zeros(size)]), SMALLEST_SCORE, 1)).max())

@@ -1,87 +1,57 @@
-"""The decision on a model's position bias, and on the change from one system to another: states that follow from intervals.
+"""Verdicts: the findings on a group of questions, and the change from one system to another.
 
-Nothing but a printed interval and a margin leads to a state: a p-value above 0.05 is no evidence of absence. No part of a
-difference is assigned to a cause. docs/statistics.md has the rule and its measured error rates.
+A state follows from one interval and a margin, never from a p-value: a p-value above 0.05 is no evidence of absence. No part of
+a difference is assigned to a cause. docs/statistics.md has the rule and its measured error rates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
-from functools import cached_property, partial
 from math import ceil
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from posir_significance.analysis import Analysis, GroupAnalysis, analyze
-from posir_significance.intervals import LEVEL, add_errors, estimate_difference, student_difference, subtract_means
+from posir_significance.analysis import Analysis, GroupAnalysis, analyze, analyze_places
+from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
+from posir_significance.findings import (
+    ChangeState,
+    Finding,
+    GroupFindings,
+    Needed,
+    Quantity,
+    Reason,
+    State,
+    Unit,
+)
+from posir_significance.intervals import LEVEL, estimate_difference, subtract_means
 from posir_significance.observations import Floats, Integers, subtract_observations
-from posir_significance.position_effect import FEWEST_DOCUMENTS, fewest_documents
-from posir_significance.regression import Contrast, PositionContrasts
+from posir_significance.regression import Contrast
 from posir_tasks.errors import UsageError
 from posir_tasks.judgments import DOCUMENT, METRICS, JudgedScores
-from posir_tasks.read_part import ReadKind, ReadPart
-from posir_tasks.scores import Difference, Estimate, Interval, ResultValues
+from posir_tasks.read_part import ReadKind
+from posir_tasks.scores import Difference, Estimate, ResultValues
 
-#: Standard errors that fit into a margin if equivalence is shown with 80 % power: quantiles 97.5 % and 90 % of the normal
-#: distribution; of a change, whose intervals are simultaneous over three metrics.
-CHANGE_ERRORS = 2.39
-ERRORS_IN_MARGIN, ERRORS_IN_CHANGE = 1.96 + 1.28, CHANGE_ERRORS + 1.28
-#: Level of each interval of a change: of three metrics together 95 %.
+#: Quantile of the normal distribution for a power of 0.9: so likely a bias of the margin is found where equivalence has 0.8.
+POWER_ERRORS = 1.2816
+#: Level of the interval of the middle third against the ends, a second statement beside the verdict.
+MIDDLE_LEVEL = 0.99
+#: Level of each interval of a change: of three metrics together 95%.
 CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
 #: The same of the metrics of judged queries.
 JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
-#: Quantile of the normal distribution for a power of 0.8.
-POWER_ERRORS = 0.8416
-#: Quantiles by which a posterior distribution of PSI enters a difference.
-QUANTILES: Floats = (np.arange(250) + 0.5) / 250
-
-
-class State(StrEnum):
-    """The state of a decision on bias within what a model reads."""
-
-    BIASED_TO_START = "biased_to_start"
-    BIASED_TO_END = "biased_to_end"
-    NO_BIAS = "no_bias"
-    """None larger than the margin."""
-    CANNOT_BE_SAID = "cannot_be_said"
-
-
-class ChangeState(StrEnum):
-    """The state of a change of a metric from system A to system B."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    EQUIVALENT = "equivalent"
-    """Within the margin."""
-    CANNOT_BE_SAID = "cannot_be_said"
-
-
-class Reason(StrEnum):
-    """The reason why something cannot be said."""
-
-    WINDOW_UNKNOWN = "window_unknown"
-    NOT_STORED = "not_stored"
-    """Evidence lies beyond the window, but the result does not store which."""
-    NOT_COMPARED = "not_compared"
-    """No document (or length) has questions in both thirds."""
-    FEW_DOCUMENTS = "few_documents"
-    WIDE_INTERVAL = "wide_interval"
-    OTHER_SIDE = "other_side"
-    """Start to end differs, but which system is nearer to 0 is open."""
+#: An effect of nothing.
+ZERO = Estimate(0.0, (0.0, 0.0))
 
 
 @dataclass(frozen=True)
 class Margins:
-    """The smallest differences that matter, as fractions; larger than 0."""
+    """The smallest differences that matter, as fractions above 0."""
 
     ndcg_at_10: float = 0.02
-    start_to_end: float = 0.05
-    """Also of the bias within what is read."""
-    psi: float = 0.10
+    position_effect: float = 0.05
+    """Also of the effect within the window."""
     mrr_at_10: float = 0.02
     recall_at_10: float = 0.02
     recall_at_100: float = 0.02
@@ -89,7 +59,7 @@ class Margins:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Margins:
-        """Read margins in points: `5` is that of start to end, `ndcg_at_10=2` and `psi=10` are those of other scores.
+        """Read margins in points: `5` is that of the position effect, `ndcg_at_10=2` that of another score.
 
         Raises:
             PosirError: A text names no such score, or is no number between 0 and 100.
@@ -101,108 +71,161 @@ class Margins:
                 points = float(number)
             except ValueError:
                 points = 0.0
-            if (key or "start_to_end") not in values or not 0 < points < 100:
+            if (key or "position_effect") not in values or not 0 < points < 100:
                 raise UsageError(
-                    f"No margin: '{text}'. Write points between 0 and 100, such as 5 for start to end, or KEY=POINTS, where "
-                    f"KEY is {', '.join(values)}."
+                    f"Invalid margin '{text}'. Write points between 0 and 100, such as 5 for the position effect, or "
+                    f"KEY=POINTS, where KEY is {', '.join(values)}."
                 )
-            values[key or "start_to_end"] = points / 100
+            values[key or "position_effect"] = points / 100
         return cls(**values)
 
 
 DEFAULT_MARGINS = Margins()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
-    """The decision on the position bias of a model over a group of questions, and the numbers that users meet beside it.
+def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.position_effect, level: float = LEVEL) -> GroupFindings:
+    """Return the findings on a group of questions.
 
-    None where a value is undefined or unknown. `state` follows from the interval of `bias_within_read` at `level` and `margin`.
+    Args:
+        group: Its analysis.
+        margin: Smallest effect that matters, in nDCG@10, in (0, 1).
+        level: Level of the intervals of effects: above 0.95 for rows that are read together.
     """
+    whole, within = group.whole, group.within
+    is_blind = group.not_tested is Reason.ORDER_BLIND
+    tested = within or whole
+    facts = [
+        Finding(Quantity.NDCG_AT_10, _plain(group.ndcg)),
+        Finding(Quantity.UNREAD_SHARE, _fact(group.observations.unread_share)),
+        Finding(Quantity.START_MINUS_END, group.start_minus_end),
+        Finding(Quantity.PSI_AS_PUBLISHED, _fact(group.psi_as_published)),
+        Finding(Quantity.PSI_BY_CHANCE, group.psi_by_chance),
+        _effect(Quantity.TRUNCATION_LOSS, whole.truncation_loss if whole else None, level),
+        Finding(Quantity.POSITION_EFFECT, ZERO, level)
+        if is_blind
+        else _effect(Quantity.POSITION_EFFECT, whole.effect if whole else None, level),
+        _effect(Quantity.MIDDLE_MINUS_ENDS, within.middle_minus_ends if within else None, max(level, MIDDLE_LEVEL)),
+        Finding(Quantity.CONTROLLED_PSI, ZERO if is_blind else whole.psi if whole else None),
+        decide_verdict(group, margin, level),
+    ]
+    return GroupFindings(
+        findings={finding.quantity: finding for finding in facts},
+        read=group.observations.read,
+        questions=group.queries,
+        documents=group.documents,
+        counted=group.counted,
+        tested_questions=tested.question_count if tested else 0,
+        tested_documents=tested.document_count if tested else 0,
+    )
 
-    margin: float
-    """Smallest bias that matters, in nDCG@10, in (0, 1)."""
-    level: float = LEVEL
-    """Level of the intervals of the contrasts: above 0.95 for rows that are read together, such as those of the lengths."""
-    documents: int
-    """Independent documents (articles, where known), or their clusters."""
-    read: ReadPart
-    bias_within_read: Contrast | None
-    """First minus last third of what is read, over evidence that is read."""
-    not_read: float | None
-    """Share of the questions whose evidence is not read, or not all of it."""
-    not_read_difference: Contrast | None
-    """nDCG@10 of evidence that is read minus that of evidence that is not."""
-    start_to_end: Contrast | None
-    """First minus last third of the document, with the document or the length held fixed."""
-    start_to_end_plain: float | None
-    """Mean over questions of the first third minus that of the last; nothing is held fixed."""
-    ndcg_at_10: Estimate | None
-    find_group: Callable[[], GroupAnalysis] = field(repr=False, compare=False)
-    """Returns the analysis of the group, for what takes long: PSI, and the test of any effect."""
-    counted: str = DOCUMENT
-    """The noun of `documents`."""
 
-    @cached_property
-    def _said(self) -> tuple[State, Reason | None, int | None]:
-        if self.read.kind is ReadKind.UNKNOWN:
-            return State.CANNOT_BE_SAID, Reason.WINDOW_UNKNOWN, None
-        if self.bias_within_read is None and self.start_to_end is not None and self.not_read is None:
-            return State.CANNOT_BE_SAID, Reason.NOT_STORED, None
-        return decide_state(self.bias_within_read, self.margin, self.documents, self.level)
+def _plain(estimate: Estimate | None) -> Estimate | None:
+    return Estimate(estimate.value, estimate.interval) if estimate else None
 
-    @property
-    def state(self) -> State:
-        """The state that follows from the interval."""
-        return self._said[0]
 
-    @property
-    def reason(self) -> Reason | None:
-        """The reason if it cannot be said."""
-        return self._said[1]
+def _fact(value: float | None) -> Estimate | None:
+    return None if value is None else Estimate(value)
 
-    @property
-    def documents_needed(self) -> int | None:
-        """About as many would tell, to two digits; with too few documents, the fewest for any state.
 
-        None if it is said, or if documents are not what is missing.
-        """
-        return self._said[2]
+def _effect(quantity: Quantity, contrast: Contrast | None, level: float) -> Finding:
+    return Finding(quantity, _at_level(contrast, level), level)
 
-    @cached_property
-    def p_value_within_read(self) -> float | None:
-        """P-value of any effect of position over what is read; None with too few documents, or if what is read is unknown."""
-        return self.find_group().p_value_within_read
 
-    def interval(self, contrast: Contrast | None) -> Interval | None:
-        """Return the interval of a contrast of this decision at its level."""
-        return contrast.interval_at(self.level) if contrast and contrast.interval_at else None
+def _at_level(contrast: Difference | None, level: float) -> Estimate | None:
+    if contrast is None or contrast.interval_at is None:
+        return None
+    return Estimate(contrast.value, contrast.interval_at(level))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain JSON; every value with uncertainty is followed by its interval."""
-        values: dict[str, Any] = {
-            "state": self.state.value,
-            "reason": self.reason and self.reason.value,
-            "margin": self.margin,
-            "level": self.level,
-            "documents": self.documents,
-            "documents_needed": self.documents_needed,
-            "read": self.read.to_json(),
-            "not_read": self.not_read,
-        }
-        for name in ("bias_within_read", "not_read_difference", "start_to_end"):
-            contrast: Contrast | None = getattr(self, name)
-            values |= {name: contrast and contrast.value, f"{name}_interval": self.interval(contrast)}
-        values["start_to_end_plain"] = self.start_to_end_plain
-        group = self.find_group()
-        for name, estimate in (("ndcg_at_10", self.ndcg_at_10), ("psi", group.psi)):
-            values |= {name: estimate and estimate.value, f"{name}_interval": estimate and estimate.interval}
-        values["psi_as_published"] = group.psi_as_published
-        if group.psi_chance:
-            values |= {"psi_chance": group.psi_chance.value, "psi_chance_interval": group.psi_chance.interval}
-        if self.p_value_within_read is not None:
-            values["p_value_within_read"] = self.p_value_within_read
-        return values
+
+def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) -> Finding:
+    """Return the position effect within the window, with the state that follows from its interval."""
+    quantity = Quantity.POSITION_EFFECT_IN_WINDOW
+    if group.not_tested is Reason.ORDER_BLIND:
+        return Finding(quantity, ZERO, level, State.NO_BIAS, Reason.ORDER_BLIND, margin=margin)
+    if group.within is None:
+        return Finding(quantity, None, level, State.NOT_TESTED, _explain_untested(group), margin=margin)
+    test = group.within
+    estimate = _at_level(test.effect, level)
+    undecided = Finding(quantity, estimate, level, State.INCONCLUSIVE, margin=margin)
+    if test.effect is None or estimate is None or test.documents_at_ends < MIN_DOCUMENTS:
+        return replace(undecided, reason=Reason.FEW_DOCUMENTS, needed=_need_documents(test))
+    if test.room_for_effect <= margin:
+        return replace(undecided, reason=Reason.NO_ROOM)
+    state = decide_state(estimate, margin)
+    if state is not State.INCONCLUSIVE:
+        return replace(undecided, state=state)
+    number = need_number(test.effect.standard_error, margin, level, test.question_count)
+    return replace(undecided, reason=Reason.WIDE_INTERVAL, needed=Needed(number, Unit.QUESTIONS) if number else None)
+
+
+def decide_state(estimate: Estimate, margin: float) -> State:
+    """Return the state that follows from an interval and a margin."""
+    if estimate.interval is None:
+        return State.INCONCLUSIVE
+    low, high = estimate.interval
+    if -margin < low and high < margin:
+        return State.NO_BIAS
+    if low > 0:
+        return State.FAVORS_START
+    return State.FAVORS_END if high < 0 else State.INCONCLUSIVE
+
+
+def _explain_untested(group: GroupAnalysis) -> Reason:
+    """Return why there is no test within the window."""
+    if group.has_places:
+        return Reason.SEVERAL_POSITIONS
+    if group.not_tested is not None:
+        return group.not_tested
+    return Reason.WINDOW_DIFFERS if group.observations.read.kind is not ReadKind.UNKNOWN else Reason.WINDOW_UNKNOWN
+
+
+def _need_documents(test: ControlledTest) -> Needed:
+    times = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
+    return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), Unit.DOCUMENTS)
+
+
+def need_number(error: float, margin: float, level: float, number: int) -> int | None:
+    """Return about how many questions or documents would decide, to two digits; None if not more than there are.
+
+    With so many, equivalence is found with a probability of 0.80 if there is no effect, and an effect of the margin with 0.90.
+
+    Args:
+        error: Standard error.
+        margin: Smallest effect that matters.
+        level: Level of the interval.
+        number: What there is.
+    """
+    errors = float(ndtri((1 + level) / 2)) + POWER_ERRORS
+    times = (errors * error / margin) ** 2
+    return int(float(f"{times * number:.2g}")) if times > 1 else None
+
+
+def decide_result(values: ResultValues) -> tuple[GroupFindings, ...]:
+    """Return the findings on all questions of a result, then on each length bucket if there are several, at the usual margin.
+
+    Those on all questions are the headline, at 95%. The k lengths with an estimate are a family: their intervals hold at the
+    same time, each at 1 - 0.05 / k.
+    """
+    if "findings" not in values.computed:
+        analysis = analyze(values)
+        levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
+        values.computed["findings"] = tuple(
+            decide(group, level=level) for group, level in zip(analysis.groups, levels, strict=True)
+        )
+    findings: tuple[GroupFindings, ...] = values.computed["findings"]
+    return findings
+
+
+def decide_places(values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect) -> GroupFindings | None:
+    """Return the findings on the queries with several places of evidence, each place at 1/n; None if there are none."""
+    places = analyze_places(values)
+    return decide(places, margin) if places else None
+
+
+def level_of_lengths(analysis: Analysis) -> float:
+    """Return the level of each interval of the lengths, which are a family."""
+    rows = sum(group.whole is not None and group.whole.effect is not None for group in analysis.lengths)
+    return 1 - (1 - LEVEL) / max(rows, 1)
 
 
 @dataclass(frozen=True)
@@ -211,19 +234,12 @@ class MetricChange:
 
     state: ChangeState
     reason: Reason | None
-    """Given if and only if it cannot be said."""
+    """Given if and only if it is inconclusive or not tested."""
     margin: float
     difference: Difference | None
     """B - A, with its interval at the level of the change; None if undefined."""
-    documents_needed: int | None = None
-    """See `Decision`."""
-
-    def detectable(self, level: float) -> float | None:
-        """Return the difference that such data show with a probability of 0.8, given the level; None of PSI or if undefined."""
-        if self.difference is None or self.difference.interval is None or self.difference.p_value is None:
-            return None
-        low, high = self.difference.interval
-        return (high - low) / 2 * (1 + POWER_ERRORS / float(ndtri((1 + level) / 2)))
+    needed: Needed | None = None
+    """About as much data would decide."""
 
 
 @dataclass(frozen=True)
@@ -233,10 +249,10 @@ class Change:
     documents: int
     """Independent documents (articles, where known), or what else is counted; of unpaired results the fewer."""
     ndcg_at_10: MetricChange
-    start_to_end: MetricChange
+    position_effect: MetricChange
+    """Of whole documents. Better is nearer to 0."""
+    position_effect_in_window: MetricChange
     """Better is nearer to 0."""
-    psi: MetricChange
-    """Better is lower."""
     level: float = CHANGE_LEVEL
     """Level of each interval."""
     judged: Mapping[str, MetricChange] = field(default_factory=dict)
@@ -252,150 +268,117 @@ class Change:
         return change
 
 
-def decide(group: GroupAnalysis, margin: float = DEFAULT_MARGINS.start_to_end, level: float = LEVEL) -> Decision:
-    """Return the decision on a group of questions.
-
-    `margin` is in nDCG@10, in (0, 1); `level` is above 0.95 for rows that are read together.
-    """
-    position = group.position
-    return Decision(
-        margin=margin,
-        level=level,
-        documents=group.documents,
-        read=group.observations.read,
-        bias_within_read=position.bias_within_read,
-        not_read=position.not_read,
-        not_read_difference=position.not_read_difference,
-        start_to_end=position.start_to_end,
-        start_to_end_plain=position.start_to_end_plain,
-        ndcg_at_10=group.ndcg,
-        find_group=lambda: group,
-        counted=group.counted,
-    )
-
-
-def decide_result(values: ResultValues) -> tuple[Decision, ...]:
-    """Return the decision on all questions of a result, then on each length bucket if there are several, at the usual margin.
-
-    That on all questions is the headline, at 95 %. The k lengths with an estimate are a family: their intervals hold at the
-    same time, each at 1 - 0.05 / k.
-    """
-    if "decisions" not in values.computed:
-        analysis = analyze(values.ranks, values.read)
-        levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
-        # Analyses take much memory: they are found again, or computed again, for what is asked for later.
-        values.computed["decisions"] = tuple(
-            replace(decide(group, level=level), find_group=partial(_find_group, values, place))
-            for place, (group, level) in enumerate(zip(analysis.groups, levels, strict=True))
-        )
-    decisions: tuple[Decision, ...] = values.computed["decisions"]
-    return decisions
-
-
-def decide_places(values: ResultValues, margin: float = DEFAULT_MARGINS.start_to_end) -> Decision | None:
-    """Return the decision on the queries with several places of evidence, each place at 1/n; None if there are none."""
-    places = values.places
-    return decide(analyze(places.ranks, values.read).overall, margin) if places and places.queries else None
-
-
-def _find_group(values: ResultValues, place: int) -> GroupAnalysis:
-    return analyze(values.ranks, values.read).groups[place]
-
-
-def level_of_lengths(analysis: Analysis) -> float:
-    """Return the level of each interval of the lengths, which are a family."""
-    rows = sum(group.position.start_to_end is not None for group in analysis.lengths)
-    return 1 - (1 - LEVEL) / max(rows, 1)
-
-
-def decide_state(
-    bias: Contrast | None, margin: float, documents: int, level: float = LEVEL
-) -> tuple[State, Reason | None, int | None]:
-    """Return the state that follows from the interval of a bias, the reason if it cannot be said, and the documents needed.
-
-    `bias` is None if thirds are not compared; `margin` is in nDCG@10, in (0, 1).
-    """
-    if bias is None or bias.interval_at is None:
-        return State.CANNOT_BE_SAID, Reason.NOT_COMPARED, None
-    low, high = bias.interval_at(level)
-    if few := require_documents(bias, documents):
-        return State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, few
-    if -margin < low and high < margin:
-        return State.NO_BIAS, None, None
-    if low > 0 or high < 0:
-        return State.BIASED_TO_START if low > 0 else State.BIASED_TO_END, None, None
-    return (
-        State.CANNOT_BE_SAID,
-        Reason.WIDE_INTERVAL,
-        need_documents(ERRORS_IN_MARGIN * bias.standard_error, margin, documents),
-    )
-
-
-def require_documents(contrast: Contrast, documents: int) -> int | None:
-    """Return how many documents there must be for either side to have enough for any state; None if both sides have."""
-    fewest = fewest_documents(contrast.held_fixed)
-    return None if contrast.documents >= fewest else ceil(fewest * documents / max(contrast.documents, 1))
-
-
-def need_documents(width: float, margin: float, documents: int) -> int | None:
-    """Return about how many documents would tell, to two digits; None if not more than there are.
-
-    With so many, 'no bias' is said with a probability of 0.80 if there is none, and a bias as large as the margin is found with
-    a probability of 0.90. `width` is in the standard errors that must fit into the margin.
-    """
-    times = (width / margin) ** 2
-    return int(float(f"{times * documents:.2g}")) if times > 1 else None
-
-
 def compare_groups(
-    a: GroupAnalysis, b: GroupAnalysis, *, paired: bool, margins: Margins = DEFAULT_MARGINS, level: float = CHANGE_LEVEL
+    a: GroupAnalysis,
+    b: GroupAnalysis,
+    *,
+    paired: bool,
+    margins: Margins = DEFAULT_MARGINS,
+    level: float = CHANGE_LEVEL,
 ) -> Change:
     """Return the change from system A to system B over the same group of questions.
 
-    `paired`: both have the same questions in the same order. `level` is above `CHANGE_LEVEL` for rows that are read together.
+    Args:
+        a: System A.
+        b: System B.
+        paired: Whether both have the same questions in the same order. Position effects need that.
+        margins: Smallest differences that matter.
+        level: Level of each interval, above `CHANGE_LEVEL` for rows that are read together.
     """
     if paired:
-        first, second = a.observations, b.observations
-        differences = subtract_observations(first, second)
+        differences = subtract_observations(a.observations, b.observations)
         ndcg = estimate_difference(differences.gains, differences.clusters, differences.shares)
-        thirds = PositionContrasts(differences, limit=2.0).start_to_end
-        # The mean instead of the sum has the same sign, and is a gain.
-        sums = PositionContrasts(replace(first, gains=(second.gains + first.gains) / 2)).start_to_end
     else:
         ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
-        thirds = add_contrasts(a.position.start_to_end, b.position.start_to_end, -1)
-        sums = add_contrasts(a.position.start_to_end, b.position.start_to_end, 1)
     documents = min(a.documents, b.documents)
-    psi = None
-    if a.psi and b.psi and a.psi_draws is not None and b.psi_draws is not None:
-        psi = subtract_psi(a.psi_draws, b.psi_draws, (a.psi.low == 0, b.psi.low == 0))
-    few = require_documents(thirds, documents) if thirds else None
-    low, high = sums.interval_at(level) if sums and sums.interval_at else (0.0, 0.0)
-    # The system nearer to 0 is B if and only if the difference of start to end, B - A, and the sum have opposite signs.
-    sign = int(high < 0) - int(low > 0)
+    whole = _Pair.of_whole(a, b) if paired else _Pair(reason=Reason.OTHER_DATA)
+    within = _Pair.of_window(a, b) if paired else _Pair(reason=Reason.OTHER_DATA)
     return Change(
         documents=documents,
         ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1, level),
-        start_to_end=decide_change(thirds, margins.start_to_end, documents, sign, level, few=few),
-        psi=decide_change(psi, margins.psi, documents, -1, level, few=few),
+        position_effect=_compare_effects(whole, margins.position_effect, level),
+        position_effect_in_window=_compare_effects(within, margins.position_effect, level),
         level=level,
         counted=a.counted,
     )
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """One test of two systems on the same rows, or why there is none."""
+
+    a: ControlledTest | None = None
+    b: ControlledTest | None = None
+    reason: Reason | None = None
+    is_blind: bool = False
+    """Whether word order plays no part in the scores of either."""
+
+    @classmethod
+    def of_whole(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
+        """Pair test W."""
+        return cls._build(a, b, (a.whole, b.whole), same=a.versions == b.versions, otherwise=Reason.OTHER_DATA)
+
+    @classmethod
+    def of_window(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
+        """Pair test R."""
+        same = a.window_versions == b.window_versions
+        return cls._build(a, b, (a.within, b.within), same=same, otherwise=Reason.WINDOW_DIFFERS)
+
+    @classmethod
+    def _build(
+        cls,
+        a: GroupAnalysis,
+        b: GroupAnalysis,
+        tests: tuple[ControlledTest | None, ControlledTest | None],
+        *,
+        same: bool,
+        otherwise: Reason,
+    ) -> _Pair:
+        first, second = tests
+        blind = [group.not_tested is Reason.ORDER_BLIND for group in (a, b)]
+        if all(blind):
+            return cls(is_blind=True)
+        # Where word order plays no part, every version has the rank of the text itself.
+        if blind[0] and second is not None:
+            return cls(second.without_effect(), second)
+        if blind[1] and first is not None:
+            return cls(first, first.without_effect())
+        if first is None or second is None:
+            return cls(reason=_explain_untested(a if first is None else b))
+        if not same or not first.has_same_rows(second):
+            return cls(reason=otherwise)
+        return cls(first, second)
+
+
+def _compare_effects(pair: _Pair, margin: float, level: float) -> MetricChange:
+    """Return the change of a position effect; better is nearer to 0."""
+    if pair.is_blind:
+        return MetricChange(ChangeState.EQUIVALENT, None, margin, Difference(0.0, (0.0, 0.0)))
+    if pair.a is None or pair.b is None:
+        return MetricChange(ChangeState.NOT_TESTED, pair.reason, margin, None)
+    difference = pair.b.subtract(pair.a)
+    # The mean in place of the sum has the same sign, and is a gain.
+    mean = _at_level(pair.b.average(pair.a).effect, level)
+    low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
+    # System B is nearer to 0 if and only if the difference B - A and the sum have opposite signs.
+    sign = int(high < 0) - int(low > 0)
+    few = difference.documents_at_ends < MIN_DOCUMENTS
+    change = decide_change(difference.effect, margin, difference.question_count, sign, level, Unit.QUESTIONS)
+    if few and change.state is not ChangeState.NOT_TESTED:
+        needed = _need_documents(difference)
+        return replace(change, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed)
+    return change
+
+
 def compare_gains(differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS) -> Change:
-    """Return the change in nDCG@10 over questions whose evidence has no position; start to end and PSI cannot be said.
+    """Return the change in nDCG@10 over questions whose evidence has no position; effects of position are not tested.
 
     `differences` are B - A by question, `clusters` their documents; shape (n,).
     """
     documents = len(np.unique(clusters))
     ndcg = estimate_difference(differences, clusters)
-    return Change(
-        documents=documents,
-        ndcg_at_10=decide_change(ndcg, margins.ndcg_at_10, documents, 1),
-        start_to_end=decide_change(None, margins.start_to_end, documents, 0),
-        psi=decide_change(None, margins.psi, documents, 0),
-    )
+    untested = MetricChange(ChangeState.NOT_TESTED, Reason.NOT_STORED, margins.position_effect, None)
+    return Change(documents, decide_change(ndcg, margins.ndcg_at_10, documents, 1), untested, untested)
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Change:
@@ -409,62 +392,44 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
         (first, clusters), (second, _) = a.expand(metric), b.expand(metric)
         difference = estimate_difference(second - first, clusters)
         changes[metric] = decide_change(difference, getattr(margins, metric), documents, 1, level)
-    none = decide_change(None, margins.start_to_end, documents, 0), decide_change(None, margins.psi, documents, 0)
-    return Change(documents, changes["ndcg_at_10"], *none, level, changes, a.counted)
+    untested = MetricChange(ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS, margins.position_effect, None)
+    return Change(documents, changes["ndcg_at_10"], untested, untested, level, changes, a.counted)
 
 
 def decide_change(
-    difference: Difference | None, margin: float, documents: int, sign: int, level: float = CHANGE_LEVEL, few: int | None = None
+    difference: Difference | None,
+    margin: float,
+    number: int,
+    sign: int,
+    level: float = CHANGE_LEVEL,
+    unit: Unit = Unit.DOCUMENTS,
 ) -> MetricChange:
     """Return the change of a metric.
 
-    `sign` is 1 if B is better where the difference, B - A, is positive, -1 if where it is negative, 0 if that is open. `few`
-    is the fewest documents for any state, if there are fewer on either side; `FEWEST_DOCUMENTS` are needed in any case.
+    Args:
+        difference: B - A; None if undefined.
+        margin: Smallest difference that matters.
+        number: Documents or questions that it rests on.
+        sign: 1 if B is better where the difference is positive, -1 if where it is negative, 0 if that is open.
+        level: Level of the interval.
+        unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
     """
     if difference is None or difference.interval_at is None:
-        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.NOT_COMPARED, margin, difference)
+        few = Needed(MIN_DOCUMENTS, Unit.DOCUMENTS)
+        return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, difference, few)
     low, high = difference.interval_at(level)
-    difference = replace(difference, interval=(low, high))
-    # Of a normal distribution, half the width of the interval is 2.39 standard errors.
-    error = difference.standard_error if isinstance(difference, Contrast) else (high - low) / 2 / CHANGE_ERRORS
-    needed = need_documents(ERRORS_IN_CHANGE * error, margin, documents)
-    if few := few or (FEWEST_DOCUMENTS if documents < FEWEST_DOCUMENTS else None):
-        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, margin, difference, few)
+    shown = replace(difference, interval=(low, high))
+    if unit is Unit.DOCUMENTS and number < MIN_DOCUMENTS:
+        few = Needed(MIN_DOCUMENTS, Unit.DOCUMENTS)
+        return MetricChange(ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS, margin, shown, few)
     if -margin < low and high < margin:
-        return MetricChange(ChangeState.EQUIVALENT, None, margin, difference)
+        return MetricChange(ChangeState.EQUIVALENT, None, margin, shown)
     if low <= 0 <= high:
-        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, margin, difference, needed)
+        # Half the width of the interval of a normal distribution has this many standard errors.
+        error = (high - low) / 2 / float(ndtri((1 + level) / 2))
+        needed = need_number(error, margin, level, number)
+        reason = Reason.WIDE_INTERVAL
+        return MetricChange(ChangeState.INCONCLUSIVE, reason, margin, shown, Needed(needed, unit) if needed else None)
     if not sign:
-        return MetricChange(ChangeState.CANNOT_BE_SAID, Reason.OTHER_SIDE, margin, difference)
-    return MetricChange(ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE, None, margin, difference)
-
-
-def add_contrasts(a: Contrast | None, b: Contrast | None, sign: int) -> Contrast | None:
-    """Return b + sign * a of independent results; None if one is undefined."""
-    if a is None or b is None:
-        return None
-    error, degrees = add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees)
-    fewer = min(a, b, key=lambda contrast: contrast.documents)
-    difference = student_difference(b.value + sign * a.value, error, degrees, limit=2.0)
-    return replace(fewer, **vars(difference), standard_error=error, degrees=degrees)
-
-
-def subtract_psi(a: Floats, b: Floats, may_be_zero: tuple[bool, bool]) -> Difference:
-    """Return median and central 95 % of the difference of two independent posterior distributions of PSI, b - a.
-
-    Every quantile of one is subtracted from every quantile of the other, so that b - a is exactly the opposite of a - b. The
-    posterior of a model without any position effect does not contain its PSI of 0. Where a model's interval starts at 0, the
-    end of the difference that is far if that model has a PSI of 0 therefore takes the lower half of its draws for 0. `a` and
-    `b` are draws in [0, 1], shape (draws,); `may_be_zero` says whether their intervals start at 0.
-    """
-    quantiles = [np.quantile(draws, QUANTILES) for draws in (a, b)]
-    lowered = [np.where(zero & (QUANTILES < 0.5), 0.0, values) for zero, values in zip(may_be_zero, quantiles, strict=True)]
-    median = np.median(np.subtract.outer(quantiles[1], quantiles[0]))
-    interval_at = partial(_subtract_quantiles, (lowered[1], quantiles[0]), (quantiles[1], lowered[0]))
-    return Difference(float(median), interval_at(LEVEL), None, interval_at)
-
-
-def _subtract_quantiles(smallest: tuple[Floats, Floats], largest: tuple[Floats, Floats], level: float) -> Interval:
-    """Return the ends of the central share of all differences: the low end of the smallest, the high end of the largest."""
-    low, high = (np.subtract.outer(*quantiles) for quantiles in (smallest, largest))
-    return float(np.quantile(low, (1 - level) / 2)), float(np.quantile(high, (1 + level) / 2))
+        return MetricChange(ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN, margin, shown)
+    return MetricChange(ChangeState.BETTER if sign * difference.value > 0 else ChangeState.WORSE, None, margin, shown)

@@ -23,7 +23,6 @@ QUERY_COLUMNS = (
     "lengths",
     "documents",
     "clusters",
-    "half_octaves",
     "thirds",
     "twelfths",
     "questions",
@@ -58,8 +57,6 @@ class Observations:
     """Position bin of each membership, shape (m,)."""
     bins: int
     """Number of position bins."""
-    half_octaves: Integers = field(default_factory=_unknown)
-    """floor(2 log2 L) of each query's document with L tokens, shape (n,); (0,) if unknown."""
     thirds: Integers = field(default_factory=_unknown)
     """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its bins are known."""
     twelfths: Integers = field(default_factory=_unknown)
@@ -82,8 +79,8 @@ class Observations:
         return thirds
 
     @property
-    def not_read(self) -> float | None:
-        """Share of the queries whose evidence is not read, or not all of it; None if unknown."""
+    def unread_share(self) -> float | None:
+        """Share of the queries whose evidence is truncated, wholly or in part; None if unknown."""
         if self.read.kind is ReadKind.ALL:
             return 0.0
         if self.read.kind is ReadKind.UNKNOWN or not len(self.twelfths):
@@ -94,12 +91,6 @@ class Observations:
     def shares(self) -> Floats | None:
         """Weight of each row, summing to 1; None if all are equal."""
         return self.weights / self.weights.sum() if len(self.weights) else None
-
-    @property
-    def subsets_and_lengths(self) -> Integers:
-        """Number of each query's subset and length bucket together, shape (n,)."""
-        numbers: Integers = self.subsets * (self.lengths.max(initial=0) + 1) + self.lengths
-        return numbers
 
     def select(self, queries: NDArray[np.bool_]) -> Observations:
         """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
@@ -115,20 +106,6 @@ class Observations:
         """Return the observations in bins of `size` consecutive ones; a query in two of them is counted once."""
         query, position = np.unique(np.stack([self.query, self.position // size]), axis=1)
         return replace(self, query=query, position=position, bins=self.bins // size)
-
-    def merge_places(self, columns: Floats) -> tuple[Observations, Floats]:
-        """Return a row for each query and document, with the weighted mean of some columns over its places there.
-
-        The places of a query in one document share its rank, so that they say nothing apart. `columns` have shape (n, p).
-        """
-        if not len(self.questions):
-            return self, columns
-        pairs = self.questions * (self.documents.max(initial=0) + 1) + self.documents
-        _, first, pair = np.unique(pairs, return_index=True, return_inverse=True)
-        weights = np.bincount(pair, self.weights)
-        means = np.stack([np.bincount(pair, self.weights * column) / weights for column in columns.T], axis=1)
-        rows = {name: column[first] for name in QUERY_COLUMNS if len(column := getattr(self, name))}
-        return replace(self, **rows | {"weights": weights}, query=_unknown(), position=_unknown()), means
 
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
@@ -152,7 +129,6 @@ class Observations:
             query=query,
             position=table[starts[query] + within],
             bins=len(ranks.axes.positions),
-            half_octaves=columns.half_octaves,
             thirds=columns.thirds,
             twelfths=columns.twelfths,
             questions=columns.questions,

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from posir_significance.analysis import GroupAnalysis, analyze, estimate_bins
-from posir_significance.api import detectable_effect
-from posir_significance.decision import Decision, decide_result
+from posir_significance.decision import decide_result
+from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Integers, Observations
-from posir_significance.regression import Contrast
 from posir_tasks.profile import NDCG_AT_10, mean_gain
 from posir_tasks.schemes import bin_midpoints
 from posir_tasks.scores import Better, Estimate, QueryGroup, Score, ScoreValue, Unit
@@ -23,48 +22,38 @@ MIN_BINS = 5
 
 
 def _analyze(group: QueryGroup) -> GroupAnalysis:
-    return analyze(group.values.ranks, group.values.read).groups[_place(group)]
+    return analyze(group.values).groups[_find_index(group)]
 
 
-def _decide(group: QueryGroup) -> Decision:
-    return decide_result(group.values)[_place(group)]
+def _decide(group: QueryGroup) -> GroupFindings:
+    return decide_result(group.values)[_find_index(group)]
 
 
-def _place(group: QueryGroup) -> int:
+def _find_index(group: QueryGroup) -> int:
     return 0 if group.length is None else group.length + 1
 
 
-def _contrast(read: Callable[[QueryGroup], Contrast | None]) -> Callable[[QueryGroup], ScoreValue]:
-    """Return how a difference between positions is computed, with its interval at the level of the group."""
+def _read_estimate(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
+    """Return how a quantity is computed, with its interval at the level of the group."""
+    return lambda group: _decide(group)[quantity].estimate
 
-    def compute(group: QueryGroup) -> ScoreValue:
-        contrast = read(group)
-        return Estimate(contrast.value, _decide(group).interval(contrast)) if contrast else None
 
-    return compute
+def _read_value(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
+    return lambda group: _decide(group).value(quantity)
 
 
 def _mean_ndcg(group: QueryGroup) -> ScoreValue:
     if group.position is None:
-        return _plain(_decide(group).ndcg_at_10)
+        return _decide(group)[Quantity.NDCG_AT_10].estimate
     computed = group.values.computed
     if "bins" not in computed:
-        computed["bins"] = list(map(_plain, estimate_bins(Observations.from_ranks(group.values.ranks))))
+        computed["bins"] = list(map(_as_estimate, estimate_bins(Observations.from_ranks(group.values.ranks))))
     mean: Estimate | None = computed["bins"][group.position]
     return mean
 
 
-def _plain(estimate: Estimate | None) -> Estimate | None:
+def _as_estimate(estimate: Estimate | None) -> Estimate | None:
     return Estimate(estimate.value, estimate.interval) if estimate else None
-
-
-def _detectable(name: str) -> Callable[[QueryGroup], ScoreValue]:
-    def compute(group: QueryGroup) -> ScoreValue:
-        analysis = _analyze(group)
-        detectable = detectable_effect(analysis.effect) if analysis.effect and analysis.test else None
-        return float(getattr(detectable, name)) if detectable else None
-
-    return compute
 
 
 def _trend(key: str) -> Callable[[QueryGroup], ScoreValue]:
@@ -115,26 +104,20 @@ TRENDS = (
 #: How each score of `scores.csv` is computed.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "ndcg_at_10": _mean_ndcg,
-    "start_to_end": _contrast(lambda group: _decide(group).start_to_end),
-    "start_to_end_plain": lambda group: _decide(group).start_to_end_plain,
-    "bias_within_read": _contrast(lambda group: _decide(group).bias_within_read),
-    "not_read": lambda group: _decide(group).not_read,
-    "not_read_difference": _contrast(lambda group: _decide(group).not_read_difference),
+    "position_effect": _read_estimate(Quantity.POSITION_EFFECT),
+    "unread_share": _read_value(Quantity.UNREAD_SHARE),
+    "position_effect_in_window": _read_estimate(Quantity.POSITION_EFFECT_IN_WINDOW),
     "state": lambda group: _decide(group).state.value if group.queries else None,
-    "psi": lambda group: _analyze(group).psi,
-    "psi_chance": lambda group: _analyze(group).psi_chance,
-    "p_value": lambda group: test.p_value if (test := _analyze(group).test) else None,
+    "truncation_loss": _read_estimate(Quantity.TRUNCATION_LOSS),
+    "controlled_psi": _read_estimate(Quantity.CONTROLLED_PSI),
+    "middle_minus_ends": _read_estimate(Quantity.MIDDLE_MINUS_ENDS),
+    "start_minus_end": _read_estimate(Quantity.START_MINUS_END),
+    "psi_by_chance": _read_estimate(Quantity.PSI_BY_CHANCE),
     # Over all lengths the papers report the mean over queries.
-    "ndcg_at_10_as_published": lambda group: None if group.length is None else _plain(_analyze(group).ndcg_as_published),
+    "ndcg_at_10_as_published": lambda group: None if group.length is None else _as_estimate(_analyze(group).ndcg_as_published),
     "documents": lambda group: _decide(group).documents,
-    "informative_documents": lambda group: _analyze(group).informative,
+    "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
-    "held_fixed": lambda group: effect.stratum.value if (effect := _analyze(group).effect) else None,
-    "start_to_middle": _contrast(lambda group: _analyze(group).position.start_to_middle),
-    "middle_to_end": _contrast(lambda group: _analyze(group).position.middle_to_end),
-    "middle_to_ends": _contrast(lambda group: _analyze(group).position.middle_to_ends),
-    "detectable_start_to_end": _detectable("start_to_end"),
-    "detectable_psi": _detectable("psi"),
     **{key: _trend(key) for key in TRENDS},
 }
 

@@ -1,0 +1,110 @@
+"""What to do next, derived from findings by one table. A step is named only where it can answer."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+
+from posir_significance.findings import GroupFindings, Quantity, Reason, State, Unit
+from posir_tasks.sources.declared import BUILTIN, format_size
+from posir_tasks.tasks.catalog import name_larger_task
+
+
+class Step(StrEnum):
+    """A next step."""
+
+    CHUNK = "chunk"
+    """Search in chunks that fit into the window."""
+    TRAIN = "train"
+    """Train on evidence at all positions."""
+    MORE_QUESTIONS = "more_questions"
+    """Test on more questions."""
+    MORE_DOCUMENTS = "more_documents"
+    """Test on more documents: there are too few for any state."""
+    MEASURE_WINDOW = "measure_window"
+    RUN_AGAIN = "run_again"
+    """Run the model again, so that rotated versions are stored."""
+    GIVE_EMBEDDER = "give_embedder"
+    """Name the model behind a run, so that rotated versions can be scored."""
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A next step, with the number of questions or documents that it needs."""
+
+    step: Step
+    number: int | None = None
+
+
+#: Reasons for which nothing is tested, and what helps.
+REMEDIES = {
+    Reason.WINDOW_UNKNOWN: Step.MEASURE_WINDOW,
+    Reason.NOT_STORED: Step.RUN_AGAIN,
+    Reason.PARTLY_STORED: Step.RUN_AGAIN,
+    Reason.NO_TEXTS: Step.GIVE_EMBEDDER,
+    Reason.SCORES_DIFFER: Step.GIVE_EMBEDDER,
+}
+
+
+def advise(findings: GroupFindings) -> tuple[Advice, ...]:
+    """Return the next steps, the most important first; one step `NONE` if there is nothing to do."""
+    steps = [Advice(Step.CHUNK)] if loses_by_truncation(findings) else []
+    verdict = findings.verdict
+    if verdict.state in (State.FAVORS_START, State.FAVORS_END):
+        steps += [] if steps else [Advice(Step.CHUNK)]
+        steps.append(Advice(Step.TRAIN))
+    elif verdict.state is State.NOT_TESTED and verdict.reason in REMEDIES:
+        steps.append(Advice(REMEDIES[verdict.reason]))
+    elif verdict.needed is not None:
+        step = Step.MORE_DOCUMENTS if verdict.needed.unit is Unit.DOCUMENTS else Step.MORE_QUESTIONS
+        steps.append(Advice(step, verdict.needed.number))
+    return tuple(steps) or (Advice(Step.NONE),)
+
+
+def loses_by_truncation(findings: GroupFindings) -> bool:
+    """Tell whether evidence is truncated, and then found less often."""
+    loss = findings[Quantity.TRUNCATION_LOSS].estimate
+    return bool(findings.value(Quantity.UNREAD_SHARE)) and bool(loss and loss.low is not None and loss.low > 0)
+
+
+def build_commands(findings: GroupFindings, reference: str, task: str) -> tuple[str, ...]:
+    """Return commands for the next steps that have one, each of which can be pasted into a shell.
+
+    Args:
+        findings: The findings.
+        reference: The model as the user named it: a name, a folder or `MODEL@URL`; empty if no command can have it.
+        task: The name of the task, or the data.
+    """
+    if not reference:
+        return ()
+    model = shlex.quote(reference)
+    commands = list[str]()
+    for advice in advise(findings):
+        match advice.step:
+            case Step.CHUNK:
+                commands.append(f"posir mitigate {model} {shlex.quote(task)}")
+            case Step.MEASURE_WINDOW:
+                commands.append(f"posir window {model}")
+            case Step.RUN_AGAIN:
+                commands.append(f"posir run -t {shlex.quote(task)} -m {model}")
+            case Step.MORE_QUESTIONS | Step.MORE_DOCUMENTS:
+                larger = find_larger_task(task, advice.number or 0)
+                commands += [f"posir run -t {larger} -m {model}"] if larger else []
+    return tuple(commands)
+
+
+def find_larger_task(task: str, number: int) -> str:
+    """Return the smallest larger task of the same data and language with so many questions; empty if there is none."""
+    larger = name_larger_task(task)
+    while larger and count_questions(larger) < number:
+        larger = name_larger_task(larger)
+    return larger
+
+
+def count_questions(task: str) -> int:
+    """Return how many questions a built-in task has at most; 0 if that is unknown."""
+    stated = next((format_size(known.questions) for known in BUILTIN if known.name == task), "")
+    digits = "".join(character for character in stated if character.isdigit())
+    return int(digits) if digits else 0

@@ -1,0 +1,225 @@
+"""The controlled test: the same question, its evidence moved by rotating its own document.
+
+Test W rotates whole documents, so that truncation is part of its effect; test R rotates excerpts that the model reads whole,
+so that it is not. A row is a question and a version of its document. Gains are regressed within questions on the third of the
+version that has the evidence and on whether the version is rotated: a rotated text begins in its middle, which costs some
+models a constant. Clusters are documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posir_significance.intervals import LEVEL
+from posir_significance.observations import Floats, Integers
+from posir_significance.regression import Contrast, Regression
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.evidence import TWELFTHS
+from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.rotation_ranks import RotationRanks
+from posir_tasks.scores import Estimate
+
+#: Independent documents that a state needs with evidence in the first third, and in the last.
+MIN_DOCUMENTS = 10
+THIRDS = 3
+#: Weights of the columns of `ControlledTest.design`: first third, rotated, last third.
+FIRST_MINUS_LAST, MIDDLE_MINUS_ENDS = (1.0, 0.0, -1.0), (-0.5, 0.0, -0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class ControlledTest:
+    """The n rows of one test over a group of questions."""
+
+    gains: Floats
+    """nDCG@10 of each row in [0, 1], or the difference of two models in [-1, 1]; shape (n,)."""
+    thirds: Integers
+    """Third of the version that has the evidence: 0, 1 or 2; shape (n,)."""
+    versions: Integers
+    """0 for the text itself, shape (n,)."""
+    unread: NDArray[np.bool_]
+    """Whether the evidence is truncated in the version, shape (n,)."""
+    questions: Integers
+    """Number of each row's question, shape (n,)."""
+    clusters: Integers
+    """Number of each row's document, or of the documents that share a text or a title; shape (n,)."""
+    weights: Floats
+    """Questions of a row's subset and length for each tested one, scaled to mean 1; shape (n,)."""
+    limit: float = 1.0
+    """Largest possible effect: 1 of gains, 2 of differences."""
+
+    @classmethod
+    def from_ranks(
+        cls,
+        ranks: DocumentRanks,
+        rotations: RotationRanks,
+        *,
+        window: bool,
+        length: int | None = None,
+        sample_size: int | None = None,
+    ) -> ControlledTest:
+        """Return test R, with `window`, or test W.
+
+        Args:
+            ranks: The ranks of a result.
+            rotations: The ranks of its rotated versions.
+            window: Whether the test is R.
+            length: Index of a length bucket; None for all.
+            sample_size: Documents of each length; by default those of the smallest sample.
+        """
+        rows = rotations.rows(ranks, window=window, sample_size=sample_size)
+        columns = ranks.columns
+        lengths = ranks.cell_lengths[columns.cells] if len(columns.cells) else columns.cells
+        if length is not None:
+            rows = rows.select(lengths[rows.query] == length)
+        cells = columns.subsets * (len(ranks.axes.lengths) + 1) + lengths
+        return cls(
+            gains=NDCG_AT_10[rows.ranks],
+            thirds=rows.twelfths // (TWELFTHS // THIRDS),
+            versions=rows.version,
+            unread=rows.unread > 0,
+            questions=rows.query,
+            clusters=columns.clusters[rows.query],
+            weights=_weight_rows(rows.query, cells),
+        )
+
+    def subtract(self, other: ControlledTest) -> ControlledTest:
+        """Return the differences to another model's test of the same rows: the gains of this one minus those of the other."""
+        return self._replace_gains(self.gains - other.gains, 2.0)
+
+    def average(self, other: ControlledTest) -> ControlledTest:
+        """Return the mean of two models' tests of the same rows."""
+        return self._replace_gains((self.gains + other.gains) / 2, 1.0)
+
+    def without_effect(self) -> ControlledTest:
+        """Return the test of a model whose scores do not depend on the version: within questions, all gains are equal."""
+        return self._replace_gains(np.zeros(len(self.gains)), 1.0)
+
+    def _replace_gains(self, gains: Floats, limit: float) -> ControlledTest:
+        return ControlledTest(
+            gains, self.thirds, self.versions, self.unread, self.questions, self.clusters, self.weights, limit
+        )
+
+    def has_same_rows(self, other: ControlledTest) -> bool:
+        """Tell whether two tests have the same questions in the same versions."""
+        return np.array_equal(self.questions, other.questions) and np.array_equal(self.versions, other.versions)
+
+    @property
+    def question_count(self) -> int:
+        """Number of tested questions."""
+        return len(np.unique(self.questions))
+
+    @property
+    def document_count(self) -> int:
+        """Number of independent documents that they are about."""
+        return len(np.unique(self.clusters))
+
+    @cached_property
+    def documents_at_ends(self) -> int:
+        """Independent documents with evidence in the first third of a version, or in the last, whichever are fewer."""
+        return min(len(np.unique(self.clusters[self.thirds == third])) for third in (0, THIRDS - 1))
+
+    @property
+    def design(self) -> Floats:
+        """Indicators of the first third, of a rotated version and of the last third, shape (n, 3)."""
+        columns = (self.thirds == 0, self.versions > 0, self.thirds == THIRDS - 1)
+        return np.stack(columns, axis=1).astype(np.float64)
+
+    @cached_property
+    def regression(self) -> Regression | None:
+        """The regression on thirds; None if no question has rows in different thirds."""
+        return self._fit(self.design)
+
+    def _fit(self, columns: Floats) -> Regression | None:
+        return Regression.fit(self.gains, columns, self.questions, self.clusters, self.weights)
+
+    def _contrast(self, weights: tuple[float, ...]) -> Contrast | None:
+        return self.regression.contrast(np.array(weights), self.limit) if self.regression else None
+
+    @cached_property
+    def effect(self) -> Contrast | None:
+        """First third minus last third."""
+        return self._contrast(FIRST_MINUS_LAST)
+
+    @cached_property
+    def middle_minus_ends(self) -> Contrast | None:
+        """Middle third minus the mean of the other two."""
+        return self._contrast(MIDDLE_MINUS_ENDS)
+
+    @cached_property
+    def truncation_loss(self) -> Contrast | None:
+        """Evidence that is read minus the same evidence where it is truncated; None if no question has both."""
+        if not self.unread.any() or self.unread.all():
+            return None
+        columns = np.stack([~self.unread, self.versions > 0], axis=1).astype(np.float64)
+        regression = self._fit(columns)
+        return regression.contrast(np.array((1.0, 0.0)), self.limit) if regression else None
+
+    @property
+    def room_for_effect(self) -> float:
+        """Largest difference between thirds that the mean gain of the unrotated texts allows."""
+        unmoved = self.gains[self.versions == 0]
+        level = float(unmoved.mean()) if len(unmoved) else 0.0
+        return THIRDS * min(level, 1 - level)
+
+    @property
+    def unmoved_mean(self) -> float | None:
+        """Mean gain of the unrotated texts; None without rows."""
+        unmoved = self.gains[self.versions == 0]
+        return float(unmoved.mean()) if len(unmoved) else None
+
+    @cached_property
+    def levels(self) -> Floats | None:
+        """Mean gain with the evidence in each third, shape (3,); None without a regression."""
+        if self.regression is None:
+            return None
+        first, _, last = self.regression.coefficients
+        effects = np.array([first, 0.0, last])
+        shares = np.bincount(self.thirds, self.weights, minlength=THIRDS) / self.weights.sum()
+        levels: Floats = np.average(self.gains, weights=self.weights) + effects - shares @ effects
+        return levels
+
+    @cached_property
+    def psi(self) -> Estimate | None:
+        """Controlled PSI, 1 - lowest / highest level, with an interval that holds for all pairs of thirds together."""
+        if self.levels is None or self.levels.max() <= 0:
+            return None
+        levels = np.clip(self.levels, 0.0, 1.0)
+        value = float(1 - levels.min() / levels.max()) if levels.max() > 0 else 0.0
+        low = 0.0
+        high = value
+        for one, two in combinations(range(THIRDS), 2):
+            ends = self._interval_between(one, two)
+            higher = max(levels[one], levels[two])
+            if ends is None or higher <= 0:
+                return None
+            low = max(low, max(ends[0], -ends[1], 0.0) / float(higher))
+            high = max(high, max(abs(ends[0]), abs(ends[1])) / float(higher))
+        return Estimate(value, (min(low, value), min(max(high, value), 1.0)))
+
+    def _interval_between(self, one: int, two: int) -> tuple[float, float] | None:
+        """Return the interval of the difference of two thirds, of three such differences together 95%."""
+        weights = np.zeros(THIRDS)
+        # The second column of the design is no third.
+        for third, sign in ((one, 1.0), (two, -1.0)):
+            if third != 1:
+                weights[third] = sign
+        contrast = self._contrast(tuple(weights))
+        if contrast is None or contrast.interval_at is None:
+            return None
+        return contrast.interval_at(1 - (1 - LEVEL) / THIRDS)
+
+
+def _weight_rows(questions: Integers, cells: Integers) -> Floats:
+    """Return the questions of each row's cell for each tested one, scaled to mean 1; `cells` are those of all questions."""
+    if not len(questions):
+        return np.zeros(0)
+    tested = np.unique(questions)
+    totals = np.bincount(cells)
+    sampled = np.bincount(cells[tested], minlength=len(totals))
+    weights: Floats = (totals / np.maximum(sampled, 1))[cells[questions]]
+    return weights / weights.mean()

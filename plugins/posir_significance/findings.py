@@ -1,0 +1,226 @@
+"""Findings: what is known of a group of questions, as codes and numbers. Words for them are in `messages`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from posir_tasks.judgments import DOCUMENT
+from posir_tasks.read_part import ReadPart
+from posir_tasks.scores import ALL, Estimate
+
+#: Level of an interval that is read alone.
+LEVEL = 0.95
+
+
+class Quantity(StrEnum):
+    """What a finding is about."""
+
+    NDCG_AT_10 = "ndcg_at_10"
+    UNREAD_SHARE = "unread_share"
+    """Share of the questions whose evidence is truncated, wholly or in part."""
+    TRUNCATION_LOSS = "truncation_loss"
+    """nDCG@10 of evidence that is read minus that of the same evidence where it is truncated."""
+    START_MINUS_END = "start_minus_end"
+    """First minus last third of documents as the data lie: different questions, a description."""
+    POSITION_EFFECT = "position_effect"
+    """First minus last third of the document, the same evidence moved; truncation included."""
+    POSITION_EFFECT_IN_WINDOW = "position_effect_in_window"
+    """The same within the model's window, on which the state rests."""
+    MIDDLE_MINUS_ENDS = "middle_minus_ends"
+    """Middle third of the window minus the mean of the other two, the same evidence moved."""
+    CONTROLLED_PSI = "controlled_psi"
+    """1 - lowest / highest level of the thirds of the document, the same evidence moved."""
+    PSI_AS_PUBLISHED = "psi_as_published"
+    PSI_BY_CHANCE = "psi_by_chance"
+
+
+class State(StrEnum):
+    """The verdict on the position effect within the window."""
+
+    FAVORS_START = "favors_start"
+    FAVORS_END = "favors_end"
+    NO_BIAS = "no_bias"
+    """None above the margin."""
+    INCONCLUSIVE = "inconclusive"
+    NOT_TESTED = "not_tested"
+
+
+class ChangeState(StrEnum):
+    """The verdict on a change of a metric from system A to system B."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    """Within the margin."""
+    INCONCLUSIVE = "inconclusive"
+    NOT_TESTED = "not_tested"
+
+
+class Reason(StrEnum):
+    """Why a state is inconclusive or not tested, or why there is no bias."""
+
+    WINDOW_UNKNOWN = "window_unknown"
+    NOT_STORED = "not_stored"
+    """The result has no ranks of rotated versions."""
+    PARTLY_STORED = "partly_stored"
+    """Some subsets have none."""
+    FEW_DOCUMENTS = "few_documents"
+    WIDE_INTERVAL = "wide_interval"
+    NO_ROOM = "no_room"
+    """Nearly all evidence is found, or nearly none: no difference of the margin is possible."""
+    ORDER_BLIND = "order_blind"
+    """Word order plays no part in the scores."""
+    DIRECTION_UNKNOWN = "direction_unknown"
+    """An effect changes, but which system is nearer to 0 is open."""
+    WINDOW_DIFFERS = "window_differs"
+    """The windows of the systems or of the subsets differ, so that their excerpts do."""
+    SCORES_DIFFER = "scores_differ"
+    """The embedder does not give the scores of the run."""
+    NO_TEXTS = "no_texts"
+    """The system has ranks alone."""
+    ONE_UNIT = "one_unit"
+    """No document can be divided."""
+    SEVERAL_POSITIONS = "several_positions"
+    """Each question has several places of evidence."""
+    OTHER_DATA = "other_data"
+    """The systems were not tested on the same versions."""
+
+
+class Unit(StrEnum):
+    """What is needed for a state."""
+
+    QUESTIONS = "questions"
+    DOCUMENTS = "documents"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """How much data a state needs."""
+
+    number: int
+    unit: Unit
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a finding is of."""
+
+    model: str = ""
+    task: str = ""
+    length: str = ALL
+    """The key of a length bucket, such as `q1`, or `all`."""
+    language: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact: an estimate with its interval and, for a verdict, the state that follows from them and the margin."""
+
+    quantity: Quantity
+    estimate: Estimate | None = None
+    """The value with its interval at `level`; None where it is undefined or not tested."""
+    level: float = LEVEL
+    state: State | None = None
+    """Given for the position effect within the window alone."""
+    reason: Reason | None = None
+    needed: Needed | None = None
+    """About as much data would decide, to two digits."""
+    margin: float | None = None
+    """Smallest effect that matters, in nDCG@10, in (0, 1)."""
+    subject: Subject = field(default_factory=Subject)
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval excludes 0."""
+        interval = self.estimate.interval if self.estimate else None
+        return interval is not None and not interval[0] <= 0 <= interval[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return value, interval and verdict as plain JSON, by the names of result files."""
+        name = self.quantity.value
+        interval = self.estimate.interval if self.estimate else None
+        values: dict[str, Any] = {name: self.estimate and self.estimate.value}
+        if self.quantity not in PLAIN:
+            values[f"{name}_interval"] = list(interval) if interval else None
+        return values
+
+
+#: Quantities without an interval.
+PLAIN = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFindings:
+    """The findings on one group of questions of a model."""
+
+    findings: Mapping[Quantity, Finding]
+    """One for each quantity."""
+    read: ReadPart
+    """The part of a document that the model reads."""
+    questions: int
+    documents: int
+    """Independent documents (articles, where known), or their clusters."""
+    counted: str = DOCUMENT
+    """The noun of `documents`."""
+    tested_questions: int = 0
+    """Questions of test R, or of test W where there is no R."""
+    tested_documents: int = 0
+
+    def __getitem__(self, quantity: Quantity) -> Finding:
+        return self.findings[quantity]
+
+    @property
+    def verdict(self) -> Finding:
+        """The position effect within the window, with the state."""
+        return self.findings[Quantity.POSITION_EFFECT_IN_WINDOW]
+
+    @property
+    def state(self) -> State:
+        """The state of the verdict."""
+        assert self.verdict.state is not None
+        return self.verdict.state
+
+    @property
+    def reason(self) -> Reason | None:
+        """The reason of the verdict."""
+        return self.verdict.reason
+
+    @property
+    def margin(self) -> float:
+        """The margin of the verdict."""
+        assert self.verdict.margin is not None
+        return self.verdict.margin
+
+    def value(self, quantity: Quantity) -> float | None:
+        """Return the value of a quantity; None if it is undefined."""
+        estimate = self.findings[quantity].estimate
+        return estimate.value if estimate else None
+
+    def of_subject(self, subject: Subject) -> GroupFindings:
+        """Return the findings with what they are of."""
+        named = {quantity: replace(finding, subject=subject) for quantity, finding in self.findings.items()}
+        return replace(self, findings=named)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the findings as plain JSON; every value with uncertainty is followed by its interval."""
+        verdict = self.verdict
+        values: dict[str, Any] = {
+            "state": self.state.value,
+            "reason": verdict.reason and verdict.reason.value,
+            "margin": verdict.margin,
+            "level": verdict.level,
+            "questions": self.questions,
+            "documents": self.documents,
+            "tested_questions": self.tested_questions,
+            "tested_documents": self.tested_documents,
+            "read": self.read.to_json(),
+        }
+        for unit in Unit:
+            needed = verdict.needed if verdict.needed and verdict.needed.unit is unit else None
+            values[f"{unit.value}_needed"] = needed and needed.number
+        for finding in self.findings.values():
+            values |= finding.to_json()
+        return values
