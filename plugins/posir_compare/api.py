@@ -14,9 +14,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from posir_compare import comparison
 from posir_compare.comparison import FORMATS, ComparisonRow, Metric
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
-from posir_significance import sentences
-from posir_significance.correction import correct_p_values
-from posir_significance.decision import ChangeState, Margins, Reason
+from posir_significance import messages
+from posir_significance.advice import CHUNK_COMMAND
+from posir_significance.decision import Margins
+from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA, LEVEL
 from posir_tasks.display.numbers import format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable, to_paragraphs
@@ -36,30 +37,30 @@ Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
     "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below rank 10.",
-    "Start to end: nDCG@10 of the first third of documents minus the last.",
-    "Change: model minus baseline, with its interval, adjusted for 3 metrics (--full has PSI, the third).",
+    "Position effect: nDCG@10 with the same evidence in the first third of its document minus in the last.",
+    "Change: model minus baseline, with its interval, adjusted for 3 metrics.",
 )
 JUDGED_BRIEF = (
     "Difference: model minus baseline, x 100, over all judged queries, paired by cluster. Intervals are adjusted for 5 metrics."
 )
 NOTES = (
-    "State: from the interval of the change: equivalent if it lies within the margin (by default 2 points of nDCG@10, 5 of "
-    "start to end), better or worse if 0 is outside; else it cannot be said.",
+    "State: from the interval of the change: equivalent if it lies within the margin (by default 2 points of nDCG@10, 5 of the "
+    "position effect), better or worse if 0 is outside; otherwise inconclusive.",
     "Paired by query: both models answered the same questions, and are compared question by question.",
-    "PSI: 1 - worst / best position, posterior median: 0 is even, lower is better. Its change is not the difference of two "
-    "medians, but the median of the difference.",
+    "Position effects are compared on the same rotated versions; within the window only if both models have the same excerpts.",
 )
 #: What a reader of a page needs first.
 TERMS = (
     "Change: model minus baseline, in points; in brackets its interval, wider since several changes are read together. "
-    "Start to end: first minus last third of documents."
+    "Position effect: the same evidence in the first third of its document minus in the last."
 )
-DIFFERS = "Differs: the change is not 0, but which of the two is nearer to 0 cannot be said."
 
 
 HEADINGS = (
     "Task", "Method", "Baseline", "Model", "Metric", "Length", "Queries", "Baseline score", "Score", "Difference", "Change",
 )  # fmt: skip
+#: States of a change that is not decided.
+UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
 #: Most comparisons of two models on a task with a sentence each.
 MOST_SENTENCES = 6
 
@@ -69,7 +70,7 @@ class Comparison(Presentable, comparison.ModelComparison):
     """Models against a baseline, by task, length and metric."""
 
     full: bool = False
-    """Whether scores of both sides and PSI are shown, too."""
+    """Whether scores of both sides are also shown."""
     hint: str = ""
     """The choice of the baseline, for the error stream alone."""
 
@@ -84,7 +85,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         first, models = self.rows[0], list(dict.fromkeys(row.model for row in self.rows))
         baseline, *names = drop_organizations([self.baseline, *models])
         if first.length == ALL and count_pairs(self.rows) == 1:
-            return sentences.describe_ndcg_change(first.change, baseline, *names)
+            return messages.describe_ndcg_change(first.change, baseline, *names)
         states = _count_states([row for row in self.rows if (row.length, row.metric) == (ALL, Metric.NDCG)])
         return f"{pluralize(len(models), 'model')} against {baseline}{f' in nDCG@10: {states}' if states else ''}"
 
@@ -92,8 +93,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Test limits on the change from the baseline, as `posir compare --fail-if` does.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which its change is printed, such as `start_to_end > 5`;
-                or several of these.
+            limits: A metric, `<` or `>`, and a number in the unit in which its change is printed, such as
+                `position_effect > 5`; or several of these.
             lengths: `all` or names of length buckets.
             strict: Whether a limit already fails if the interval of the change is not wholly within it.
 
@@ -101,7 +102,7 @@ class Comparison(Presentable, comparison.ModelComparison):
             The verdict on every limit, and over all.
 
         Raises:
-            PosirError: A limit is none.
+            PosirError: A limit is malformed.
         """
         given, values = [limits] if isinstance(limits, str) else limits, map(LimitedValue.of_change, self.rows)
         return check_limits(values, given, lengths, strict=strict, gaps=self.gaps, notes=self.notes)
@@ -112,32 +113,30 @@ class Comparison(Presentable, comparison.ModelComparison):
         every = DisplaySection("Scores of both sides", tables=(comparison_table(self.rows),), folded=True)
         strips = tuple(self.draw_common()) if len(self.common) <= MOST_SENTENCES else ()
         drawn = [DisplaySection(strips=strips)] if strips else []
-        commands = dict.fromkeys(
-            line for strip in strips for line in strip.code.split("\n") if line.startswith(sentences.MITIGATE)
-        )
-        steps = [DisplaySection("What to do", ("Search in chunks that fit what it reads:",), code="\n".join(commands))]
+        commands = dict.fromkeys(line for strip in strips for line in strip.code.split("\n") if line.startswith(CHUNK_COMMAND))
+        steps = [DisplaySection("Next", ("Search in chunks that fit the window:",), code="\n".join(commands))]
         changes = list(change_sections(shown))
         place = next((at for at, section in enumerate(changes) if section.tables), 0)
         changes[place + 1 : place + 1] = steps if commands else []
         return (*changes[:place], *drawn, *changes[place:], *([every] if self.full else []))
 
     def page_sections(self) -> list[DisplaySection]:
-        """Return the tables, without PSI, and of a few models what cannot be said: title and pictures have the findings."""
+        """Return the tables, and what is inconclusive about a few models: title and pictures have the findings."""
         named = replace(self, full=True)._name_models(drop_organizations)
-        shown, row = [row for row in named if row.metric is not Metric.PSI], named[0]
+        shown, row = named, named[0]
         is_one = count_pairs(shown) == 1
         scores = comparison_table(replace(row, length=row.length_title or row.length) for row in named)
         heads = {"Baseline score": row.baseline, "Score": row.model} if is_one else {}
         columns = tuple(replace(column, heading=heads.get(column.heading, column.heading)) for column in scores.columns)
         split_by = "{Metric}\n{Task}, {Method}, {Model} against {Baseline}"
-        scores = replace(scores, columns=columns, split_by=split_by, notes=NOTES[-1:] if self.common else ())
+        scores = replace(scores, columns=columns, split_by=split_by, notes=())
         folded = [DisplaySection("Scores of both sides", tables=(scores,), folded=True)]
         folded += [self._build_sources()] if self.common else []
         changes = list(change_sections(shown, scored=True))
         if count_pairs(shown) > MOST_SENTENCES:
             return [*changes, *folded]
         tables, overall = [section for section in changes if section.tables], [row for row in shown if row.length == ALL]
-        said = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+        said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
         lead = [" ".join(filter(None, (*describe_pair(row), *said)))] if is_one else []
         return [*to_paragraphs(lead), *tables, *to_paragraphs([] if is_one else said), *folded]
 
@@ -156,11 +155,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Return the rows that are shown, with shorter names of models."""
         labels = list(dict.fromkeys(label for row in self.rows for label in (row.baseline, row.model)))
         names = dict(zip(labels, shorten(labels), strict=True))
-        return [
-            replace(row, baseline=names[row.baseline], model=names[row.model])
-            for row in self.rows
-            if self.full or row.metric is not Metric.PSI
-        ]
+        return [replace(row, baseline=names[row.baseline], model=names[row.model]) for row in self.rows]
 
     def describe_data(self) -> str:
         """Return the tasks."""
@@ -173,9 +168,8 @@ class Comparison(Presentable, comparison.ModelComparison):
         return to_latex(table, label="tab:posir-comparison")
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row for each task, model, length and metric; a p-value is also corrected over all tasks and models."""
-        corrected = correct_by_metric(self.rows)
-        return [row.columns() | {"p_value_holm": p_value} for row, p_value in zip(self.rows, corrected, strict=True)]
+        """Return a row for each task, model, length and metric."""
+        return [row.columns() for row in self.rows]
 
     def document(self) -> dict[str, Any]:
         """Return baseline, rows and notes."""
@@ -185,9 +179,7 @@ class Comparison(Presentable, comparison.ModelComparison):
         """Return how to read the numbers."""
         if all(row.change.judged for row in self.rows):
             return (JUDGED_BRIEF,)
-        shown = [row for row in self.rows if row.length == ALL or count_pairs(self.rows) == 1]
-        is_open = any(row.metric_change.reason is Reason.OTHER_SIDE and row.metric is not Metric.PSI for row in shown)
-        return (*BRIEF, *[DIFFERS] * is_open)
+        return BRIEF
 
     def explanation(self) -> tuple[str, ...]:
         """Return what every column means, and the notes, which the command prints on the error stream, too."""
@@ -212,7 +204,7 @@ def compare(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Comparison | Gate:
-    """Say whether models are better, worse or equivalent to a baseline in nDCG@10, start to end and PSI, by task and length.
+    """Say whether models are better, worse or equivalent to a baseline in nDCG@10 and position effects, by task and length.
 
         posir compare results                # all models with the first
         posir compare results/old results/new
@@ -227,19 +219,19 @@ def compare(
         baseline: Model that all others are compared with; by default the first, of one folder by name.
         lengths: Lengths to compare; by default every one, or with `fail_if` all.
         task: Task to compare. By default, all.
-        margin: Smallest difference that matters: of start to end, such as 5, or KEY=POINTS for ndcg_at_10, psi or mrr_at_10.
-        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2 if that cannot be said.
-        full: Show the scores of both sides and PSI, too.
+        margin: Smallest difference that matters: of a position effect, such as 5, or KEY=POINTS for ndcg_at_10 or mrr_at_10.
+        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2 if inconclusive.
+        full: Also show the scores of both sides.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
-        A row for each task, model, length and metric: both scores with 95 % intervals, their difference in [-1, 1] with its
+        A row for each task, model, length and metric: both scores with 95% intervals, their difference in [-1, 1] with its
         simultaneous interval, and the state of the change. With `fail_if`, the verdict on every limit, and over all.
 
     Raises:
-        PosirError: There are no such results, models or lengths, or fewer than two models; with `fail_if`, that cannot be said.
-            Or a limit is none, or the file cannot be written.
+        PosirError: There are no such results, models or lengths, or fewer than two models; with `fail_if`, the gate is then
+            inconclusive. Or a limit is malformed, or the file cannot be written.
 
     Examples:
         >>> import posir
@@ -371,8 +363,8 @@ def _change_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Leng
         lines += [(metric.heading, "", "", ""), *([(listed[0].baseline, scores[0], "", "")] if is_models else [])]
         for row, score in zip(listed, scores[1:], strict=True):
             first = (row.model, score) if is_models else (row.length_title, format_count(row.queries))
-            state = sentences.label_change(row.metric_change).partition(";")[0]
-            lines.append((*first, sentences.format_difference(row.metric_change, row.change), state))
+            state = messages.label_change(row.metric_change)
+            lines.append((*first, messages.format_difference(row.metric_change), state))
     numbers = ["Score" if is_models else "Queries", "Change"]
     return Table(build_columns([heading, *numbers, "State"], numbers), tuple(lines), title, is_narrow=is_models)
 
@@ -385,12 +377,14 @@ def _page_table(rows: Sequence[ComparisonRow], heading: Literal["Model", "Length
     columns = list(build_columns([heading, "Queries"][: len(cells)], ["Queries"]))
     for metric, listed, scores in _group_metrics(rows):
         # The interval stands below its state.
-        changes = ["\n".join(sentences.format_change(row.metric_change, row.change).rsplit(": ", 1)) for row in listed]
+        changes = [
+            "\n".join((messages.label_change(row.metric_change), messages.format_difference(row.metric_change))).rstrip()
+            for row in listed
+        ]
         columns += [Column("Score", "right", metric.heading)] if is_models else []
         columns.append(Column("Change", "right", metric.heading, drawn=True))
         cells += [scores, ["baseline", *changes]] if is_models else [changes]
-    is_open = any(row.metric_change.reason is Reason.OTHER_SIDE for row in rows)
-    return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, ((TERMS,) * is_models) + ((DIFFERS,) * is_open))
+    return Table(tuple(columns), tuple(zip(*cells, strict=True)), title, (TERMS,) * is_models)
 
 
 def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
@@ -412,7 +406,7 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
                 format_estimate(row.a, FORMATS[row.metric][0]),
                 format_estimate(row.b, FORMATS[row.metric][0]),
                 format_estimate(row.difference, FORMATS[row.metric][1]),
-                sentences.label_change(row.metric_change),
+                messages.label_change(row.metric_change),
             )
             for row in rows
         ),
@@ -424,24 +418,19 @@ def comparison_table(rows: Iterable[ComparisonRow]) -> Table:
 def count_changes(rows: Iterable[ComparisonRow]) -> Iterator[str]:
     """Yield how many changes over all lengths have each state, by metric."""
     overall = [row for row in rows if row.length == ALL]
-    corrected = list(zip(overall, correct_by_metric(overall), strict=True))
     for metric in dict.fromkeys(row.metric for row in overall):
-        of_metric = [(row, p_value) for row, p_value in corrected if row.metric is metric]
-        states = _count_states([row for row, _ in of_metric])
-        p_values = [p_value for _, p_value in of_metric if p_value is not None]
-        differing = sum(p_value < ALPHA for p_value in p_values)
-        holm = f"; by Holm's method over all of them, {differing:,} differ" if p_values else ""
-        yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {states}{holm}."
+        of_metric = [row for row in overall if row.metric is metric]
+        yield f"Change in {metric.value} over all lengths, {pluralize(len(of_metric), 'pair')}: {_count_states(of_metric)}."
     by_chance = format_number(count_pairs(overall) * (1 - LEVEL), ".1f").removesuffix(".0")
     yield f"If none of them differed, about {by_chance} would be expected to be called better or worse by chance."
 
 
 def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
-    """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it what cannot be said."""
+    """Return the change in nDCG@10 of the only model, or how many changed how, as a title; below it what is inconclusive."""
     first, models = overall[0], {row.model for row in overall}
-    said = [row.describe() for row in overall if row.metric_change.state is ChangeState.CANNOT_BE_SAID]
+    said = [row.describe() for row in overall if row.metric_change.state in UNDECIDED_STATES]
     if len(models) == 1:
-        title, said = sentences.describe_ndcg_change(first.change, first.baseline, first.model), [describe_reads(first), *said]
+        title, said = messages.describe_ndcg_change(first.change, first.baseline, first.model), [describe_reads(first), *said]
     else:
         states = _count_states(row for row in overall if row.metric is first.metric)
         title = f"{len(models)} models against {first.baseline} in {first.metric}: {states}"
@@ -449,14 +438,13 @@ def describe_task(overall: Sequence[ComparisonRow]) -> DisplaySection:
 
 
 def describe_pair(row: ComparisonRow) -> Iterator[str]:
-    """Yield what the title of a page of one pair leaves open: start to end, what both read, and the data."""
+    """Yield what the title of a page of one pair leaves open: the position effect, both windows, and the data."""
     if row.change.judged:
         yield f"{row.task}: {pluralize(row.queries, 'question')} on {pluralize(row.documents, row.change.counted)}."
         return
     reads = describe_reads(row)
-    if loss := sentences.describe_loss(row.change):
-        reads = "; it".join(["It " + loss, *filter(None, [reads.removeprefix(row.model).removesuffix(".")])]) + "."
-    yield from (reads, sentences.describe_questions(row.task, row.queries, row.documents))
+    effect = messages.describe_effect_change(row.change, row.baseline, row.model)
+    yield from (effect, reads, messages.describe_questions(row.task, row.queries, row.documents))
     yield "Points are of nDCG@10 (100: always ranked first)."
 
 
@@ -467,21 +455,15 @@ def describe_reads(row: ComparisonRow) -> str:
 
 
 def _count_states(rows: Iterable[ComparisonRow]) -> str:
-    """Return how many changes have each state: `2 better, 1 cannot be said`."""
-    counts = Counter(sentences.label_change(row.metric_change) for row in rows)
+    """Return how many changes have each state: `2 better, 1 inconclusive`."""
+    counts = Counter(messages.label_change(row.metric_change) for row in rows)
     return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
 def describe_levels(rows: Iterable[ComparisonRow]) -> str:
     """Return the levels of the intervals of changes: over all lengths, then of lengths."""
     said = [
-        f"{sentences.format_level(level)} {'over all lengths' if is_all else 'by length'} (for {round(ALPHA / (1 - level))})"
+        f"{messages.format_level(level)} {'over all lengths' if is_all else 'by length'} (for {round(ALPHA / (1 - level))})"
         for is_all, level in dict.fromkeys((row.length == ALL, row.change.level) for row in rows)
     ]
-    return f"Intervals: all changes of a table hold at once at 95 %, so each at {', '.join(said)}; scores as in a report."
-
-
-def correct_by_metric(rows: Sequence[ComparisonRow]) -> list[float | None]:
-    """Return the p-value of each row, corrected by Holm's method over all tasks and models of its metric and length."""
-    p_values = [row.difference.p_value if row.difference else None for row in rows]
-    return correct_p_values(p_values, [(row.metric, row.length, bool(row.change.judged)) for row in rows])
+    return f"Intervals: all changes of a table hold at once at 95%, so each at {', '.join(said)}; scores as in a report."

@@ -12,7 +12,8 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-from posir_significance.analysis import analyze
+from posir_significance.advice import build_commands
+from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
 from posir_significance.decision import (
     CHANGE_LEVEL,
     DEFAULT_MARGINS,
@@ -24,21 +25,23 @@ from posir_significance.decision import (
     decide,
     level_of_lengths,
 )
+from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.intervals import LEVEL, estimate_judged
-from posir_significance.sentences import advise, build_strip, describe_metric_change, name_command
-from posir_tasks.display.numbers import format_percent, format_points, format_psi, format_psi_difference
+from posir_significance.messages import METRICS as METRIC_NAMES
+from posir_significance.messages import describe_advice, describe_change
+from posir_significance.strips import build_strip
+from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.progress import progress
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.wording import drop_organizations
-from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
-from posir_tasks.models.references import bare_name
+from posir_tasks.models.references import RUN, bare_name
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, unify_names
-from posir_tasks.scores import ALL, Difference, Estimate
+from posir_tasks.scores import ALL, Difference, Estimate, ResultValues
 from posir_tasks.sources.repository import combine_revisions
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,12 @@ class ModelRun:
     label: str
     """The model's full name, with the folder if several runs have the same name."""
     results: tuple[StoredResult, ...]
+
+    @property
+    def reference(self) -> str:
+        """The model as a command takes it; empty of a run, whose model is not known."""
+        model = self.results[0].model
+        return "" if model.startswith(f"{RUN}/") else model
 
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
         """Return the results by position on a task by subset."""
@@ -146,18 +155,16 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
 class CommonResults:
     """Two models' results on the same queries."""
 
-    a: DocumentRanks
-    b: DocumentRanks
+    a: ResultValues
+    b: ResultValues
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
     """Notes on subsets that were skipped, such as those on different data, and why queries could not be paired."""
-    places: tuple[DocumentRanks, DocumentRanks] | None = None
-    """Ranks of the places of the queries that have several, if both have such queries."""
 
     @property
     def are_paired(self) -> bool:
         """Whether both are on the same queries in the same order."""
-        return self.a.same_queries(self.b)
+        return self.a.ranks.same_queries(self.b.ranks)
 
 
 def find_common_results(pair: Pair) -> CommonResults:
@@ -176,12 +183,11 @@ def find_common_results(pair: Pair) -> CommonResults:
         advice = "Only results on the same queries can be compared; run both models again on the same data."
         raise PosirError(f"{where}: {'; '.join(skipped)}. {advice}")
     notes = [f"{where}: {reason}." for reason in skipped]
-    first, second = (pool(results[subset].ranks for subset in same) for results in (a, b))
+    first, second = (pool(results[subset].values for subset in same) for results in (a, b))
     common = CommonResults(first, second, same, ())
     if not common.are_paired:
         notes.append(f"{where}: compared without pairing. The two results are on different queries or documents.")
-    placed = [[places.ranks for subset in same if (places := run[subset].values.places)] for run in (a, b)]
-    return replace(common, notes=tuple(notes), places=(pool(placed[0]), pool(placed[1])) if all(placed) else None)
+    return replace(common, notes=tuple(notes))
 
 
 def _describe_skipped(
@@ -233,8 +239,8 @@ class Metric(StrEnum):
     """The score that is compared."""
 
     NDCG = METRICS["ndcg_at_10"]
-    START_TO_END = "start to end"
-    PSI = "PSI"
+    POSITION_EFFECT = METRIC_NAMES["position_effect"]
+    IN_WINDOW = METRIC_NAMES["position_effect_in_window"]
     MRR = METRICS["mrr_at_10"]
     RECALL_AT_10 = METRICS["recall_at_10"]
     RECALL_AT_100 = METRICS["recall_at_100"]
@@ -243,18 +249,13 @@ class Metric(StrEnum):
     @property
     def key(self) -> str:
         """Key of the score in result files, `ndcg_at_10` for example."""
-        keys = {title: key for key, title in METRICS.items()}
-        return keys.get(self.value) or {Metric.START_TO_END: "start_to_end", Metric.PSI: "psi"}[self]
+        return next(key for key, name in METRIC_NAMES.items() if name == self.value)
 
     @property
     def heading(self) -> str:
         """Heading of its changes, with what is best if that is not the highest."""
-        return {Metric.START_TO_END: "Start to end (best: 0)", Metric.PSI: "PSI (best: 0)"}.get(self, self.value)
-
-    @property
-    def scale(self) -> int:
-        """The factor by which its differences are multiplied when they are printed."""
-        return 1 if self is Metric.PSI else 100
+        effects = (Metric.POSITION_EFFECT, Metric.IN_WINDOW)
+        return f"{self.value.capitalize()} (best: 0)" if self in effects else self.value
 
 
 #: The metrics of all judged queries, whose evidence may have no position.
@@ -298,7 +299,7 @@ class ComparisonRow:
 
     def describe(self) -> str:
         """Return the change as a sentence."""
-        return describe_metric_change(self.metric.value, self.metric_change, self.change, self.baseline, self.model)
+        return describe_change(self.metric.key, self.metric_change, self.baseline, self.model)
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and JSON."""
@@ -307,13 +308,12 @@ class ComparisonRow:
         return {
             **{name: getattr(self, name) for name in names},
             "difference": self.difference and Estimate(self.difference.value, self.difference.interval),
-            "p_value": self.difference and self.difference.p_value,
             "level": self.change.level,
             "state": change.state,
             "reason": change.reason,
             "margin": change.margin,
-            "documents_needed": change.documents_needed,
-            "detectable_difference": change.detectable(self.change.level),
+            "needed": change.needed and change.needed.number,
+            "needed_unit": change.needed and change.needed.unit,
             "answer": self.describe(),
             "baseline_reads": self.reads[0].phrase,
             "model_reads": self.reads[1].phrase,
@@ -338,15 +338,22 @@ class ModelComparison:
         labels = [run.label for pair, _ in self.common for run in (pair.a, pair.b)]
         short = dict(zip(labels, drop_organizations(labels), strict=True))
         for pair, common in self.common:
-            for run, ranks in ((pair.a, common.a), (pair.b, common.b)):
+            for run, values in ((pair.a, common.a), (pair.b, common.b)):
                 name = f"{short[run.label]}, {pair.task}" if several else short[run.label]
-                if name not in drawn:
-                    drawn.add(name)
-                    decision = decide(analyze(ranks, run.find_read(pair.task)).overall)
-                    strip, code = build_strip(decision, name), name_command(decision, run.label, pair.task)
-                    # What to do with the baseline is for a report of it.
-                    advice = partial(zip, ["What to do"], [advise(decision)]) if run is pair.b else tuple
-                    yield replace(strip, facts=advice, code=code)
+                if name in drawn:
+                    continue
+                drawn.add(name)
+                group = analyze(values).overall
+                findings = decide(group)
+                commands = build_commands(findings, run.reference, pair.task)
+                # The next step for the baseline is for a report on it.
+                facts = partial(_list_advice, findings, pair.task) if run is pair.b else tuple
+                strip = build_strip(findings, group, name)
+                yield replace(strip, facts=facts, code="\n".join(commands))
+
+
+def _list_advice(findings: GroupFindings, task: str) -> tuple[tuple[str, str], ...]:
+    return (("Next", describe_advice(findings, task)),)
 
 
 def compare_pairs(pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS) -> ModelComparison:
@@ -446,27 +453,24 @@ def compare_pair(
     """
     paired = common.are_paired
     first, other = analyze(common.a), analyze(common.b)
-    baseline_reads, model_reads = pair.a.find_read(pair.task), pair.b.find_read(pair.task)
-    buckets = common.a.profile.lengths
-    names = (ALL, *buckets) if len(buckets) > 1 else (ALL,)
-    titles = dict(zip(buckets, common.a.profile.axes.length_titles, strict=True))
+    reads = pair.a.find_read(pair.task), pair.b.find_read(pair.task)
+    axes = common.a.profile.axes
+    names = (ALL, *axes.lengths) if len(axes.lengths) > 1 else (ALL,)
+    titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
     groups = [(pair.task, *group, paired) for group in zip(names, first.groups, other.groups, strict=True)]
     chosen = {name.casefold() for name in lengths}
     compared = sum(bool(a.queries) for _, name, a, *_ in groups if name != ALL and (not chosen or name.casefold() in chosen))
-    if common.places:
-        of_a, of_b = common.places
-        groups.append((f"{pair.task}{PLACES}", ALL, analyze(of_a).overall, analyze(of_b).overall, of_a.same_queries(of_b)))
+    places = analyze_places(common.a), analyze_places(common.b)
+    if places[0] and places[1] and common.a.places and common.b.places:
+        same = common.a.places.ranks.same_queries(common.b.places.ranks)
+        groups.append((f"{pair.task}{PLACES}", ALL, places[0], places[1], same))
     rows = []
     for task, name, a, b, is_paired in groups:
         level = CHANGE_LEVEL if name == ALL else 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
         change = compare_groups(a, b, paired=is_paired, margins=margins, level=level)
-        thirds: list[Estimate | None] = []
-        for group, analysis in ((a, first), (b, other)):
-            contrast, printed = group.position.start_to_end, LEVEL if name == ALL else level_of_lengths(analysis)
-            # With the interval that a report prints.
-            interval = contrast.interval_at(printed) if contrast and contrast.interval_at else None
-            thirds.append(Estimate(contrast.value, interval) if contrast else None)
-        by_metric = {Metric.NDCG: (a.ndcg, b.ndcg), Metric.START_TO_END: thirds, Metric.PSI: (a.psi, b.psi)}
+        # With the interval that a report prints.
+        printed = [LEVEL if name == ALL else level_of_lengths(analysis) for analysis in (first, other)]
+        scores = [_list_scores(group, shown) for group, shown in zip((a, b), printed, strict=True)]
         rows += [
             ComparisonRow(
                 baseline=pair.a.label,
@@ -478,22 +482,31 @@ def compare_pair(
                 documents=change.documents,
                 metric=metric,
                 method="paired by query" if is_paired else "unpaired",
-                a=of_baseline,
-                b=of_model,
+                a=scores[0][metric],
+                b=scores[1][metric],
                 change=change,
-                reads=(baseline_reads, model_reads),
+                reads=reads,
                 length_title=titles.get(name, name).replace(":", "").removesuffix(" tokens"),
             )
-            for metric, (of_baseline, of_model) in by_metric.items()
-            # PSI is of queries with one place.
-            if not (a.has_places and metric is Metric.PSI)
+            for metric in POSITION_METRICS
+            # Effects of position are of queries with one place.
+            if not a.has_places or metric is Metric.NDCG
         ]
     return rows
 
 
+#: The metrics of queries whose evidence has one position.
+POSITION_METRICS = (Metric.NDCG, Metric.POSITION_EFFECT, Metric.IN_WINDOW)
+
+
+def _list_scores(group: GroupAnalysis, level: float) -> dict[Metric, Estimate | None]:
+    """Return the scores of a system that are compared."""
+    findings = decide(group, level=level)
+    return {metric: findings[Quantity(metric.key)].estimate for metric in POSITION_METRICS}
+
+
 #: How a score and its difference are printed.
 FORMATS = {
-    Metric.START_TO_END: (format_points, format_points),
+    **dict.fromkeys((Metric.POSITION_EFFECT, Metric.IN_WINDOW), (format_points, format_points)),
     **dict.fromkeys(JUDGED_METRICS, (format_percent, format_points)),
-    Metric.PSI: (format_psi, format_psi_difference),
 }

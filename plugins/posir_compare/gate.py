@@ -19,10 +19,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS, JUDGED_METRICS, ComparisonRow, Metric
-from posir_significance.decision import ChangeState, Decision, Reason, require_documents
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.controlled import MIN_DOCUMENTS, ControlledTest
+from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import ALPHA, LEVEL, MeanEstimate
-from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_significance.sentences import describe_few, format_change
+from posir_significance.messages import describe_few, format_change
 from posir_tasks.command.undecided import UNDECIDED
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_number
 from posir_tasks.display.presentation import Presentable
@@ -35,7 +36,7 @@ from posir_tasks.place_ranks import PLACES
 from posir_tasks.scores import ALL, Estimate, Interval
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
-EXAMPLE = "'ndcg_at_10 < -1' or 'start_to_end > 5'"
+EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
 logger = logging.getLogger(__name__)
 
 
@@ -44,7 +45,7 @@ class GateVerdict(StrEnum):
 
     PASSES = "passes"
     FAILS = "fails"
-    UNDECIDED = "cannot be said"
+    UNDECIDED = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ class LimitedValue:
         subject = TestedLimit(
             *(GateVerdict.UNDECIDED, "", row.metric, row.task, row.length, row.baseline, row.model, row.queries, row.a, row.b),
             state=change.state,
-            compared=format_change(change, row.change),
+            compared=format_change(change),
             answer=row.describe(),
         )
-        needed = change.documents_needed if change.reason is Reason.FEW_DOCUMENTS else None
+        needed = change.needed.number if change.needed and change.reason is Reason.FEW_DOCUMENTS else None
         few = describe_few(needed, row.change.documents, row.change.counted)
         return cls(subject, difference, difference.interval_at if difference and difference.interval else None, few)
 
@@ -106,37 +107,52 @@ class LimitedValue:
     ) -> Iterator[LimitedValue]:
         """Yield each metric of a model over all judged queries of a task."""
         clusters = len(scores.sizes)
-        few = describe_few(FEWEST_DOCUMENTS if clusters < FEWEST_DOCUMENTS else None, clusters, scores.counted)
+        few = describe_few(MIN_DOCUMENTS if clusters < MIN_DOCUMENTS else None, clusters, scores.counted)
         for metric in JUDGED_METRICS:
             mean = estimates[metric.key]
             subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, ALL, "", model, scores.queries)
             yield cls(subject, mean, mean.interval_at if mean and mean.interval else None, few)
 
     @classmethod
-    def of_scores(cls, decision: Decision, model: str, task: str, length: str) -> Iterator[LimitedValue]:
+    def of_scores(cls, group: GroupAnalysis, model: str, task: str, length: str) -> Iterator[LimitedValue]:
         """Yield each metric of a model over a group of questions."""
-        group, thirds = decision.find_group(), decision.start_to_end
-        needed = FEWEST_DOCUMENTS if group.documents < FEWEST_DOCUMENTS else None
-        needed_in_thirds = needed or (require_documents(thirds, group.documents) if thirds else None)
-        few, few_in_thirds = (describe_few(number, group.documents, group.counted) for number in (needed, needed_in_thirds))
-
-        def find_psi(level: float) -> Interval:
-            psi = group.psi_at(level)
-            return psi.interval if psi and psi.interval else (0.0, 1.0)
-
-        for metric, value, find, lacking in (
-            (Metric.NDCG, group.ndcg, group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None, few),
-            (Metric.START_TO_END, thirds, thirds.interval_at if thirds else None, few_in_thirds),
-            (Metric.PSI, group.psi, find_psi if group.psi else None, few_in_thirds),
-        ):
-            subject = TestedLimit(GateVerdict.UNDECIDED, "", metric, task, length, "", model, group.queries)
-            if not (group.has_places and metric is Metric.PSI):
-                yield cls(subject, value, find, lacking)
+        few = describe_few(MIN_DOCUMENTS if group.documents < MIN_DOCUMENTS else None, group.documents, group.counted)
+        find = group.ndcg.interval_at if group.ndcg and group.ndcg.interval else None
+        yield cls(_build_subject(Metric.NDCG, model, task, length, group.queries), group.ndcg, find, few)
+        if group.has_places:
+            return
+        for metric, test in ((Metric.POSITION_EFFECT, group.whole), (Metric.IN_WINDOW, group.within)):
+            subject = _build_subject(metric, model, task, length, group.queries)
+            if group.not_tested is Reason.ORDER_BLIND:
+                yield cls(subject, Estimate(0.0, (0.0, 0.0)), _find_zero)
+            else:
+                yield cls(subject, *_limit_effect(test))
 
     @property
     def system(self) -> tuple[str, str]:
         """Model and task."""
         return self.subject.model, self.subject.task
+
+
+#: Metrics that a test of rotated versions gives.
+EFFECTS = (Metric.POSITION_EFFECT, Metric.IN_WINDOW)
+
+
+def _build_subject(metric: Metric, model: str, task: str, length: str, queries: int) -> TestedLimit:
+    return TestedLimit(GateVerdict.UNDECIDED, "", metric, task, length, "", model, queries)
+
+
+def _find_zero(_: float) -> Interval:
+    return 0.0, 0.0
+
+
+def _limit_effect(test: ControlledTest | None) -> tuple[Estimate | None, Callable[[float], Interval] | None, str]:
+    """Return a position effect, its interval by level, and why there are too few documents, if there are."""
+    if test is None or test.effect is None:
+        return None, None, ""
+    is_few = test.documents_at_ends < MIN_DOCUMENTS
+    few = describe_few(MIN_DOCUMENTS if is_few else None, test.documents_at_ends, "document")
+    return test.effect, test.effect.interval_at, few
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ class Limit:
             return GateVerdict.UNDECIDED, limited.few
         if interval is None:
             subject = f"the change of {self.metric}" if limited.subject.baseline else str(self.metric)
-            return GateVerdict.UNDECIDED, f"{subject} is undefined on these questions"
+            return GateVerdict.UNDECIDED, f"{subject} was not tested on these questions"
         low, high = interval
         if low > self.value if self.above else high < self.value:
             return GateVerdict.FAILS, "the whole interval is beyond the limit"
@@ -183,13 +199,13 @@ class Gate(Presentable):
 
     @property
     def verdict(self) -> GateVerdict:
-        """It fails if one limit fails; otherwise it passes if nothing about any of them cannot be said."""
+        """It fails if one limit fails; otherwise it passes if none of them is inconclusive."""
         order = (GateVerdict.PASSES, GateVerdict.UNDECIDED, GateVerdict.FAILS)
         return max((limit.verdict for limit in self.limits), key=order.index)
 
     @property
     def exit_status(self) -> int:
-        """0 if it passes, 1 if it fails, 2 if that cannot be said."""
+        """0 if it passes, 1 if it fails, 2 if it is inconclusive."""
         return {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}[self.verdict]
 
     @property
@@ -197,7 +213,7 @@ class Gate(Presentable):
         """The verdict, and the models that have it."""
         models = ", ".join(dict.fromkeys(limit.model for limit in self.limits if limit.model and limit.verdict is self.verdict))
         baseline = next((limit.baseline for limit in self.limits if limit.baseline), "")
-        phrase = "cannot be decided" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
+        phrase = "is inconclusive" if self.verdict is GateVerdict.UNDECIDED else self.verdict.value
         return f"The gate {phrase} · {f'{models} against {baseline}' if baseline else models or 'nothing was tested'}"
 
     def sections(self) -> tuple[DisplaySection, ...]:
@@ -224,16 +240,16 @@ def parse_limit(text: str) -> Limit:
         quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
         keys = ", ".join(metric.key for metric in Metric)
         raise PosirError(
-            f"'{text}' is no limit. Give a metric, < or >, and a number, such as {EXAMPLE}.{quoted}\nMetrics: {keys}."
+            f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as {EXAMPLE}.{quoted}\nMetrics: {keys}."
         )
     metric = next((metric for metric in Metric if metric.key == match["key"]), None)
     if metric is None:
         raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {', '.join(m.key for m in Metric)}.")
-    return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / metric.scale)
+    return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / 100)
 
 
 def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[Limit]:
-    """Read limits; raise PosirError if one is none, or if there is none although its options are given."""
+    """Parse limits. Raise PosirError if one is malformed, or if limit options are given without a limit."""
     limits = [parse_limit(text) for text in texts]
     if not limits and (strict or junit):
         raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
@@ -243,7 +259,7 @@ def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[L
 def run_gate(
     test: Callable[[], Gate], limits: Sequence[Limit], command: str, junit: str | Path | None, *, strict: bool
 ) -> Gate:
-    """Return a gate of limits, or one about which nothing can be said, with the error that it raised; and write JUnit XML."""
+    """Return a gate of limits, or an inconclusive one with the error that it raised; and write JUnit XML."""
     try:
         gate = test()
     except PosirError as error:
@@ -293,7 +309,7 @@ def check_limits(
     baseline = next((value.subject.baseline for value in values), "")
     for (model, task), length in product(models, sorted(names)):
         for limited in (limit for limit in parsed if (limit.metric, model, task, length) not in known):
-            if limited.metric is Metric.PSI and task.endswith(PLACES):
+            if limited.metric in EFFECTS and task.endswith(PLACES):
                 continue
             is_measured = (model, task, length) in of_lengths
             why = f"{limited.metric} is not known of it" if is_measured else "there are no questions of this length"
@@ -302,7 +318,7 @@ def check_limits(
 
 
 def refuse(limits: Iterable[Limit], reason: str, *, strict: bool = False) -> Gate:
-    """Return a gate about which nothing can be said, since there is nothing to test."""
+    """Return an inconclusive gate, since there is nothing to test."""
     return Gate(tuple(_refuse(limit, reason) for limit in limits), LEVEL, strict)
 
 
@@ -363,9 +379,9 @@ def gate_table(gate: Gate) -> Table:
         left_out += [*shared, "Reason"]
     headings = [heading for heading in rows[0] if heading not in left_out]
     scores = (
-        f"Score: with its {level} % interval. A model whose true scores are at their limits fails in at most 5 % of all cases."
+        f"Score: with its {level}% interval. A model whose true scores are at their limits fails in at most 5% of all cases."
     )
-    changes = f"Change: model minus baseline, with its {level} % interval. Two equal models fail in at most 5 % of all cases."
+    changes = f"Change: model minus baseline, with its {level}% interval. Two equal models fail in at most 5% of all cases."
     return Table(
         build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
         tuple(tuple(row[heading] for heading in headings) for row in rows),
@@ -376,7 +392,7 @@ def gate_table(gate: Gate) -> Table:
 
 
 def write_junit(gate: Gate, file: Path) -> None:
-    """Write a gate as JUnit XML: a test case for each tested limit; what cannot be said is an error."""
+    """Write a gate as JUnit XML: a test case for each tested limit; an inconclusive one is an error."""
     count = {verdict: sum(limit.verdict is verdict for limit in gate.limits) for verdict in GateVerdict}
     failures, errors = str(count[GateVerdict.FAILS]), str(count[GateVerdict.UNDECIDED])
     suite = ElementTree.Element(

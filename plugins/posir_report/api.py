@@ -25,6 +25,7 @@ from posir_report.summary import (
     model_labels,
     summarize,
 )
+from posir_significance.analysis import analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_tasks import results as result_files
 from posir_tasks.display.presentation import Presentable, TableResult, to_paragraphs
@@ -43,17 +44,17 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 BRIEF = (
-    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95 % intervals.\nStart to end: first third of documents minus "
-    "the last."
+    "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
+    "Position effect: the same evidence in the first third of its document minus in the last."
 )
-NOTE = "nDCG@10 and differences of it x 100. 95 % intervals are for new documents."
+NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
 JUDGED_NOTE = (
     "Judged queries: means over all of them x 100, whether or not the position of their evidence is known, with 95 % intervals "
     "for new clusters: documents, topics, or what `posir score --clusters` named. How positions are added: docs/data.md."
 )
 CURVE_NOTE = (
-    "Over position: nDCG@10 at each place of what is read, on an axis from 0 to 100; ░ after ┊: evidence that is not read, "
-    "as wide as its share. The border is no place in any one document."
+    "Over position: nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated evidence, as wide "
+    "as its share. The boundary does not mark a fixed position, since documents differ in length."
 )
 
 
@@ -66,7 +67,7 @@ class Results(Presentable, Sequence[SubsetResult]):
     keys: tuple[str, ...] = ()
     """Keys of the scores that are shown; empty for the default ones."""
     full: bool = False
-    """Whether PSI, what chance gives, and p-values are shown, too."""
+    """Whether the published PSI, what chance gives, and observed differences are also shown."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     judged: tuple[StoredResult, ...] = ()
@@ -118,9 +119,9 @@ class Results(Presentable, Sequence[SubsetResult]):
 
     @property
     def page_title(self) -> str:
-        """The finding: which models do not read to the end."""
+        """The finding on at most two models."""
         overall = list_overall([*self.rows, *self.place_rows])
-        return tables.describe_reading(overall) if overall else self.title
+        return tables.describe_models(overall) if overall else self.title
 
     def page_sections(self) -> list[DisplaySection]:
         """Return what a notebook shows below its title."""
@@ -151,7 +152,7 @@ class Results(Presentable, Sequence[SubsetResult]):
     def document(self) -> list[dict[str, Any]]:
         """Return all pooled scores and the position profile of each model on each task."""
         rows, summaries = iter(self.rows), progress(self.summaries, "Scoring results")
-        pooled = [tables.pooled_scores(summary, [next(rows) for _ in summary.decisions]) for summary in summaries]
+        pooled = [tables.pooled_scores(summary, [next(rows) for _ in summary.findings]) for summary in summaries]
         return [*pooled, *(summary.columns() for summary in self.judged_summaries)]
 
     def legend(self) -> list[str]:
@@ -162,13 +163,13 @@ class Results(Presentable, Sequence[SubsetResult]):
         return [*positions, *([JUDGED_NOTE] if self.judged else [])]
 
     def explanation(self) -> Iterator[str]:
-        """Yield notes on what is not read and on these documents, and what every column means."""
+        """Yield notes on truncation and on these documents, and what every column means."""
         if self.subset_results:
-            # Of few, the answers say it.
+            # The answers of few results say it.
             several = len(self.summaries) > MOST_SENTENCES
             for task in dict.fromkeys(summary.task for summary in self.summaries if several):
                 of_task = [summary for summary in self.summaries if summary.task == task]
-                yield from (f"{task}: {note}" for note in tables.not_read_notes(model_labels(of_task), of_task))
+                yield from (f"{task}: {note}" for note in tables.truncation_notes(model_labels(of_task), of_task))
             yield from tables.document_notes(model_labels(self.summaries), self.summaries)
             yield from (NOTE, tables.build_legend(self.columns), CURVE_NOTE)
 
@@ -219,7 +220,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         """Test limits on the scores of every model and task over all lengths, as `posir report --fail-if` does.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as `start_to_end > 10`; or
+            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as `position_effect > 10`; or
                 several of these.
             strict: Whether a limit already fails if the interval is not wholly within it.
 
@@ -233,9 +234,9 @@ class Results(Presentable, Sequence[SubsetResult]):
         values = [
             value
             for model, summary in named
-            for decision, part in ((summary.decisions[0], ""), (summary.place_decision, PLACES))
-            if decision and (decision.find_group().queries or not summary.place_decision)
-            for value in LimitedValue.of_scores(decision, model, f"{summary.task}{part}", ALL)
+            for group, part in ((analyze(summary.values).overall, ""), (analyze_places(summary.values), PLACES))
+            if group and (group.queries or not summary.place_findings)
+            for value in LimitedValue.of_scores(group, model, f"{summary.task}{part}", ALL)
         ]
         for summary in self.judged_summaries:
             if summary.scores:
@@ -292,12 +293,12 @@ def read_results(
     Args:
         path: The folder of results; folders below it are searched.
         columns: Keys of the scores to show, as in `posir report --columns`; empty for the default ones.
-        full: Whether PSI, what chance gives, and p-values are shown, too.
-        margins: The smallest differences that matter, in points: `5` for the bias, or `ndcg_at_10=2` and the like.
+        full: Whether the published PSI, what chance gives, and observed differences are also shown.
+        margins: The smallest differences that matter, in points: `5` for the position effect, or `ndcg_at_10=2` and the like.
 
     Returns:
         A sequence with the result of each subset, ordered by model, task and subset. As a data frame it has a row for each
-        model, task and length: scores in [0, 1] with intervals, and the state of the bias within what is read.
+        model, task and length: scores in [0, 1] with intervals, and the verdict on bias within the window.
 
     Raises:
         PosirError: There is no such folder, no such result in it, or none that can be read.
@@ -336,11 +337,11 @@ def report(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Results | TableResult | Gate:
-    """Show how well models retrieve, what is lost from start to end and not read, and whether they are biased by position.
+    """Show how well models retrieve, what they truncate, and whether they favor an end of documents.
 
         posir report results
         posir report results --html report.html
-        posir report results --fail-if "start_to_end > 10"
+        posir report results --fail-if "position_effect > 10"
 
     Args:
         results: The --output-folder of `mteb run`.
@@ -348,9 +349,9 @@ def report(
         recall: Show Recall@5, @10 and @100 of every position bin.
         published: Include the published results of the same tasks.
         columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
-        full: Show PSI, what chance alone gives, and p-values, too.
-        margin: Smallest difference that matters: of the bias, such as 5, or KEY=POINTS for ndcg_at_10, start_to_end or psi.
-        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'start_to_end > 10'; 2 if that cannot be said.
+        full: Also show the published PSI, what chance alone gives, and observed differences.
+        margin: Smallest difference that matters: of the position effect, such as 5, or KEY=POINTS such as ndcg_at_10=2.
+        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'position_effect > 10'; 2 if inconclusive.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
@@ -360,7 +361,7 @@ def report(
 
     Raises:
         PosirError: There is no such folder, no result in it that can be read, no such score; or two tables are asked for. With
-            `fail_if`, that cannot be said; a limit is none, or the file cannot be written.
+            `fail_if`, a limit is malformed, or the file cannot be written.
 
     Examples:
         >>> import posir

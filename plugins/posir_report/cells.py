@@ -56,7 +56,8 @@ def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
 
 
 def _iterate_buckets(summary: TaskSummary, *, merged: bool) -> Iterator[list[ProfileCell]]:
-    axes, analysis = summary.profile.axes, analyze(summary.ranks)
+    axes = summary.profile.axes
+    analysis = analyze(summary.values)
     groups = [group.observations for group in analysis.lengths or [analysis.overall]]
     for title, observations, counts in zip(axes.length_titles, groups, summary.profile.counts, strict=True):
         sparse = merged and is_sparse(axes, counts.sum(axis=1))

@@ -25,7 +25,9 @@ from posir_report.summary import (
     summarize,
     task_and_scheme,
 )
-from posir_significance.sentences import build_strip, describe_finding, format_margin, label_state, name_command
+from posir_significance.advice import build_commands
+from posir_significance.findings import Quantity
+from posir_significance.messages import ALL_IS_READ, describe_findings, format_margin, label_state, name_common_state
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import to_latex
@@ -52,7 +54,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
     return render_page(
         __package__,
         "report.html",
-        title=tables.describe_reading(overall),
+        title=tables.describe_models(overall),
         lead=" ".join(filter(None, [tables.describe_data(overall), tables.describe_ranking(overall), *counts[:1]])),
         summary=tables.summary_table(overall, tables.known_columns()) if several or many else None,
         notes=[*counts[1:], *tables.place_notes(ordered)],
@@ -61,7 +63,7 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
         strips=build_strips([*rows, *places]),
         kind="report",
         data=", ".join(dict.fromkeys(summary.task for summary in ordered)),
-        margin=format_margin(ordered[0].margins.start_to_end),
+        margin=format_margin(ordered[0].margins.position_effect),
         few=FEW,
         sources=ordered,
     )
@@ -69,20 +71,23 @@ def render_report(summaries: Sequence[TaskSummary], figures: Sequence[Figure]) -
 
 def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     """Return the picture of each model and task over all lengths, best nDCG@10 of a task first."""
-    overall = [row for row in list_overall(rows) if row.decision]
+    overall = [row for row in list_overall(rows) if row.findings]
     several = len({row.task for row in overall}) > 1
-    names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
-    strips = [(row, build_strip(row.decision, name)) for row, name in zip(overall, names, strict=True) if row.decision]
-    return [replace(strip, code=name_command(row.decision, row.model, row.task)) for row, strip in strips if row.decision]
+    strips = list[Strip]()
+    for label, row in zip(short_labels(overall), overall, strict=True):
+        strip = row.build_strip(f"{label}, {row.task}" if several else label)
+        if strip and row.findings:
+            strips.append(replace(strip, code="\n".join(build_commands(row.findings, row.reference, row.task))))
+    return strips
 
 
 def describe_saved(file: Path) -> Iterator[str]:
     """Yield the answer of a result: a line of model, picture, task and nDCG@10, then the finding."""
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
     for row in list_overall(row for summary in saved for row in build_rows(summary)):
-        if row.decision:
+        if row.findings:
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
-            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_finding(row.decision)}"
+            yield f"{row.model}  {row.sketch} · {row.task}, nDCG@10 {score}\n{describe_findings(row.findings)}"
 
 
 def _task_section(
@@ -92,7 +97,7 @@ def _task_section(
     names, lines, models, queries = short_labels(summaries), [], [], dict[str, str]()
     table = tables.length_table([row for _, rows in scored for row in rows], tables.default_columns())
     # Model and task stand above the rows.
-    columns = tuple(replace(column, drawn=column.heading == "Start to end") for column in table.columns[2:])
+    columns = tuple(replace(column, drawn=column.heading == "Position effect") for column in table.columns[2:])
     cells = (line[2:] for line in table.rows)
     for label, name, (summary, rows) in zip(model_labels(summaries), names, scored, strict=True):
         models.append({"name": name, "figures": [figure for figure in figures if (figure.task, figure.model) == (task, label)]})
@@ -105,28 +110,30 @@ def _task_section(
             queries.setdefault(first, rest[0])
             own = (shown.get(column.heading, cell) for cell, column in zip(rest, columns[1:], strict=True))
             lines.append((titles.get(first, first), *own))
-    notes = [*tables.not_read_notes(names, summaries), *tables.document_notes(names, summaries)]
+    notes = [*tables.truncation_notes(names, summaries), *tables.document_notes(names, summaries)]
     table = replace(table, columns=columns, rows=tuple(lines)).without_empty_columns()
     return {"name": task, "table": table, "models": models, "notes": notes}
 
 
 def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
     """Return what is said once of all rows of a model, and the cells of columns that say that, or what another one says."""
-    decisions = [row.decision for row in rows if row.decision]
-    states, said, shared = set(map(label_state, decisions)), [], dict[str, str]()
-    if decisions and all(decision.not_read == 0 for decision in decisions):
-        said.append("all is read")
-        shared = {"Not read": "", "Bias in what it reads": ""}
+    findings = [row.findings for row in rows if row.findings]
+    states = set(map(label_state, findings))
+    common = list[str]()
+    shared = dict[str, str]()
+    if findings and all(found.value(Quantity.UNREAD_SHARE) == 0 for found in findings):
+        common.append(ALL_IS_READ)
+        shared = {"Truncated": "", "Effect within the window": ""}
     if len(states) == 1 and rows[1:]:
-        said.append(f"bias at every length: {states.pop()}")
-        shared["State"] = ""
-    return " · ".join(["", "; ".join(said)] if said else []), shared
+        common.append(name_common_state(states.pop()))
+        shared["Bias within the window"] = ""
+    return " · ".join(["", "; ".join(common)] if common else []), shared
 
 
 NOTE = (
-    "In brackets 95 % intervals. Start to end: nDCG@10 (x 100) of the first third of the document minus the last; bias: the "
-    "same within what the model reads, over evidence that it reads, and its state, which follows from that interval. PSI by "
-    "chance: mean and central 90 %."
+    "In brackets 95% intervals. Position effect: nDCG@10 (x 100) with the evidence in the first third of its document minus "
+    "the same evidence in the last, moved by rotating the document; within the window: the same in excerpts that are read whole, "
+    "from whose interval the state follows. PSI by chance: mean and central 90%."
 )
 
 
@@ -138,10 +145,10 @@ def render_latex(summaries: Iterable[TaskSummary]) -> str:
 
 def _render_task(summaries: Sequence[TaskSummary]) -> str:
     task, added = summaries[0].task, tables.added_columns()
-    keys = [*tables.ANSWER, "psi", "psi_as_published", "psi_chance", *(column.key for column in added)]
+    keys = [*tables.ANSWER, "psi_as_published", "psi_by_chance", *(column.key for column in added)]
     rows = [row for summary in summaries for row in build_rows(summary) if row.queries]
     table = tables.length_table(rows, tables.choose_columns(keys))
-    notes = (*tables.not_read_notes(model_labels(summaries), summaries), *([tables.build_legend(added)] if added else []))
+    notes = (*tables.truncation_notes(model_labels(summaries), summaries), *([tables.build_legend(added)] if added else []))
     revisions = ", ".join(sorted({summary.data_revision for summary in summaries}))
     # The task is in the caption.
     table = replace(

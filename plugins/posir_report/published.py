@@ -86,7 +86,7 @@ def row_from_published(published: data.PublishedRow) -> ReportRow:
         "queries": published.queries,
         average: Estimate(published.ndcg_at_10),
         "psi_as_published": published.psi_as_published,
-        "psi_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
+        "psi_by_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
     }

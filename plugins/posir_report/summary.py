@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from posir_published.rows import CROSS_LINGUAL, MONOLINGUAL, NOTABLE_BIAS, TWO_DATASETS, describe_notable, find_notable_bias
-from posir_significance.analysis import MIN_QUERIES
-from posir_significance.decision import DEFAULT_MARGINS, Decision, Margins, decide_places, decide_result
-from posir_significance.regression import Contrast
-from posir_significance.sentences import build_strip, describe_decision, describe_start_to_end
+from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze, analyze_places
+from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
+from posir_significance.findings import GroupFindings, Quantity, Subject, Unit
+from posir_significance.messages import describe_findings
+from posir_significance.strips import build_strip
 from posir_tasks.display.numbers import MISSING, draw_sparkline
-from posir_tasks.display.strip import sketch_strip
+from posir_tasks.display.strip import Strip, sketch_strip
 from posir_tasks.display.wording import drop_organizations, shorten_middle
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.languages import LANGUAGES
+from posir_tasks.models.references import RUN
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile, pool
@@ -61,10 +63,10 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
 Value = TypeVar("Value")
 #: Most results with a sentence each.
 MOST_SENTENCES = 6
-#: Columns of a decision, beside those of the scores that it is about.
-DECISION_COLUMNS = ("state", "reason", "margin", "level", "documents_needed", "answer")
-#: Those that are no scores; the state is one, at the margin of 5 points.
-UNDECLARED = DECISION_COLUMNS[1:]
+#: Columns of the verdict, next to those of the scores that it is about.
+VERDICT_COLUMNS = ("state", "reason", "margin", "level", "questions_needed", "documents_needed", "answer")
+#: Columns that are not scores. (`state` is a score, at the default margin.)
+UNDECLARED = VERDICT_COLUMNS[1:]
 
 
 #: Number of equal bins that may be merged, and into how many.
@@ -102,14 +104,14 @@ class TaskSummary:
     """The smallest differences that matter."""
 
     @cached_property
-    def decisions(self) -> tuple[Decision, ...]:
-        """The decision over all lengths, then on each length bucket if there are several."""
-        return tuple(replace(decision, margin=self.margins.start_to_end) for decision in decide_result(self.values))
+    def findings(self) -> tuple[GroupFindings, ...]:
+        """The findings over all lengths, then on each length bucket if there are several."""
+        return decide_result(self.values, self.margins.position_effect)
 
     @cached_property
-    def place_decision(self) -> Decision | None:
-        """The decision on the queries with several places of evidence; None if there are none."""
-        return decide_places(self.values, self.margins.start_to_end)
+    def place_findings(self) -> GroupFindings | None:
+        """The findings on the queries with several places of evidence; None if there are none."""
+        return decide_places(self.values, self.margins.position_effect)
 
     @property
     def profile(self) -> PositionProfile:
@@ -141,19 +143,32 @@ class ReportRow:
     """The position bin; None for all positions."""
     scores: GroupScores = field(default_factory=dict)
     """Scores by key."""
-    decision: Decision | None = None
-    """The decision on its position bias; None of a position bin and of published results."""
+    findings: GroupFindings | None = None
+    """What is found of it; None of a position bin and of published results."""
+    load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
+    """Returns the analysis that the findings follow from."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
     """nDCG@10 of each position bin of a published row; NaN where unknown."""
 
     @property
+    def reference(self) -> str:
+        """The model as a command takes it; empty of a run, whose model is not known."""
+        return "" if self.model.startswith(f"{RUN}/") else self.model
+
+    @property
     def sketch(self) -> str:
         """The picture of the answer as a line of text, which a published row has of its position bins."""
-        if self.decision:
-            return sketch_strip(build_strip(self.decision, self.model))
+        if strip := self.build_strip(self.model):
+            return sketch_strip(strip)
         return draw_sparkline(self.published_curve) or MISSING
+
+    def build_strip(self, name: str) -> Strip | None:
+        """Return the picture of the findings; None without any."""
+        if self.findings is None or self.load_group is None:
+            return None
+        return build_strip(self.findings, self.load_group(), name)
 
     def identity(self) -> dict[str, str]:
         """Return the columns that say what the row is about."""
@@ -164,13 +179,17 @@ class ReportRow:
         """Return the columns of the scores; an estimate has three."""
         return {name: cell for key, value in self.scores.items() for name, cell in flatten(key, value).items()}
 
-    def decision_columns(self) -> dict[str, Any]:
-        """Return the columns of the state, of what it follows from, and of the sentence that says it; None if not decided."""
-        if (decision := self.decision) is None:
-            return dict.fromkeys(DECISION_COLUMNS)
-        sentences = f"{describe_start_to_end(decision)} {describe_decision(decision)}"
-        values = (decision.state, decision.reason, decision.margin, decision.level, decision.documents_needed, sentences)
-        return dict(zip(DECISION_COLUMNS, values, strict=True))
+    def verdict_columns(self) -> dict[str, Any]:
+        """Return the columns of the verdict, of what it follows from, and of its sentences; None without findings."""
+        if self.findings is None:
+            return dict.fromkeys(VERDICT_COLUMNS)
+        verdict = self.findings.verdict
+        values: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason}
+        values |= {"margin": verdict.margin, "level": verdict.level}
+        for unit in Unit:
+            is_needed = verdict.needed is not None and verdict.needed.unit is unit
+            values[f"{unit.value}_needed"] = verdict.needed.number if verdict.needed and is_needed else None
+        return values | {"answer": describe_findings(self.findings)}
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and charts; an estimate has three."""
@@ -179,7 +198,7 @@ class ReportRow:
             return {**fields, **prefix_scores(self.score_columns(), fields)}
         counts = {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
         scores = prefix_scores(self.score_columns(), (*fields, *counts, *UNDECLARED))
-        return {**fields, **scores, **self.decision_columns(), **counts}
+        return {**fields, **scores, **self.verdict_columns(), **counts}
 
     def with_scores(self, **changed: ScoreValue) -> Self:
         """Return the row with other values of some scores."""
@@ -213,24 +232,19 @@ class ReportRow:
         return self.estimate("ndcg_at_10_as_published")
 
     @property
-    def start_to_end(self) -> Estimate | None:
-        """First third minus last third of the document, in nDCG@10."""
-        return self.estimate("start_to_end")
+    def position_effect(self) -> Estimate | None:
+        """Evidence in the first third of its document minus the same evidence in the last, in nDCG@10."""
+        return self.estimate("position_effect")
 
     @property
-    def psi(self) -> Estimate | None:
-        """Posterior median of the true PSI."""
-        return self.estimate("psi")
+    def start_minus_end(self) -> Estimate | None:
+        """First third of documents minus the last as the data lie, in nDCG@10: a description."""
+        return self.estimate("start_minus_end")
 
     @property
     def psi_as_published(self) -> float | None:
         """Observed PSI."""
         return self.get("psi_as_published", float)
-
-    @property
-    def best_psi(self) -> float | None:
-        """The estimate of PSI, or the observed one if there is no estimate."""
-        return self.psi.value if self.psi else self.psi_as_published
 
 
 def summarize(results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS) -> list[TaskSummary]:
@@ -333,40 +347,45 @@ def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
 
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
-    """Return the row of all lengths, then one per length bucket, each with its decision."""
+    """Return the row of all lengths, then one per length bucket, each with its findings."""
     profile, rows = summary.profile, []
     lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
     titles = dict(zip(profile.lengths, profile.axes.length_titles, strict=True))
-    for length, decision in zip(lengths, summary.decisions, strict=True):
+    for index, (length, findings) in enumerate(zip(lengths, summary.findings, strict=True)):
+        subject = Subject(summary.model, summary.task, length.lower())
         row = build_row(
             summary,
             length=length,
             length_title=titles.get(length, "").replace(":", "").removesuffix(" tokens"),
             scores=summary.scores[length.lower()],
-            decision=decision if profile.queries else None,
+            findings=findings.of_subject(subject) if profile.queries else None,
+            load_group=partial(_load_group, summary.values, index),
         )
         # The declared state is that of the default margin.
-        changed = row.decision is not None and summary.margins != DEFAULT_MARGINS
-        rows.append(row.with_scores(state=decision.state.value) if changed else row)
+        changed = row.findings is not None and summary.margins != DEFAULT_MARGINS
+        rows.append(row.with_scores(state=findings.state.value) if changed else row)
     return rows
+
+
+def _load_group(values: ResultValues, index: int) -> GroupAnalysis:
+    return analyze(values).groups[index]
 
 
 def build_place_row(summary: TaskSummary) -> ReportRow | None:
     """Return the row of the queries with several places of evidence, as a task of its own; None if there are none."""
-    decision = summary.place_decision
-    if decision is None:
+    findings = summary.place_findings
+    places = analyze_places(summary.values)
+    if findings is None or places is None:
         return None
-    names = ("start_to_end", "bias_within_read", "not_read_difference")
-    contrasts: dict[str, Contrast | None] = {name: getattr(decision, name) for name in names}
+    shown = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
     scores: GroupScores = {
-        "queries": decision.find_group().queries,
-        "ndcg_at_10": decision.ndcg_at_10,
-        "start_to_end_plain": decision.start_to_end_plain,
-        "not_read": decision.not_read,
-        "state": decision.state.value,
-        **{name: contrast and Estimate(contrast.value, contrast.interval) for name, contrast in contrasts.items()},
+        "queries": findings.questions,
+        "unread_share": findings.value(Quantity.UNREAD_SHARE),
+        "state": findings.state.value,
+        **{quantity.value: findings[quantity].estimate for quantity in shown},
     }
-    return build_row(summary, task=f"{summary.task}{PLACES}", scores=scores, decision=decision)
+    named = findings.of_subject(Subject(summary.model, summary.task))
+    return build_row(summary, task=f"{summary.task}{PLACES}", scores=scores, findings=named, load_group=lambda: places)
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,28 +22,15 @@ from posir_report.summary import (
     partial_suffix,
     short_labels,
 )
-from posir_significance.decision import Decision, Reason
+from posir_significance import messages
+from posir_significance.advice import build_commands
+from posir_significance.findings import GroupFindings, Quantity, Reason
 from posir_significance.intervals import LEVEL
-from posir_significance.sentences import (
-    advise,
-    describe_decision,
-    describe_finding,
-    describe_not_read,
-    describe_questions,
-    describe_shape,
-    format_level,
-    iterate_answer,
-    label_state,
-    name_command,
-    phrase_reading,
-)
+from posir_significance.messages import format_finding, format_level, label_state
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
-    format_estimate,
-    format_number,
     format_percent,
-    format_points,
     format_score,
 )
 from posir_tasks.display.presentation import to_paragraphs
@@ -58,16 +44,19 @@ from posir_tasks.scores import ALL, BINS_KEY, GROUPS_KEY, Score, ScoreInfo, Unit
 
 #: Columns that a report computes from several rows.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
-#: Keys of the columns of the answer: how well, what is lost from start to end, what is not read, the state within what is read.
-ANSWER = ("queries", "ndcg_at_10", "start_to_end", "not_read", "bias_within_read", "state")
+#: Keys of the columns of the answer: how well, the position effect, what is truncated, the state within the window.
+ANSWER = ("queries", "ndcg_at_10", "position_effect", "unread_share", "position_effect_in_window", "state")
 #: Heading of the pictures of the answer.
 SKETCH = "Over position"
-#: Heading of the states, which are of what is read alone.
-STATE = "State: bias in\nwhat it reads"
+#: Heading of the states, which are of the window alone.
+STATE = "Bias within\nthe window"
 #: Heading of lengths of documents.
 LENGTH = "Length in tokens"
 #: Keys of the columns that are shown if all is asked for.
-FURTHER = ("documents", "start_to_end_plain", "psi", "psi_as_published", "psi_chance", "p_value", "held_fixed")
+FURTHER = (
+    *("documents", "tested_questions", "truncation_loss", "controlled_psi"),
+    *("start_minus_end", "psi_as_published", "psi_by_chance"),
+)
 
 
 def known_columns() -> list[ScoreInfo]:
@@ -109,7 +98,7 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
 
 
 #: Scores of published results, by the key of the score that they stand beside.
-PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "start_to_end": "start_to_end_unweighted"}
+PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "position_effect": "start_to_end_unweighted"}
 
 
 def with_published_scores(columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]) -> list[ScoreInfo]:
@@ -137,9 +126,9 @@ def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, An
 def format_cell(row: ReportRow, column: ScoreInfo) -> str:
     """Return the text of a row in a column."""
     if column.key == "state":
-        return label_state(row.decision) if row.decision else MISSING
+        return label_state(row.findings) if row.findings else MISSING
     text = format_score(column.unit, row.scores.get(column.key))
-    return f"{text} %" if column.key == "not_read" and text != MISSING else text
+    return f"{text}%" if column.key == "unread_share" and text != MISSING else text
 
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:
@@ -165,7 +154,7 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
         **{key: places.mean(gain) if len(weights) else None for key, gain in recall.items()},
         "shares": shares or None,
         "ndcg_at_10_by_third": means or None,
-        **(summary.place_decision.to_json() if summary.place_decision else {}),
+        **(summary.place_findings.to_json() if summary.place_findings else {}),
     }
 
 
@@ -188,55 +177,49 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of states if there are many."""
     overall = list_overall(rows)
     if len(overall) > MOST_SENTENCES:
-        yield f"{describe_cut(overall)}Bias in what it reads, {pluralize(len(overall), 'result')}: {count_states(overall)}."
-        # Without a known window, or with few documents, no state follows from an interval.
-        decided = sum(row.decision is not None and row.decision.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
-        by_chance = format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
+        yield messages.count_truncation(_list_shares(overall), len(overall))
+        yield messages.count_states(Counter(label_state(row.findings) for row in overall if row.findings))
+        # No state follows from an interval without a test, or with few documents.
+        decided = sum(row.findings is not None and row.findings.reason in (None, Reason.WIDE_INTERVAL) for row in overall)
         if decided:
-            yield f"If none of {decided:,} had any bias, about {by_chance} would be expected to be called biased by chance."
+            yield messages.describe_false_alarms(decided)
         return
     several = len({row.task for row in overall}) > 1
     for label, row in zip(full_labels(overall), overall, strict=True):
-        yield f"{f'{label}, {row.task}' if several else label}: {describe_answer(row.decision)}"
+        yield f"{f'{label}, {row.task}' if several else label}: {describe_answer(row.findings, row.task)}"
 
 
-def describe_answer(decision: Decision | None) -> str:
-    """Return the finding, of what is not read with its intervals; on a line of its own what to do."""
-    if decision is None:
-        return "The effect of position is not known."
-    known = f"{describe_finding(decision)} {describe_shape(decision)}".rstrip()
-    return f"{describe_decision(decision) if decision.not_read else known}\nWhat to do: {advise(decision)}"
+def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
+    """Return the shares of truncated evidence above 0, sorted."""
+    shares = [row.findings.value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
+    return sorted(share for share in shares if share)
 
 
-def describe_cut(rows: Sequence[ReportRow]) -> str:
-    """Return how many results do not read all of the evidence, and how much of it; empty if there are none."""
-    shares = sorted(share for row in rows if row.decision and (share := row.decision.not_read))
-    if not shares:
-        return ""
-    percent = " to ".join(dict.fromkeys(map(format_percent, (shares[0], shares[-1]))))
-    return f"{len(shares):,} of {len(rows):,} do not read to the end: {percent} % of the evidence. "
+def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
+    """Return the findings, and on a line of its own the next step."""
+    if findings is None:
+        return messages.NOT_KNOWN
+    return f"{messages.describe_findings(findings)}\n{messages.describe_advice(findings, task)}"
 
 
-def describe_reading(rows: Sequence[ReportRow]) -> str:
-    """Return which models do not read to the end, of one its finding, of many or of several tasks how many there are."""
-    models, tasks = len({row.model for row in rows}), list(dict.fromkeys(row.task for row in rows))
-    shares = [row.decision.not_read if row.decision else None for row in rows]
-    unread = sum(map(bool, shares))
-    if len(rows) == 1 and rows[0].decision and not unread:
-        clause = re.split(r"; |\. |\.$", describe_finding(rows[0].decision))[0]
-        return f"{short_labels(rows)[0]}: {clause[0].lower()}{clause[1:]}"
-    if len(tasks) > 1 or not unread:
+def describe_models(rows: Sequence[ReportRow]) -> str:
+    """Return the title of rows of all lengths: the findings on at most two models of a task, or how many there are."""
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    models = len({row.model for row in rows})
+    named = [(label, row.findings) for label, row in zip(short_labels(rows), rows, strict=True) if row.findings]
+    if len(tasks) > 1 or len(named) < len(rows) or not named:
         return f"{pluralize(models, 'model')} on {pluralize(len(tasks), 'task') if tasks[1:] else tasks[0]}"
     if models > 3:
-        return f"{unread} of {models} models {'does' if unread == 1 else 'do'} not read to the end"
-    return "".join(phrase_reading(list(zip(short_labels(rows), shares, strict=True))))
+        return messages.count_truncating(len(_list_shares(rows)), models)
+    return "".join(messages.describe_models(named))
 
 
 def describe_data(rows: Sequence[ReportRow]) -> str:
     """Return the size of the data of a task, and what is known of it; empty of several tasks."""
     if len({row.task for row in rows}) > 1:
         return ""
-    return describe_questions(rows[0].task, max(row.queries or 0 for row in rows), rows[0].get("documents", int) or 0)
+    size = max(row.queries or 0 for row in rows), rows[0].get("documents", int) or 0
+    return messages.describe_questions(rows[0].task, *size)
 
 
 def describe_ranking(rows: Sequence[ReportRow]) -> str:
@@ -244,21 +227,13 @@ def describe_ranking(rows: Sequence[ReportRow]) -> str:
     if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
         return ""
     labels = short_labels(rows)
-    best, worst = (format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None) for row in (rows[0], rows[-1]))
-    if rows[2:]:
-        return f"{labels[0]} finds it best (nDCG@10 {best}), {labels[-1]} worst ({worst})."
-    return f"{labels[0]} finds it better (nDCG@10 {best}) than {labels[-1]} ({worst})."
-
-
-def count_states(rows: Iterable[ReportRow]) -> str:
-    """Return how many results have each state: `12 biased to the start, 3 cannot be said`."""
-    counts = Counter(label_state(row.decision) if row.decision else "not published" for row in rows)
-    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+    ends = [(labels[place], row.ndcg_at_10) for place, row in ((0, rows[0]), (-1, rows[-1]))]
+    return messages.describe_ranking(*ends, len(rows))
 
 
 def title_effect(row: ReportRow) -> str:
     """Return the finding as the title of a chart; without one, what the chart shows."""
-    return describe_finding(row.decision).removesuffix(".") if row.decision else "nDCG@10 by position of the evidence"
+    return messages.title_finding(row.findings) if row.findings else messages.CURVE_TITLE
 
 
 def title_lengths(rows: Sequence[ReportRow]) -> str:
@@ -266,11 +241,8 @@ def title_lengths(rows: Sequence[ReportRow]) -> str:
 
     The row of all lengths is the first.
     """
-    scored = [row for row in rows[1:] if row.ndcg_at_10]
-    if scored[1:] == []:
-        return title_effect(rows[0])
-    first, last = (format_percent(row.ndcg_at_10.value) for row in (scored[0], scored[-1]) if row.ndcg_at_10)
-    return f"nDCG@10 is {first} in the shortest documents, {last} in the longest"
+    scored = [row.ndcg_at_10 for row in rows[1:] if row.ndcg_at_10]
+    return messages.title_lengths(scored[0], scored[-1]) if scored[1:] else title_effect(rows[0])
 
 
 #: Design effects from here on are worth a note.
@@ -297,8 +269,8 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
         "missing_subsets": summary.missing,
         GROUPS_KEY: {
             row.length.lower(): {
-                **(row.decision.to_json() if row.decision else {}),
-                "answer": dict(iterate_answer(row.decision)) if row.decision else None,
+                **(row.findings.to_json() if row.findings else {}),
+                "answer": dict(messages.iterate_answer(row.findings, row.task)) if row.findings else None,
                 "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
             }
             for row in rows
@@ -327,7 +299,7 @@ def length_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, cur
 def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
     """Yield a table of the models of each task, or of the tasks of the only model, each followed by its answers.
 
-    Of a task with one model, its lengths follow. With many results there are counts of states in place of answers and lengths.
+    A task with one model also gets a table by length. With many results, counts of states replace answers and lengths.
     """
     # Where each query has several places, there is nothing else to show.
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
@@ -340,26 +312,31 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
     for task, grouped in groupby(overall, key=lambda row: "" if of_model else _name_task(row)):
         group = list(grouped)
         names = [_name_task(row) if of_model else labels[_identify(row)] for row in group]
-        queries, documents = pluralize(group[0].queries or 0, "query", "queries"), group[0].get("documents", int)
-        size = f"{queries} on {pluralize(documents, 'document')}" if documents else queries
-        title = labels[_identify(group[0])] if of_model else f"{task} · {size}"
+        title = labels[_identify(group[0])] if of_model else _describe_size(task, group)
         table = _answer_table("Task" if of_model else "Model", names, group, title)
         yield DisplaySection(tables=(replace(table, is_narrow=True),))
         if many:
             continue
         for name, row in zip(names, group, strict=True):
-            command = name_command(row.decision, row.model, row.task) if row.decision else ""
+            commands = build_commands(row.findings, row.reference, row.task) if row.findings else ()
             title = f"{name:{max(map(len, names))}}  {row.sketch}"
-            yield DisplaySection(title, (describe_answer(row.decision),), code=command)
+            yield DisplaySection(title, (describe_answer(row.findings, row.task),), code="\n".join(commands))
         for row in group if of_model or len(group) == 1 else ():
             lengths = [other for other in rows if _identify(other) == _identify(row) and other.length != ALL]
             yield from _length_section(lengths, f"{row.task}, " if of_model else "")
 
 
+def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
+    """Return the size of the data of a task, and of the largest test of a model on it."""
+    findings = [row.findings for row in rows if row.findings]
+    if not findings:
+        return task
+    return messages.describe_sample(max(findings, key=lambda found: found.tested_documents), task)
+
+
 def _length_section(rows: Sequence[ReportRow], task: str) -> Iterator[DisplaySection]:
     """Yield a table of lengths, if there are any, and which are not in it, since nothing can be said of them."""
-    intervals = [row.decision and row.decision.interval(row.decision.start_to_end) for row in rows]
-    shown = [row for row, interval in zip(rows, intervals, strict=True) if interval not in (None, (-1.0, 1.0))]
+    shown = [row for row in rows if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate]
     folded = [f"{row.length} ({pluralize(row.queries or 0, 'query', 'queries')})" for row in rows if row not in shown]
     if shown:
         sizes = {pluralize(row.queries or 0, "query", "queries") for row in shown}
@@ -377,17 +354,17 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
     """
     queries = ["Queries"] if heading == LENGTH and len({row.queries for row in rows}) > 1 else []
     sketch = [SKETCH] if heading == LENGTH or len(rows) > MOST_SENTENCES else []
-    numbers = [*queries, "nDCG@10", "Start to end", "Not read"]
+    numbers = [*queries, "nDCG@10", "Position effect", "Truncated"]
     added = added_columns()
     cells = (
         (
             name,
             *[format_count(row.queries) for _ in queries],
             format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None),
-            format_estimate(row.start_to_end, format_points),
-            MISSING if not row.decision or row.decision.not_read is None else f"{format_percent(row.decision.not_read)} %",
+            format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False) if row.findings else MISSING,
+            _format_unread(row),
             *[row.sketch for _ in sketch],
-            label_state(row.decision).replace(" than ", " than\n") if row.decision else MISSING,
+            label_state(row.findings) if row.findings else MISSING,
             *(format_cell(row, column) for column in added),
         )
         for name, row in zip(names, rows, strict=True)
@@ -395,6 +372,11 @@ def _answer_table(heading: str, names: Sequence[str], rows: Sequence[ReportRow],
     headings = (heading, *numbers, *sketch, STATE, *(column.title for column in added))
     right = [*numbers, *(column.title for column in added if column.unit is not Unit.TEXT)]
     return Table(build_columns(headings, right, pictures=[SKETCH]), tuple(cells), title)
+
+
+def _format_unread(row: ReportRow) -> str:
+    share = row.findings.value(Quantity.UNREAD_SHARE) if row.findings else None
+    return MISSING if share is None else f"{format_percent(share)}%"
 
 
 def _identify(row: ReportRow) -> tuple[str, str, str]:
@@ -447,34 +429,31 @@ def bin_columns() -> list[Score]:
     return [score for score in declared_scores() if score.by_position]
 
 
-def not_read_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield what each model reads and how much evidence is not read, then the models of which it is unknown."""
+def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Yield the window of each model and what is truncated, then the models whose window is unknown."""
     unknown = []
     for label, summary in zip(labels, summaries, strict=True):
         if summary.values.read.kind is ReadKind.UNKNOWN:
             unknown.append(label)
-        elif summary.profile.queries and (sentence := describe_not_read(summary.decisions[0])):
+        elif summary.profile.queries and (sentence := messages.describe_truncation(summary.findings[0])):
             counted = COUNTED.get(summary.ranks.counted_with) if summary.ranks.counted_with else None
             yield f"{label}: {sentence}{f' {counted}' if counted else ''}"
     if unknown:
-        yield f"It is unknown what {', '.join(unknown)} reads; `posir window MODEL` tells it."
+        yield f"The window of {', '.join(unknown)} is unknown; `posir window MODEL` measures it."
 
 
 def level_note(rows: Iterable[ReportRow]) -> str:
     """Return how the intervals of length rows hold; empty without such rows."""
-    levels = sorted({row.decision.level for row in rows if row.decision and row.decision.level != LEVEL})
+    levels = sorted({row.findings.verdict.level for row in rows if row.findings} - {LEVEL})
     if not levels:
         return ""
     shown = " or ".join(map(format_level, levels))
-    return f"Intervals of differences in the rows of lengths hold at the same time, each at {shown}."
+    return f"Intervals of effects in the rows of lengths hold at the same time, each at {shown}."
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Yield what the position effect was estimated within, and where intervals assume independent questions."""
+    """Yield where intervals assume independent questions."""
     overall = [(label, summary, build_rows(summary)[0]) for label, summary in zip(labels, summaries, strict=True)]
-    fixed = ((summary.task, row.get("held_fixed", str)) for _, summary, row in overall)
-    for task, held_fixed in dict.fromkeys(pair for pair in fixed if pair[1]):
-        yield f"{task}: start to end, PSI and p are estimated with the {held_fixed} held fixed."
     for label, summary, row in overall:
         effect = row.get("design_effect", float)
         if effect is not None and effect > LARGE_DESIGN_EFFECT:

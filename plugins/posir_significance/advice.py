@@ -38,6 +38,8 @@ class Advice:
     number: int | None = None
 
 
+#: The command that compares chunks with whole documents.
+CHUNK_COMMAND = "posir mitigate"
 #: Reasons for which nothing is tested, and what helps.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: Step.MEASURE_WINDOW,
@@ -84,7 +86,7 @@ def build_commands(findings: GroupFindings, reference: str, task: str) -> tuple[
     for advice in advise(findings):
         match advice.step:
             case Step.CHUNK:
-                commands.append(f"posir mitigate {model} {shlex.quote(task)}")
+                commands.append(f"{CHUNK_COMMAND} {model} {shlex.quote(task)}")
             case Step.MEASURE_WINDOW:
                 commands.append(f"posir window {model}")
             case Step.RUN_AGAIN:

@@ -200,19 +200,19 @@ def need_number(error: float, margin: float, level: float, number: int) -> int |
     return int(float(f"{times * number:.2g}")) if times > 1 else None
 
 
-def decide_result(values: ResultValues) -> tuple[GroupFindings, ...]:
-    """Return the findings on all questions of a result, then on each length bucket if there are several, at the usual margin.
+def decide_result(values: ResultValues, margin: float = DEFAULT_MARGINS.position_effect) -> tuple[GroupFindings, ...]:
+    """Return the findings on all questions of a result, then on each length bucket if there are several.
 
     Those on all questions are the headline, at 95%. The k lengths with an estimate are a family: their intervals hold at the
     same time, each at 1 - 0.05 / k.
     """
-    if "findings" not in values.computed:
+    by_margin = values.computed.setdefault("findings", {})
+    if margin not in by_margin:
         analysis = analyze(values)
         levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
-        values.computed["findings"] = tuple(
-            decide(group, level=level) for group, level in zip(analysis.groups, levels, strict=True)
-        )
-    findings: tuple[GroupFindings, ...] = values.computed["findings"]
+        groups = zip(analysis.groups, levels, strict=True)
+        by_margin[margin] = tuple(decide(group, margin, level) for group, level in groups)
+    findings: tuple[GroupFindings, ...] = by_margin[margin]
     return findings
 
 

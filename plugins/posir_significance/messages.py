@@ -5,7 +5,7 @@ Each template belongs to a state, a reason, a step or a quantity. Numbers are po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from posir_significance.advice import Advice, Step, advise, find_larger_task, loses_by_truncation
 from posir_significance.decision import Change, MetricChange
@@ -401,13 +401,14 @@ def format_estimate(estimate: Estimate | None) -> str:
     return numbers.format_estimate(estimate, numbers.format_percent)
 
 
-def format_finding(finding: Finding) -> str:
+def format_finding(finding: Finding, *, with_level: bool = True) -> str:
     """Return an effect in points with its interval, and its level unless that is 95%: `+4.2 [+1.0, +7.4]`."""
     if finding.estimate is None:
         return numbers.MISSING
     if finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
-    return f"{numbers.format_estimate(finding.estimate, numbers.format_points)}{_name_level(finding.level)}"
+    text = numbers.format_estimate(finding.estimate, numbers.format_points)
+    return f"{text}{_name_level(finding.level)}" if with_level else text
 
 
 def _name_level(level: float) -> str:
@@ -467,3 +468,72 @@ def describe_plan(
         questions=pluralize(questions, "question"),
         documents=pluralize(documents, "document"),
     )
+
+
+#: What is shown where nothing is known of the effect of position.
+NOT_KNOWN = "The effect of position is not known."
+#: Title of a curve without findings.
+CURVE_TITLE = "nDCG@10 by position of the evidence"
+
+
+def title_finding(findings: GroupFindings) -> str:
+    """Return a finding as the title of a chart."""
+    text = phrase_finding(findings)
+    return text[0].upper() + text[1:]
+
+
+def title_lengths(first: Estimate, last: Estimate) -> str:
+    """Return nDCG@10 of the shortest and of the longest documents as a title."""
+    scores = (numbers.format_percent(estimate.value) for estimate in (first, last))
+    return "nDCG@10 is {} in the shortest documents, {} in the longest".format(*scores)
+
+
+def describe_ranking(best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int) -> str:
+    """Return which of several models finds evidence best and which worst, given names and nDCG@10."""
+    scores = [numbers.format_percent(estimate.value if estimate else None) for _, estimate in (best, worst)]
+    if models > 2:
+        return f"{best[0]} finds it best (nDCG@10 {scores[0]}), {worst[0]} worst ({scores[1]})."
+    return f"{best[0]} finds it better (nDCG@10 {scores[0]}) than {worst[0]} ({scores[1]})."
+
+
+def count_truncating(truncating: int, models: int) -> str:
+    """Return how many models truncate evidence, as a title."""
+    if not truncating:
+        return f"None of {models} models truncates evidence"
+    return f"{truncating} of {models} models {'truncates' if truncating == 1 else 'truncate'} evidence"
+
+
+def count_truncation(shares: Sequence[float], results: int) -> str:
+    """Return how many results have truncated evidence, given the shares above 0, sorted."""
+    if not shares:
+        return f"No evidence is truncated in {pluralize(results, 'result')}."
+    ends = " to ".join(dict.fromkeys(map(format_share, (shares[0], shares[-1]))))
+    return f"{len(shares):,} of {results:,} truncate {ends} of the evidence."
+
+
+def count_states(counts: Mapping[str, int]) -> str:
+    """Return how many results have each state."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return f"Bias within the window: {', '.join(f'{count:,} {state}' for state, count in ordered)}."
+
+
+def describe_false_alarms(decided: int) -> str:
+    """Return how many of so many results are expected to favor an end by chance."""
+    by_chance = numbers.format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
+    return f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an end by chance."
+
+
+#: What the rows of a model share.
+ALL_IS_READ = "nothing is truncated"
+
+
+def name_common_state(state: str) -> str:
+    """Return the state that all lengths have."""
+    return f"at every length: {state}"
+
+
+def describe_few(needed: int | None, number: int, counted: str) -> str:
+    """Return that there are too few documents, or what else is counted, and how many are needed; empty if there are enough."""
+    if not needed:
+        return ""
+    return f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} are needed"
