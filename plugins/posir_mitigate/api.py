@@ -8,9 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from posir_significance.decision import ChangeState, MetricChange
-from posir_significance.sentences import format_change, label_change
-from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points, format_psi
+from posir_significance.decision import MetricChange
+from posir_significance.findings import ChangeState
+from posir_significance.messages import format_change, label_change, label_state
+from posir_tasks.display.numbers import MISSING, format_estimate, format_number, format_percent, format_points
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.display.tables import Column, Table
@@ -37,16 +38,17 @@ DEFAULT_METHODS = (
 #: Tried of models behind an endpoint, too: with the same chunks, in context and without.
 ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 #: Scores by title, by which outcomes and changes name them.
-SCORES = {"nDCG@10": "ndcg_at_10", "Start to end": "start_to_end", "PSI": "psi"}
+SCORES = {"nDCG@10": "ndcg_at_10", "Position effect": "position_effect"}
 BRIEF = (
-    "nDCG@10 and start to end (first minus last third of the document) x 100, each with its 95 % interval for new documents. "
-    "Change: from the plain model, on the same questions, at 98.33 %, so that the three of a method hold together. Vectors: "
-    "per document. Time: against the plain model."
+    "nDCG@10 and position effect (the same evidence in the first third of its document minus in the last) x 100, each with its "
+    "95% interval for new documents. Change: from the plain model, on the same versions, at 98.33%, so that those of a method "
+    "hold together. Vectors: per document. Time: relative to the plain model."
 )
 LEGEND = (
-    "PSI: posterior median, with the effect of chunk edges. Better: a higher nDCG@10, a start to end nearer to 0, a lower PSI. "
-    "Equivalent: the interval of the change is within the margin (2 points of nDCG@10, 5 of start to end, 10 of PSI). "
-    "Intervals are not corrected for the number of methods. Time: of encoding queries and documents and searching."
+    "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the change is within the margin (2 "
+    "points of nDCG@10, 5 of the position effect). Chunks change the window, so the effect within the window has its own state "
+    "for each method and no change. Intervals are not corrected for the number of methods. Time: of encoding queries and "
+    "documents and searching."
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv 2409.04701. calibrated: arXiv "
@@ -114,8 +116,8 @@ def mitigate(
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for the plain model and for each method: nDCG@10, start to end and PSI in [-1, 1], their change on the same
-        questions (better, worse, equivalent, cannot be said), vectors per document and seconds.
+        A row for the plain model and for each method: nDCG@10 and position effect in [-1, 1], their change on the same
+        versions (better, worse, equivalent, inconclusive), the state within the window, vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.
@@ -184,17 +186,18 @@ def present_outcomes(model: str, outcomes: Sequence[MitigationOutcome], not_trie
 
 def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     """Return a table with a line for each method."""
-    forms = dict(zip(SCORES.values(), (format_percent, format_points, format_psi), strict=True))
+    forms = dict(zip(SCORES.values(), (format_percent, format_points), strict=True))
     rows = [
         (
             outcome.method,
             *chain.from_iterable(
                 (
                     format_estimate(getattr(outcome, key), form),
-                    format_change(getattr(outcome.change, key), outcome.change) if outcome.change else MISSING,
+                    format_change(getattr(outcome.change, key)) if outcome.change else MISSING,
                 )
                 for key, form in forms.items()
             ),
+            label_state(outcome.findings),
             format_number(outcome.vectors_per_document, ",.1f"),
             format_ratio(outcome.time_ratio),
         )
@@ -202,7 +205,13 @@ def build_table(outcomes: Sequence[MitigationOutcome]) -> Table:
     ]
     scored = (Column(heading, "right", score) for score in SCORES for heading in (score, "Change"))
     return Table(
-        (Column("Method"), *scored, *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time"))), tuple(rows)
+        (
+            Column("Method"),
+            *scored,
+            Column("Bias within the window"),
+            *(Column(heading, "right", "Cost") for heading in ("Vectors", "Time")),
+        ),
+        tuple(rows),
     )
 
 
@@ -226,12 +235,13 @@ def describe_changes(outcomes: Sequence[MitigationOutcome]) -> Iterator[str]:
 
 def flatten_outcome(outcome: MitigationOutcome) -> dict[str, object]:
     """Return an outcome as a row: its fields, and of the change of each score its state, difference and interval."""
-    row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name != "change"}
+    row: dict[str, object] = {name: value for name, value in vars(outcome).items() if name not in ("change", "findings")}
+    row |= {"state": outcome.findings.state, "reason": outcome.findings.reason}
     for key in SCORES.values():
         metric: MetricChange | None = getattr(outcome.change, key, None)
         row |= {
             f"{key}_change": metric and metric.state,
             f"{key}_difference": metric and metric.difference,
-            f"{key}_documents_needed": metric and metric.documents_needed,
+            f"{key}_needed": metric and metric.needed and metric.needed.number,
         }
     return row

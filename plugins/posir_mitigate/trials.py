@@ -13,7 +13,8 @@ from posir_mitigate.method import Mitigation
 from posir_mitigate.references import describe_mitigated
 from posir_run.jobs import EvaluationJob, corpus_name, evaluate_subset, find_missing_subsets, find_tasks
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, compare_groups
+from posir_significance.decision import Change, compare_groups, decide
+from posir_significance.findings import GroupFindings, Quantity
 from posir_tasks.display.progress import progress, track
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable
@@ -118,8 +119,10 @@ class MitigationOutcome:
     """`plain` for the model without any."""
     queries: int
     ndcg_at_10: Estimate | None
-    start_to_end: Estimate | None
-    psi: Estimate | None
+    position_effect: Estimate | None
+    """Of whole documents."""
+    findings: GroupFindings
+    """What is found of the method, whose window may differ from that of the plain model."""
     change: Change | None
     """The change from the plain model to the method, by the same questions; None for the plain model."""
     vectors_per_document: float
@@ -139,8 +142,9 @@ def compare_trials(
     seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
 
     def add(method: str, group: GroupAnalysis, change: Change | None, *cost: Any) -> None:
-        scores = group.ndcg, group.position.start_to_end, group.psi
-        outcomes.append(MitigationOutcome(method, group.queries, *scores, change, *cost))
+        findings = decide(group)
+        scores = (findings[quantity].estimate for quantity in (Quantity.NDCG_AT_10, Quantity.POSITION_EFFECT))
+        outcomes.append(MitigationOutcome(method, group.queries, *scores, findings, change, *cost))
 
     for method, meta in progress(list(mitigated.items()), "Comparing"):
         run = runs[str(meta.name)]

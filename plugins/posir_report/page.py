@@ -132,8 +132,8 @@ def _find_shared(rows: Sequence[ReportRow]) -> tuple[str, dict[str, str]]:
 
 NOTE = (
     "In brackets 95% intervals. Position effect: nDCG@10 (x 100) with the evidence in the first third of its document minus "
-    "the same evidence in the last, moved by rotating the document; within the window: the same in excerpts that are read whole, "
-    "from whose interval the state follows. PSI by chance: mean and central 90%."
+    "the same evidence in the last, moved by rotating the document; within the window: the same in excerpts that are read "
+    "whole, from whose interval the state follows. PSI by chance: mean and central 90%."
 )
 
 
