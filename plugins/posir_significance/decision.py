@@ -344,7 +344,7 @@ class _Pair:
         if blind[1] and first is not None:
             return cls(first, first.without_effect())
         if first is None or second is None:
-            return cls(reason=_explain_untested(a if first is None else b))
+            return cls(reason=_explain_untested(a if first is None and not blind[0] else b))
         if not same or not first.has_same_rows(second):
             return cls(reason=otherwise)
         return cls(first, second)

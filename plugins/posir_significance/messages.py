@@ -300,7 +300,12 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
     yield "Truncated", describe_truncation(findings) or _describe_reading(findings.read)
     verdict = (describe_verdict(findings), describe_middle(findings))
     yield "Bias within the window", " ".join(part for part in verdict if part)
-    yield "Next", describe_advice(findings, task).removeprefix("Next: ").capitalize()
+    steps = " ".join(f"{_capitalize(_describe_step(advice, task))}." for advice in advise(findings))
+    yield "Next", steps
+
+
+def _capitalize(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _describe_reading(read: ReadPart) -> str:
@@ -347,7 +352,7 @@ def describe_change(key: str, change: MetricChange, a: str, b: str) -> str:
     values = {"a": a, "b": b, "metric": metric, "points": format_difference(change), "needed": needed}
     reason = change.reason if change.state in (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED) else None
     text = CHANGES[change.state, reason].format(margin=format_margin(change.margin), **values)
-    return text[0].upper() + text[1:] if reason else text
+    return _capitalize(text) if reason else text
 
 
 def describe_ndcg_change(change: Change, a: str, b: str) -> str:
@@ -478,8 +483,7 @@ CURVE_TITLE = "nDCG@10 by position of the evidence"
 
 def title_finding(findings: GroupFindings) -> str:
     """Return a finding as the title of a chart."""
-    text = phrase_finding(findings)
-    return text[0].upper() + text[1:]
+    return _capitalize(phrase_finding(findings))
 
 
 def title_lengths(first: Estimate, last: Estimate) -> str:

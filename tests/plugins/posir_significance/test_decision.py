@@ -1,259 +1,207 @@
-"""The states that follow from intervals, and the words for them."""
+"""States follow from one interval and the margin, in the order of the rule."""
 
-import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
-from scipy.stats import norm
 
-from posir_significance.analysis import GroupAnalysis
+from posir_significance.advice import Step, advise, build_commands, find_larger_task
 from posir_significance.decision import (
-    CHANGE_LEVEL,
-    ChangeState,
-    Decision,
     Margins,
-    Reason,
-    State,
-    compare_gains,
     compare_groups,
-    compare_judged,
+    decide,
     decide_change,
     decide_state,
-    require_documents,
+    need_number,
 )
+from posir_significance.findings import ChangeState, Quantity, Reason, State, Subject, Unit
+from posir_significance.intervals import student_difference
 from posir_significance.observations import Observations
-from posir_significance.position_effect import Stratum
-from posir_significance.regression import Contrast
-from posir_significance.sentences import advise, describe_decision, describe_metric_change, iterate_answer, label_state
-from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, JudgedScores
-from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadPart
+from posir_tasks.errors import UsageError
+from posir_tasks.read_part import UNKNOWN
 from posir_tasks.scores import Estimate
-
-ALL, FIRST = ReadPart.all(KnownBy.CLASS), ReadPart.first(256, KnownBy.MEASURED)
-
-
-def contrast(value, error, documents=100, held_fixed=Stratum.DOCUMENT):
-    def interval_at(level):
-        half = norm.ppf((1 + level) / 2) * error / 100
-        return value / 100 - half, value / 100 + half
-
-    p_value = 2 * norm.sf(abs(value) / error)
-    return Contrast(value / 100, interval_at(0.95), p_value, interval_at, error / 100, 1e6, held_fixed, documents)
+from tests.support.rotations import READS_FIRST, build_group, build_test
 
 
 @pytest.mark.parametrize(
-    ("bias", "state", "reason"),
+    ("interval", "state"),
     [
-        (contrast(0.6, 1.3), State.NO_BIAS, None),
-        (contrast(2, 0.5), State.NO_BIAS, None),
-        (contrast(8, 2), State.BIASED_TO_START, None),
-        (contrast(-8, 2), State.BIASED_TO_END, None),
-        (contrast(2.2, 3.2), State.CANNOT_BE_SAID, Reason.WIDE_INTERVAL),
-        (contrast(8, 2, documents=9), State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS),
-        (contrast(8, 2, documents=29, held_fixed=Stratum.LENGTH), State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS),
-        (contrast(8, 2, documents=30, held_fixed=Stratum.LENGTH), State.BIASED_TO_START, None),
-        (None, State.CANNOT_BE_SAID, Reason.NOT_COMPARED),
+        ((0.01, 0.12), State.FAVORS_START),
+        ((-0.12, -0.01), State.FAVORS_END),
+        ((-0.03, 0.049), State.NO_BIAS),
+        ((0.01, 0.04), State.NO_BIAS),
+        ((-0.03, 0.05), State.INCONCLUSIVE),
+        ((-0.2, 0.3), State.INCONCLUSIVE),
     ],
 )
-def test_the_state_follows_from_the_interval(bias, state, reason):
-    assert decide_state(bias, 0.05, 100)[:2] == (state, reason)
-
-
-def test_documents_needed_to_tell():
-    assert decide_state(contrast(2, 3), 0.05, 100)[2] == 380  # (3.24 * 3 / 5)^2 = 3.78 times as many
-    assert decide_state(contrast(4, 1), 0.05, 100)[2] is None
+def test_the_state_follows_from_interval_and_margin(interval, state):
+    assert decide_state(Estimate(sum(interval) / 2, interval), 0.05) is state
 
 
 @pytest.mark.parametrize(
-    ("bias", "fewest"), [(contrast(82, 10, documents=5), 200), (contrast(8, 2, documents=20, held_fixed=Stratum.LENGTH), 150)]
-)
-def test_too_few_documents_are_a_reason_with_the_number_of_that_rule(bias, fewest):
-    assert decide_state(bias, 0.05, 100) == (State.CANNOT_BE_SAID, Reason.FEW_DOCUMENTS, fewest)
-    assert require_documents(bias, 100) == fewest
-    change = decide_change(bias, 0.05, 100, 1, few=fewest)
-    assert (change.reason, change.documents_needed) == (Reason.FEW_DOCUMENTS, fewest)
-    assert f"at least {fewest}" in advise(decision(bias))
-
-
-def decision(bias, read=ALL, not_read=0.0, lost=None, p_value=None, middle=None, **fields):
-    position = SimpleNamespace(middle_to_ends_within_read=middle)
-    group = SimpleNamespace(position=position, p_value_within_read=p_value, psi=None, psi_as_published=None, psi_chance=None)
-    values = dict.fromkeys(("start_to_end_plain", "ndcg_at_10")) | {
-        "margin": 0.05,
-        "documents": 100,
-        "read": read,
-        "bias_within_read": bias,
-        "not_read": not_read,
-        "not_read_difference": lost,
-        "start_to_end": bias,
-        "find_group": lambda: group,
-    }
-    return Decision(**(values | fields))
-
-
-LOST = contrast(35, 3.5)
-BEYOND = "It reads the first 256 tokens; 59.0 % of the evidence lies beyond and scores 35.0 points lower [28.1, 41.9]. "
-SENTENCES = [
-    (
-        decision(contrast(8.1, 2)),
-        "Biased to the start: evidence in the last third of documents scores 8.1 points lower than in the first [4.2, 12.0].",
-    ),
-    (
-        decision(contrast(-8.1, 2)),
-        "Biased to the end: evidence in the first third of documents scores 8.1 points lower than in the last [4.2, 12.0].",
-    ),
-    (decision(contrast(0.6, 1.3)), "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]."),
-    (decision(contrast(2, 0.5)), "No bias larger than 5 points: start to end +2.0 [+1.0, +3.0]; there is a small one."),
-    (
-        decision(contrast(2.2, 3.16)),
-        "Whether it is biased cannot be said.",
-    ),
-    (
-        decision(contrast(14.1, 4.64), FIRST, 0.59, LOST),
-        f"{BEYOND}Within what it reads it is biased to the start, too: +14.1 [+5.0, +23.2].",
-    ),
-    (
-        decision(contrast(0.4, 1.63), FIRST, 0.59, LOST),
-        f"{BEYOND}Within what it reads there is no bias larger than 5 points: +0.4 [-2.8, +3.6]. What a longer window would "
-        "show is not known.",
-    ),
-    (
-        decision(contrast(2.2, 8.9), FIRST, 0.59, LOST),
-        f"{BEYOND}Whether it is also biased within what it reads cannot be said: +2.2 [-15.2, +19.6].",
-    ),
-    (
-        decision(contrast(-8.1, 2), replace(FIRST, known_by=KnownBy.GIVEN), 0.59, LOST),
-        f"{BEYOND}Within what it reads (tokens are estimated; `--embedder` counts them) it is biased to the end: -8.1 [-12.0, "
-        "-4.2].",
-    ),
-    (
-        decision(contrast(2.2, 8.9), FIRST, 0.59, contrast(3, 3.57)),
-        "It reads the first 256 tokens; 59.0 % of the evidence lies beyond; that evidence beyond is found less often is not "
-        "shown: difference +3.0 [-4.0, +10.0]. Whether it is biased within what it reads cannot be said: +2.2 [-15.2, +19.6].",
-    ),
-    (
-        decision(contrast(0.6, 1.3), p_value=0.003, middle=contrast(-9, 3)),
-        "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]. Position matters in another way (p 0.003): the middle "
-        "scores 9.0 points lower than the ends [3.1, 14.9].",
-    ),
-    (
-        decision(contrast(0.6, 1.3), p_value=0.003, middle=contrast(-2, 3)),
-        "No bias larger than 5 points: start to end +0.6 [-1.9, +3.1]. Position matters in another way (p 0.003): no simple "
-        "shape.",
-    ),
-    (
-        decision(contrast(8, 2), UNKNOWN, None, bias_within_read=None),
-        "Whether it is biased cannot be said: the window is unknown; `posir window MODEL` tells it.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("value", "sentence"), SENTENCES)
-def test_a_decision_says_no_more_than_its_interval(value, sentence):
-    assert describe_decision(value) == sentence
-    assert json.loads(json.dumps(value.to_json()))["state"] == value.state
-    assert [title for title, _ in iterate_answer(value)] == ["How well", "Start to end", "Not read", "Bias", "What to do"]
-    assert label_state(value)
-    assert advise(value).endswith(".")
-
-
-@pytest.mark.parametrize(
-    ("value", "word"),
+    ("group", "state", "reason"),
     [
-        (decision(contrast(0.6, 1.3)), "Nothing"),
-        (decision(contrast(0.6, 1.3), p_value=0.003, middle=contrast(-9, 3)), "curve"),
-        (decision(contrast(0.6, 1.3), FIRST, 0.59, contrast(3, 3.57)), "documents"),
-        (decision(contrast(0.6, 1.3), FIRST, 0.59, LOST), "chunks"),
-        (decision(contrast(8.1, 2)), "chunks"),
-        (decision(contrast(0.6, 1.3), ndcg_at_10=Estimate(0.013)), "ids of documents"),
-        (decision(None, FIRST, None, None, start_to_end=contrast(8, 2)), "Run the model again"),
-        (decision(None, replace(FIRST, part=Part.CHUNKS), None, None, start_to_end=contrast(8, 2)), "--k"),
+        (build_group(reason=Reason.ORDER_BLIND), State.NO_BIAS, Reason.ORDER_BLIND),
+        (build_group(reason=Reason.NOT_STORED), State.NOT_TESTED, Reason.NOT_STORED),
+        (build_group(reason=Reason.NO_TEXTS), State.NOT_TESTED, Reason.NO_TEXTS),
+        (build_group(whole=build_test(), read=UNKNOWN), State.NOT_TESTED, Reason.WINDOW_UNKNOWN),
+        (build_group(whole=build_test(), read=READS_FIRST), State.NOT_TESTED, Reason.WINDOW_DIFFERS),
+        (build_group(build_test(documents=9)), State.INCONCLUSIVE, Reason.FEW_DOCUMENTS),
+        (build_group(build_test(level=1.5)), State.INCONCLUSIVE, Reason.NO_ROOM),
+        (build_group(build_test(level=-0.5)), State.INCONCLUSIVE, Reason.NO_ROOM),
+        (build_group(build_test(documents=12, spread=0.4, seed=4)), State.INCONCLUSIVE, Reason.WIDE_INTERVAL),
+        (build_group(build_test(documents=200, spread=0.1)), State.NO_BIAS, None),
+        (build_group(build_test(effect=0.3)), State.FAVORS_START, None),
+        (build_group(build_test(effect=-0.3)), State.FAVORS_END, None),
     ],
 )
-def test_the_advice_says_no_more_than_the_state(value, word):
-    assert word in advise(value)
-    assert ("Nothing" in advise(value)) == (word == "Nothing")
+def test_states_and_reasons(group, state, reason):
+    findings = decide(group)
+    assert (findings.state, findings.reason) == (state, reason)
+    assert findings.to_json()["state"] == state.value
 
 
-def test_rows_read_together_print_the_level_of_their_intervals():
-    text = describe_decision(decision(contrast(0.6, 1.3), level=0.9875))
-    assert text == "No bias larger than 5 points: start to end +0.6 [-2.6, +3.8] (98.75 % interval)."
+def test_an_order_blind_system_has_an_effect_of_exactly_zero():
+    findings = decide(build_group(reason=Reason.ORDER_BLIND))
+    assert findings.verdict.estimate == findings[Quantity.POSITION_EFFECT].estimate == Estimate(0.0, (0.0, 0.0))
 
 
-def test_margins_are_points():
-    assert Margins.parse(["3", "psi=20"]) == Margins(0.02, 0.03, 0.2)
-    for text in ("mrr=3", "five", "0", "-1", "nan", "100"):
-        with pytest.raises(PosirError, match="KEY=POINTS"):
-            Margins.parse([text])
+def test_what_is_needed_would_decide():
+    test = build_test(documents=12, spread=0.4, seed=4)
+    findings = decide(build_group(test))
+    error = test.effect.standard_error
+    assert findings.verdict.needed.unit is Unit.QUESTIONS
+    assert findings.verdict.needed.number == pytest.approx((3.2416 * error / 0.05) ** 2 * 60, rel=0.05)
+    assert need_number(0.01, 0.05, 0.95, 100) is None
+    # One of four lengths.
+    assert need_number(0.1, 0.05, 0.9875, 100) == pytest.approx((3.78 * 0.1 / 0.05) ** 2 * 100, rel=0.05)
 
 
-def observe(slope, seed, documents=60, questions=12):
-    """Questions in 20 bins whose gain falls with position."""
-    rng = np.random.default_rng(seed)
-    document = np.repeat(np.arange(documents), questions)
-    bins = rng.integers(0, 20, len(document))
-    chance = 0.6 - slope * (bins / 19 - 0.5) + rng.normal(0, 0.1, documents)[document]
-    gains = (np.random.default_rng(seed + 100).random(len(document)) < chance).astype(float)
-    rows, zeros = np.arange(len(document)), np.zeros(len(document), np.int64)
-    return Observations(gains, zeros, zeros, document, document, rows, bins, 20, read=ALL)
+def test_few_documents_need_as_many_more():
+    needed = decide(build_group(build_test(documents=5))).verdict.needed
+    assert (needed.unit, needed.number) == (Unit.DOCUMENTS, 10)
 
 
-def test_a_change_is_better_worse_or_equivalent_and_the_opposite_the_other_way_round():
-    steep, flat = (GroupAnalysis(observe(slope, 1)) for slope in (0.6, 0.0))
-    change, back = compare_groups(steep, flat, paired=True), compare_groups(flat, steep, paired=True)
-    assert change.start_to_end.state is ChangeState.BETTER
-    assert back.start_to_end.state is ChangeState.WORSE
-    low, high = change.start_to_end.difference.interval_at(CHANGE_LEVEL)
-    assert back.start_to_end.difference.interval_at(CHANGE_LEVEL) == pytest.approx((-high, -low))
-    same = compare_groups(flat, flat, paired=True)
-    assert same.ndcg_at_10.state is ChangeState.EQUIVALENT
-    text = describe_metric_change("start to end", change.start_to_end, change, "A", "B")
-    assert text.startswith("B is better than A in start to end: -")
-    text = describe_metric_change("nDCG@10", same.ndcg_at_10, same, "A", "B")
-    assert text.startswith("A and B are equivalent within 2 points in nDCG@10")
+def test_findings_know_what_they_are_of():
+    subject = Subject("org/m", "Task", "q1")
+    assert {finding.subject for finding in decide(build_group()).of_subject(subject).findings.values()} == {subject}
 
 
-def test_a_change_of_sign_is_not_called_better():
-    start, end = (GroupAnalysis(observe(slope, 2)) for slope in (0.4, -0.4))
-    change = compare_groups(start, end, paired=False).start_to_end
-    assert (change.state, change.reason) == (ChangeState.CANNOT_BE_SAID, Reason.OTHER_SIDE)
+def test_the_margin_decides():
+    group = build_group(build_test(documents=200, spread=0.1))
+    assert decide(group, margin=0.05).state is State.NO_BIAS
+    assert decide(group, margin=0.0001).state is not State.NO_BIAS
 
 
-def test_psi_is_never_below_start_to_end():
-    group = GroupAnalysis(observe(0.5, 3))
-    low = group.position.start_to_end.interval[0]
-    assert low > 0
-    assert low <= group.psi.low <= group.psi.value <= group.psi.high
-    assert group.psi_chance.low <= group.psi_chance.value < group.psi_as_published
+def test_observed_differences_have_no_state_and_follow_their_formula():
+    rng = np.random.default_rng(1)
+    gains, third, cluster = rng.random(90), rng.integers(0, 3, 90), np.repeat(np.arange(30), 3)
+    zeros, rows = np.zeros(90, np.int64), np.arange(90)
+    observed = Observations(gains, zeros, zeros, cluster, cluster, rows, third, 3, thirds=third)
+    finding = decide(replace(build_group(), observations=observed))[Quantity.START_MINUS_END]
+    assert finding.state is None
+    assert finding.estimate.value == pytest.approx(gains[third == 0].mean() - gains[third == 2].mean())
+    parts = np.zeros(30)
+    for sign, part in ((1, 0), (-1, 2)):
+        own = third == part
+        np.add.at(parts, cluster[own], sign * (gains[own] - gains[own].mean()) / own.sum())
+    half = 2.0452 * np.sqrt(30 / 29 * (parts**2).sum())
+    assert finding.estimate.interval == pytest.approx((finding.estimate.value - half, finding.estimate.value + half), abs=1e-4)
 
 
-def test_few_documents_say_nothing_of_a_change():
-    a, b = (GroupAnalysis(observe(slope, 4, documents=6)) for slope in (0.0, 0.9))
+def compare(a, b, **fields):
+    versions = {"versions": ("same",), "window_versions": ("same",)} | fields
+    return compare_groups(build_group(a, **versions), build_group(b, **versions), paired=True)
+
+
+def test_a_system_nearer_to_zero_is_better():
+    biased, even = build_test(effect=0.3, spread=0.1), build_test(effect=0.0, spread=0.1, seed=0)
+    assert compare(biased, even).position_effect.state is ChangeState.BETTER
+    assert compare(even, biased).position_effect.state is ChangeState.WORSE
+    opposite = build_test(effect=-0.3, spread=0.1)
+    assert compare(biased, opposite).position_effect.reason is Reason.DIRECTION_UNKNOWN
+
+
+def test_equal_systems_are_equivalent():
+    even = build_test(documents=200, spread=0.05)
+    change = compare(even, even)
+    assert {change.find(key).state for key in ("ndcg_at_10", "position_effect")} == {ChangeState.EQUIVALENT}
+
+
+def test_a_system_is_compared_with_an_order_blind_one():
+    blind, biased = build_group(reason=Reason.ORDER_BLIND), build_group(build_test(effect=0.3))
+    change = compare_groups(blind, biased, paired=True)
+    assert change.position_effect.state is change.position_effect_in_window.state is ChangeState.WORSE
+    assert compare_groups(biased, blind, paired=True).position_effect.state is ChangeState.BETTER
+    assert compare_groups(blind, blind, paired=True).position_effect.state is ChangeState.EQUIVALENT
+
+
+def test_other_windows_and_other_versions_are_not_compared():
+    test = build_test()
+    a = build_group(test, versions=("same",), window_versions=("256",))
+    b = build_group(test, versions=("same",), window_versions=("512",))
     change = compare_groups(a, b, paired=True)
-    assert {change.ndcg_at_10.reason, change.start_to_end.reason} == {Reason.FEW_DOCUMENTS}
-    assert {change.ndcg_at_10.documents_needed, change.start_to_end.documents_needed} == {10}
-    text = describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
-    assert "6 documents are too few, at least 10 are needed" in text
-    few = JudgedScores("topic", ("",), np.ones(6, int), np.full((len(METRICS), 6), 500_000))
-    change = compare_judged(few, few)
-    assert "6 topics are too few, at least 10" in describe_metric_change("nDCG@10", change.ndcg_at_10, change, "A", "B")
-    assert compare_judged(replace(few, clusters="user"), few).counted == "cluster"
+    assert change.position_effect.state is not ChangeState.NOT_TESTED
+    assert change.position_effect_in_window.reason is Reason.WINDOW_DIFFERS
+    other = replace(a, versions=("other",))
+    assert compare_groups(a, other, paired=True).position_effect.reason is Reason.OTHER_DATA
+    assert compare_groups(a, b, paired=False).position_effect.reason is Reason.OTHER_DATA
 
 
-@pytest.mark.parametrize("size", [80, 400])
-def test_the_detectable_difference_is_found_in_eight_of_ten(size):
-    """SciPy's t test at the level of a change, of samples whose true mean is that difference."""
-    rng = np.random.default_rng(size)
-    change = compare_gains(rng.normal(0, 0.3, size), np.arange(size))
-    detectable = change.ndcg_at_10.detectable(change.level)
-    assert change.psi.detectable(change.level) is None
-    # The standard error is estimated from the sample: at the true one, whatever the sample's.
-    interval = change.ndcg_at_10.difference.interval
-    scale = 0.3 / size**0.5 / ((interval[1] - interval[0]) / 2 / stats.t.ppf((1 + change.level) / 2, size - 1))
-    drawn = rng.normal(scale * detectable, 0.3, (size, 4000))
-    p_values = stats.ttest_1samp(drawn, 0).pvalue
-    assert np.mean(p_values < 1 - change.level) == pytest.approx(0.8, abs=0.025)
+@pytest.mark.parametrize(
+    ("value", "error", "state"),
+    [
+        (0.05, 0.005, ChangeState.BETTER),
+        (-0.05, 0.005, ChangeState.WORSE),
+        (0.0, 0.004, ChangeState.EQUIVALENT),
+        (0.01, 0.02, ChangeState.INCONCLUSIVE),
+    ],
+)
+def test_a_change_has_the_state_of_its_interval(value, error, state):
+    change = decide_change(student_difference(value, error, 200), 0.02, 100, 1)
+    assert change.state is state
+    assert (change.needed is not None) == (state is ChangeState.INCONCLUSIVE)
+
+
+def test_few_documents_have_no_change():
+    change = decide_change(student_difference(0.5, 0.01, 5), 0.02, 9, 1)
+    assert (change.state, change.reason) == (ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("group", "steps"),
+    [
+        (build_group(reason=Reason.ORDER_BLIND), [Step.NONE]),
+        (build_group(build_test(documents=200, spread=0.1)), [Step.NONE]),
+        (build_group(build_test(effect=0.3)), [Step.CHUNK, Step.TRAIN]),
+        (build_group(reason=Reason.NOT_STORED), [Step.RUN_AGAIN]),
+        (build_group(reason=Reason.NO_TEXTS), [Step.GIVE_EMBEDDER]),
+        (build_group(whole=build_test(), read=UNKNOWN), [Step.MEASURE_WINDOW]),
+        (build_group(build_test(documents=12, spread=0.4, seed=4)), [Step.MORE_QUESTIONS]),
+        (build_group(build_test(documents=5)), [Step.MORE_DOCUMENTS]),
+        (build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST), [Step.CHUNK, Step.MORE_QUESTIONS]),
+    ],
+)
+def test_advice_follows_from_codes(group, steps):
+    assert [advice.step for advice in advise(decide(group))] == steps
+
+
+def test_commands_have_the_reference_that_the_user_gave_quoted():
+    findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
+    commands = build_commands(findings, "my model@http://127.0.0.1:8000", "PosIR-Mini")
+    assert commands[0] == "posir mitigate 'my model@http://127.0.0.1:8000' PosIR-Mini"
+    assert build_commands(findings, "", "PosIR-Mini") == ()
+
+
+def test_a_larger_task_is_named_only_if_it_has_enough_questions():
+    assert find_larger_task("PosIR-Mini", 500) == "PosIR-English-Nano"
+    assert find_larger_task("PosIR-Mini", 5_000) == "PosIR-English"
+    assert find_larger_task("PosIR-Mini", 10**6) == ""
+    assert find_larger_task("PosIR-English", 5_000) == ""
+
+
+def test_margins():
+    assert Margins.parse(["3", "ndcg_at_10=1"]) == Margins(position_effect=0.03, ndcg_at_10=0.01)
+    for wrong in ("0", "abc", "psi=10", "200"):
+        with pytest.raises(UsageError, match="margin"):
+            Margins.parse([wrong])

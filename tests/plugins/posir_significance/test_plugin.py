@@ -16,10 +16,10 @@ from posir_tasks.profile import NDCG_AT_10, RANKS, mean_gain
 from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
-#: Scores of the test and of what follows from it.
-TESTED = ("psi", "psi_interval", "psi_chance", "psi_chance_interval", "p_value", "detectable_start_to_end", "detectable_psi")
+#: Scores of rotated versions, which these profiles lack.
+TESTED = ("position_effect", "position_effect_in_window", "truncation_loss", "controlled_psi", "middle_minus_ends")
 #: Scores that queries alone give.
-COUNTS = {"queries": 0, "documents": 0, "informative_documents": 0}
+COUNTS = {"queries": 0, "documents": 0, "tested_questions": 0}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_every_group_has_every_score_as_json(profile):
 def test_every_score_is_described_in_a_sentence_and_has_a_title():
     for score in SCORES:
         assert score.title
-        assert re.fullmatch(r"[A-Z0-9pn].*\.", score.description), score.key
+        assert re.fullmatch(r"[A-Z0-9pnf].*\.", score.description), score.key
 
 
 def test_means_are_those_of_pandas(profile):
@@ -80,8 +80,8 @@ def test_all_misses_all_first_and_a_single_bin():
     assert (missed["ndcg_at_10"], missed["psi_as_published"]) == (0, None)
     assert missed["ndcg_at_10_interval"][1] > 0
     assert all(entry[name] is None for entry in (missed, single, alone) for name in TESTED)
-    assert (first["psi_as_published"], first["p_value"]) == (0, 1)
-    assert first["psi_interval"][0] == 0 < first["psi_interval"][1] < 0.1
+    assert first["psi_as_published"] == 0
+    assert first["state"] == "not_tested"
     assert first["ndcg_at_10_interval"][0] < 1
     assert single["psi_as_published"] == alone["psi_as_published"] == 0
 
@@ -96,18 +96,13 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
     scores = score_groups(build_profile(*counts))
     json.dumps(scores, allow_nan=False)
     for entry in scores.values():
-        for interval in (entry["psi_interval"], entry["ndcg_at_10_interval"]):
+        for interval in (entry["psi_by_chance_interval"], entry["ndcg_at_10_interval"]):
             assert interval is None or 0 <= interval[0] <= interval[1] <= 1
-        assert entry["p_value"] is None or 0 < entry["p_value"] <= 1
-        assert entry["psi"] is None or entry["psi_interval"][0] <= entry["psi"] <= entry["psi_interval"][1]
         if entry["ndcg_at_10_interval"] is not None:
             assert entry["ndcg_at_10_interval"][0] <= entry["ndcg_at_10"] <= entry["ndcg_at_10_interval"][1]
-        if entry["start_to_end"] is not None:
-            assert entry["start_to_end_interval"][0] <= entry["start_to_end"] <= entry["start_to_end_interval"][1]
-            assert -1 <= entry["start_to_end_interval"][0] <= entry["start_to_end_interval"][1] <= 1
-        if entry["psi_interval"] and (entry["p_value"] is None or entry["p_value"] >= 0.01):
-            low, high = entry["start_to_end_interval"] or (0, 0)
-            assert max(low, -high, 0) <= entry["psi_interval"][0] + 1e-12
+        if entry["start_minus_end_interval"] is not None:
+            low, high = entry["start_minus_end_interval"]
+            assert -1 <= low <= entry["start_minus_end"] <= high <= 1
 
 
 def test_trends_are_those_of_the_scores_of_the_bins():

@@ -1,0 +1,100 @@
+"""Every state has its words, made from numbers and names alone; English is asserted here."""
+
+import re
+
+import pytest
+
+from posir_significance import messages
+from posir_significance.decision import MetricChange, compare_groups, decide
+from posir_significance.findings import ChangeState, Needed, Reason, State, Unit
+from posir_tasks.read_part import UNKNOWN
+from posir_tasks.scores import Difference
+from tests.support.rotations import READS_FIRST, build_group, build_test
+
+GROUPS = {
+    "order blind": build_group(reason=Reason.ORDER_BLIND),
+    "few documents": build_group(build_test(documents=5)),
+    "found": build_group(build_test(level=1.5)),
+    "open": build_group(build_test(documents=12, spread=0.4, seed=4)),
+    "no bias": build_group(build_test(documents=200, spread=0.1)),
+    "start": build_group(build_test(effect=0.3)),
+    "end": build_group(build_test(effect=-0.3)),
+    "truncated": build_group(build_test(documents=200, spread=0.1), build_test(unread=2, spread=0.05), READS_FIRST),
+    **{reason.value: build_group(reason=reason) for reason in Reason if (State.NOT_TESTED, reason) in messages.VERDICTS},
+    "unknown": build_group(whole=build_test(), read=UNKNOWN),
+}
+BRACKETS = re.compile(r"[{}]|None|nan")
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_verdict_is_told(name):
+    findings = decide(GROUPS[name])
+    texts = [
+        messages.describe_findings(findings),
+        messages.describe_observed(findings),
+        messages.describe_advice(findings, "PosIR-Mini"),
+        messages.label_state(findings),
+        messages.phrase_finding(findings),
+        *dict(messages.iterate_answer(findings, "PosIR-Mini")).values(),
+        *dict(messages.list_facts(findings)).values(),
+    ]
+    assert all(texts)
+    assert not any(BRACKETS.search(text) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("order blind", r"No position bias: word order plays no part in its scores\."),
+        ("start", r"Favors the start \(primacy bias\): the same evidence scores [\d.]+ points higher in the first third"),
+        ("end", r"Favors the end \(recency bias\): the same evidence scores [\d.]+ points lower in the first third"),
+        ("no bias", r"no bias above 5 points"),
+        ("open", r"Inconclusive: at most [\d.]+ points toward the start, at most [\d.]+ toward the end\. About"),
+        ("truncated", r"Reads the first 256 tokens\. The same evidence scores [\d.]+ points lower where it is truncated \["),
+        ("no_texts", r"Not tested: a run file has ranks only\. `posir score RUN --embedder MODEL` tests it\."),
+        ("unknown", r"Not tested within the window, which is unknown: `posir window MODEL`\."),
+        ("found", r"Inconclusive: nearly (all|no) evidence is found, wherever it is"),
+    ],
+)
+def test_verdicts_have_the_words_of_the_specification(name, pattern):
+    assert re.search(pattern, messages.describe_findings(decide(GROUPS[name])))
+
+
+def test_the_observed_difference_is_a_description():
+    assert "These are different questions" in messages.describe_observed(decide(GROUPS["start"]))
+
+
+def test_every_change_that_can_occur_is_told():
+    difference = Difference(0.03, (0.01, 0.05))
+    for state, reason in messages.CHANGES:
+        needed = Needed(120, Unit.QUESTIONS) if reason is Reason.WIDE_INTERVAL else None
+        change = MetricChange(state, reason, 0.05, difference, needed)
+        for key in messages.METRICS:
+            text = messages.describe_change(key, change, "A", "B")
+            assert text.endswith(".")
+            assert not BRACKETS.search(text)
+
+
+def test_changes_that_comparisons_give_have_a_template():
+    groups = list(GROUPS.values())
+    for a in groups:
+        for b in groups:
+            change = compare_groups(a, b, paired=True)
+            for key in ("ndcg_at_10", "position_effect", "position_effect_in_window"):
+                assert messages.describe_change(key, change.find(key), "A", "B")
+
+
+def test_a_title_names_the_model_that_truncates():
+    rows = [("bm25", decide(GROUPS["order blind"])), ("minilm", decide(GROUPS["truncated"]))]
+    assert "".join(messages.describe_models(rows)) == (
+        "minilm truncates 20% of the evidence; within its window no bias above 5 points"
+    )
+
+
+def test_a_larger_effect_is_told_with_its_end():
+    change = compare_groups(GROUPS["order blind"], GROUPS["start"], paired=True)
+    assert change.position_effect.state is ChangeState.WORSE
+    assert re.fullmatch(
+        r"B favors the start by [\d.]+ points more than A \[[\d., ]+\], on the same versions\.",
+        messages.describe_effect_change(change, "A", "B"),
+    )

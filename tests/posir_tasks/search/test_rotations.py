@@ -1,0 +1,259 @@
+"""Rotated versions are ranked as a search in a corpus that has the version in place of its document would rank them."""
+
+import json
+from dataclasses import replace
+
+import mteb
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from mteb.models import ModelMeta
+from mteb.timing import TimingStack
+
+from posir_tasks.document_ranks import DocumentRanks
+from posir_tasks.embeddings.context import EncodingContext
+from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.evidence import ReadEvidence
+from posir_tasks.models.references import BM25_BASELINE
+from posir_tasks.profile import NDCG_AT_10
+from posir_tasks.ranks import rank_results
+from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.rotation_ranks import RotationRanks, Untested, Window
+from posir_tasks.schemes import RelativePositions
+from posir_tasks.scores import ResultValues
+from posir_tasks.search.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
+from posir_tasks.search.rotations import ROTATED_VARIABLE, RotationTest, VersionRanker, read_sample_size
+from posir_tasks.sources.mini import read_mini
+from posir_tasks.tasks.posir import PosIRMini
+from posir_tasks.tasks.scoring import select_relevant, select_texts
+from tests.support.encode import TASK
+
+
+class WordVectors:
+    """A bag of hashed words, or of the first words alone: word order plays no part in what is read."""
+
+    def __init__(self, window: int | None = None) -> None:
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "test/words", "revision": "1"})
+        self.window = window
+        self.read_part = ReadPart.all(KnownBy.CLASS) if window is None else ReadPart.first(window, KnownBy.CLASS)
+
+    def encode(self, inputs, **_):
+        return np.stack([self.embed(text) for batch in inputs for text in batch["text"]])
+
+    def embed(self, text):
+        words = text.lower().replace(".", " ").replace(",", " ").split()[: self.window]
+        rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
+        return np.sqrt(np.bincount(rows, minlength=512)).astype(np.float32)
+
+    def similarity(self, first, second):
+        first, second = (torch.nn.functional.normalize(torch.as_tensor(side)) for side in (first, second))
+        return first @ second.T
+
+    similarity_pairwise = similarity
+
+
+class StartVectors(WordVectors):
+    """A bag of words of which early ones weigh more."""
+
+    def embed(self, text):
+        words = text.lower().replace(".", " ").replace(",", " ").split()
+        weights = 1 / (1 + np.arange(len(words)) / max(len(words), 1) * 4) if len(words) > 40 else np.ones(len(words))
+        rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
+        return np.bincount(rows, weights, minlength=512).astype(np.float32)
+
+
+def build_request(data):
+    return SearchRequest(
+        data.corpus, data.queries, data.evidence.positives(), None, 100, EncodingContext(**TASK), TimingStack()
+    )  # fmt: skip
+
+
+def rotate(model, sample_size=400, subsets=1):
+    data = read_mini()
+    request = build_request(data)
+    results, ranked = search_and_rank(model, request)
+    documents = select_relevant(data.corpus, data.evidence.document_ids)
+    read = model.read_part if hasattr(model, "read_part") else ReadPart.all(KnownBy.CLASS)
+
+    def find_read(queries, evidence, rows):  # noqa: ARG001
+        return ReadEvidence.estimate(read, evidence.complete(select_texts(rows)), ["eng-Latn"])
+
+    placed = find_read(data.queries, data.evidence, documents)
+    scheme = RelativePositions()
+    ranks = DocumentRanks.from_ranks(scheme, data.evidence, ranked.ranks, placed, "default", select_texts(documents))
+    ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    test = RotationTest(model, request, results, ordinary, sample_size, subsets)
+    rotations = test.rank(scheme, data.evidence, documents, ranks, find_read, read)
+    return data, test, ranks, rotations
+
+
+@pytest.fixture(scope="module")
+def rotated():
+    return rotate(WordVectors())
+
+
+def test_a_bag_of_words_ranks_every_version_alike(rotated):
+    _, _, ranks, rotations = rotated
+    rows = rotations.rows(ranks, window=False)
+    gains = NDCG_AT_10[rows.ranks]
+    by_question = {question: set(gains[rows.query == question].tolist()) for question in np.unique(rows.query).tolist()}
+    assert all(len(values) == 1 for values in by_question.values())
+    assert (rotations.window, len(rows.query)) == (Window.WHOLE, 3 * len(ranks.columns.ranks))
+
+
+def test_the_unmoved_document_has_its_ordinary_rank(rotated):
+    _, _, ranks, rotations = rotated
+    rows = rotations.rows(ranks, window=False)
+    unmoved = rows.version == 0
+    assert np.array_equal(rows.ranks[unmoved], ranks.columns.ranks[rows.query[unmoved]])
+
+
+def test_each_third_has_the_evidence_of_each_question_once(rotated):
+    _, _, ranks, rotations = rotated
+    rows = rotations.rows(ranks, window=False)
+    thirds = np.bincount(rows.twelfths // 4, minlength=3) / len(rows.query)
+    assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
+
+
+def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document():
+    data, test, _, _ = rotate(StartVectors(), sample_size=2)
+    positives = data.evidence.positives()
+    questions = list(positives)[:40:5]
+    texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    rows, pairs = [], {}
+    for question in questions:
+        owner = positives[question]
+        half = len(texts[owner]) // 2
+        pairs[question] = [f"{owner}\0w1"]
+        rows.append({"id": f"{owner}\0w1", "title": "", "text": texts[owner][half:] + " " + texts[owner][:half]})
+    unique = {row["id"]: row for row in rows}
+    ranker = VersionRanker(
+        test, Dataset.from_list(list(unique.values())), pairs, {q: positives[q] for q in questions},
+        select_relevant(data.corpus, positives.values()),
+    )  # fmt: skip
+    ranks = ranker.rank(test.model)
+    for question in questions:
+        moved = {**texts, positives[question]: unique[f"{positives[question]}\0w1"]["text"]}
+        corpus = Dataset.from_dict({"id": list(moved), "text": list(moved.values())})
+        row = data.queries["id"][:].index(question)
+        request = SearchRequest(
+            corpus, data.queries.select([row]), {question: positives[question]}, None, 100, test.request.context, TimingStack()
+        )
+        found = rank_results(search_results(test.model, request), request.positives).ranks[0]
+        assert ranks[question, f"{positives[question]}\0w1"] == found
+
+
+def test_early_words_that_weigh_more_favor_the_start():
+    _, _, ranks, rotations = rotate(StartVectors())
+    rows = rotations.rows(ranks, window=True)
+    means = [NDCG_AT_10[rows.ranks[rows.twelfths // 4 == third]].mean() for third in range(3)]
+    assert means[0] > means[1] > means[2]
+
+
+def test_excerpts_of_a_model_that_truncates_are_read_whole():
+    _, _, ranks, rotations = rotate(WordVectors(window=150))
+    (part,) = rotations.sets
+    whole = rotations.rows(ranks, window=False)
+    within = rotations.rows(ranks, window=True)
+    assert (part.window, part.room) == (Window.EXCERPT, 120)
+    assert 0 < len(np.unique(within.query)) < len(np.unique(whole.query))
+    assert whole.unread.any()
+    # Within an excerpt, a bag of words is the same in every order.
+    gains = NDCG_AT_10[within.ranks]
+    spread = [np.ptp(gains[within.query == question]) for question in np.unique(within.query).tolist()]
+    assert np.mean(np.array(spread) > 1e-9) < 0.1
+
+
+def test_bm25_is_order_blind_and_reindexing_rotated_texts_changes_no_rank():
+    model = mteb.get_model(BM25_BASELINE)
+    data, test, _, rotations = rotate(model)
+    assert rotations.untested is Untested.ORDER_BLIND
+    texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    borders = {name: text.rfind(". ", 0, len(text) // 2) + 2 for name, text in texts.items()}
+    moved = {name: text[borders[name] :] + " " + text[: borders[name]] for name, text in texts.items()}
+    corpus = Dataset.from_dict({"id": list(moved), "text": list(moved.values())})
+    request = replace(build_request(data), corpus=corpus)
+    assert search_and_rank(model, request)[1].ranks.tolist() == list(test.ordinary_ranks.values())
+
+
+def test_a_hybrid_of_a_bag_of_words_and_bm25_ranks_every_version_alike():
+    hybrid = HybridSearch([mteb.get_model(BM25_BASELINE), WordVectors()])
+    hybrid.mteb_model_meta = ModelMeta.create_empty({"name": "test/hybrid", "revision": "1"})
+    hybrid.read_part = ReadPart.all(KnownBy.CLASS)
+    _, _, ranks, rotations = rotate(hybrid)
+    rows = rotations.rows(ranks, window=False)
+    by_question = [np.ptp(rows.ranks[rows.query == question]) for question in np.unique(rows.query).tolist()]
+    assert max(by_question) == 0
+
+
+def test_the_sample_is_shared_by_subsets_and_nested():
+    _, _, ranks, few = rotate(WordVectors(), sample_size=20, subsets=4)
+    _, _, _, more = rotate(WordVectors(), sample_size=40, subsets=4)
+    small, large = few.sets[0].sample, more.sets[0].sample
+    assert (small > 0).sum() == 4 * 5
+    assert (large > 0).sum() == 4 * 10
+    assert np.array_equal(np.where(large <= 5, large, 0), small)
+    assert np.array_equal(more.rows(ranks, window=False, sample_size=20).query, few.rows(ranks, window=False).query)
+
+
+def test_values_survive_json_and_add(rotated):
+    _, _, ranks, rotations = rotated
+    stored = json.loads(json.dumps(rotations.to_json()))
+    assert RotationRanks.from_json(stored, ranks) == rotations
+    values = ResultValues(ranks, rotations=rotations)
+    assert ResultValues.from_json({**values.to_json(), "read": {"kind": "unknown"}}).rotations == rotations
+    assert len((rotations + rotations).sets) == 2
+    assert len(json.dumps(stored)) < 2 * 3 * len(ranks.columns.ranks)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ranks": "5"},
+        {"sample": "3"},
+        {"documents": "ff"},
+        {"subsets": 0},
+        {"sample_size": "many"},
+        {"window": "some"},
+        {"left_out": {"nothing": 3}},
+        {"untested": "weather"},
+    ],
+)
+def test_damaged_rotations_are_refused(rotated, change):
+    _, _, ranks, rotations = rotated
+    stored = json.loads(json.dumps(rotations.to_json()))
+    stored["sets"][0] |= change
+    with pytest.raises(ProfileError, match="rotations"):
+        RotationRanks.from_json(stored, ranks)
+
+
+@pytest.mark.parametrize(("given", "size"), [(None, 400), ("", 400), ("0", 0), ("25", 25)])
+def test_the_variable_sets_the_sample(monkeypatch, given, size):
+    monkeypatch.delenv(ROTATED_VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(ROTATED_VARIABLE, given)
+    assert read_sample_size() == size
+
+
+@pytest.mark.parametrize("given", ["-1", "all", "1.5", "9" * 12])
+def test_another_value_of_the_variable_is_refused(monkeypatch, given):
+    monkeypatch.setenv(ROTATED_VARIABLE, given)
+    with pytest.raises(PosirError, match=ROTATED_VARIABLE):
+        read_sample_size()
+
+
+def test_mtebs_own_scores_do_not_change(monkeypatch):
+    task, model = PosIRMini(), WordVectors()
+    task.load_data()
+    entries = []
+    for size in ("0", "5"):
+        monkeypatch.setenv(ROTATED_VARIABLE, size)
+        (entry,) = task.evaluate(model, "test", encode_kwargs={"batch_size": 32}).values()
+        entries.append(entry)
+    without, with_rotations = entries
+    assert "rotations" not in without
+    assert "rotations" in with_rotations
+    own = [name for name in without if name.startswith(("ndcg_at", "map_", "recall_", "mrr_", "nauc_", "precision_"))]
+    assert own
+    np.testing.assert_equal([without[name] for name in own], [with_rotations[name] for name in own])

@@ -1,0 +1,55 @@
+"""Results with rotated versions whose true effect is known."""
+
+import numpy as np
+
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.controlled import ControlledTest
+from posir_significance.observations import Observations
+from posir_tasks.read_part import KnownBy, ReadPart
+
+READS_ALL = ReadPart.all(KnownBy.CLASS)
+READS_FIRST = ReadPart.first(256, KnownBy.CLASS)
+
+
+def build_test(documents=40, questions=5, effect=0.0, level=0.6, spread=0.25, seed=0, moved=0.0, unread=None):
+    """A test of questions whose evidence is in each third once: gains fall by the effect from the first third to the last."""
+    rng = np.random.default_rng(seed)
+    question = np.repeat(np.arange(documents * questions), 3)
+    versions = np.tile(np.arange(3), documents * questions)
+    start = rng.integers(0, 3, documents * questions)
+    thirds = (start[question] - versions) % 3
+    base = level + rng.normal(0, 0.15, documents * questions)
+    gains = base[question] - effect * (thirds - 1) / 2 - moved * (versions > 0) + rng.normal(0, spread, len(question))
+    hidden = np.zeros(len(question), bool) if unread is None else thirds >= unread
+    return ControlledTest(
+        gains=np.clip(gains - 0.4 * hidden, 0, 1),
+        thirds=thirds,
+        versions=versions,
+        unread=hidden,
+        questions=question,
+        clusters=question // questions,
+        weights=np.ones(len(question)),
+    )
+
+
+def build_group(test=None, whole=None, read=READS_ALL, reason=None, documents=40, questions=5, seed=0, **fields):
+    """The analysis of a group of questions with given tests."""
+    rng = np.random.default_rng(seed)
+    number = documents * questions
+    rows = np.arange(number)
+    zeros = np.zeros(number, np.int64)
+    twelfths = rng.integers(0, 12, number)
+    observations = Observations(
+        gains=rng.choice([0.0, 0.5, 1.0], number),
+        subsets=zeros,
+        lengths=zeros,
+        documents=rows // questions,
+        clusters=rows // questions,
+        query=rows,
+        position=twelfths,
+        bins=12,
+        thirds=twelfths // 4,
+        twelfths=np.where(rows % 5 == 0, 13, twelfths) if read is READS_FIRST else twelfths,
+        read=read,
+    )
+    return GroupAnalysis(observations, reason, whole=whole if whole is not None else test, within=test, **fields)
