@@ -21,8 +21,8 @@ from posir_inspect.model_window import describe_model, measure_unread
 from posir_inspect.sections import Fading, Inspection, OtherWords, WorkEstimate
 from posir_inspect.snippets import UNCOUNTED, SnippetKind, write_snippet
 from posir_inspect.window import measure_window
+from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
-from posir_significance.observations import Observations
 from posir_tasks.display.progress import format_seconds, note_progress, track
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import EmbeddingMemory, ModelEncoder
@@ -342,14 +342,14 @@ def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[st
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:
-    """Return whether the bias is known to its margin either way.
+    """Return whether the effect within the window is known to its margin either way.
 
     The width alone decides when to stop, so that intervals keep their coverage although they are looked at several times
     (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
     """
-    decision = decide_result(search.values[asking.Wording.RAREST_WORDS])[0]
-    interval = decision.interval(decision.bias_within_read)
-    return interval is not None and interval[1] - interval[0] <= 2 * decision.margin
+    findings = decide_result(search.values[asking.Wording.RAREST_WORDS])[0]
+    effect = findings.verdict.estimate
+    return effect is not None and effect.interval is not None and np.ptp(effect.interval) <= 2 * findings.margin
 
 
 def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs) -> Mapping[str, Any]:
@@ -361,15 +361,17 @@ def evaluate(task: asking.PseudoQuestionTask, model: MaximumSearch, options: Enc
 
 def _summarize_fading(search: splitting.ChunkSearch, wording: asking.Wording, read: ReadPart) -> Fading:
     values = search.values[wording]
-    observations, profile = Observations.from_ranks(values.ranks, values.read), values.profile
-    decisions = [replace(decision, read=read) for decision in decide_result(values)]
-    titles = profile.axes.length_titles if len(decisions) > 1 else ()
-    counts = np.bincount(observations.lengths, minlength=len(titles)).tolist()
-    lengths = zip(titles, counts, decisions[1:], strict=False)
+    group = analyze(values).overall
+    findings = [replace(found, read=read) for found in decide_result(values)]
+    profile = values.profile
+    titles = profile.axes.length_titles if len(findings) > 1 else ()
+    lengths = {title: found for title, found in zip(titles, findings[1:], strict=True) if found.questions}
+    observations = group.observations
     unread = observations.twelfths >= TWELFTHS
     return Fading(
         wording=wording,
         ndcg_at_10_not_read=float(observations.gains[unread].mean()) if unread.any() else None,
         not_read_without_model=asking.measure_unread_baseline(search.tasks[wording], values.read),
-        groups={ALL: (profile.queries, decisions[0])} | {title: (count, group) for title, count, group in lengths if count},
+        groups={ALL: findings[0], **lengths},
+        group=group,
     )

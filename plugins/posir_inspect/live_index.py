@@ -24,13 +24,12 @@ from posir_score.collecting import AskedQuery, CollectionSettings, Journal, Quer
 from posir_score.excerpts import THIRDS, lacks_words
 from posir_score.hits import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
-from posir_significance.decision import DEFAULT_MARGINS, State, decide_state
-from posir_significance.intervals import estimate_mean
-from posir_significance.position_effect import Stratum
-from posir_significance.regression import Contrast, Regression
-from posir_significance.sentences import format_margin, name_state
+from posir_significance.decision import DEFAULT_MARGINS, MetricChange, decide_change
+from posir_significance.intervals import LEVEL, estimate_mean
+from posir_significance.messages import describe_recall
+from posir_significance.regression import Regression
 from posir_tasks.digests import digest
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import pluralize, sanitized
@@ -45,17 +44,18 @@ from posir_tasks.text.spans import Span, find_third
 #: First characters of a document, about 40 words, by which it is asked for.
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Smallest difference of recall that matters.
-MARGIN = DEFAULT_MARGINS.start_to_end
+MARGIN = DEFAULT_MARGINS.position_effect
 #: Documents that a sentence names.
 NAMED = 10
-READ, NOT_READ = "part that is read", "part that is not read"
+READ, NOT_READ = "part within the window", "truncated part"
 INDEXED, TAIL = "Which documents are in the index", "Tail recall where the head is found"
-BEYOND, PROBLEMS = "What the embedder does not read", "What did not fit"
+BEYOND, PROBLEMS = "What the embedder truncates", "What did not fit"
 EXPLANATION = (
     "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in other words, and finding it is "
     "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People "
     "ask in other words, so recall is higher than that of their questions; compare positions.",
-    "Thirds are compared with the document held fixed; intervals are at 95 % and for new documents.",
+    "Thirds are compared within documents: different sentences, a description and no test of position bias. Intervals are at 95%, "
+    "for new documents.",
 )
 
 
@@ -199,33 +199,18 @@ class RecallRow:
 
 @dataclass(frozen=True)
 class RecallChange:
-    """The recall of one part of the documents minus that of another, with the document held fixed, and what follows from it."""
+    """Difference in recall between two parts of the documents, within documents, and the resulting state."""
 
     wording: str
     of: str
     parts: tuple[str, str]
-    difference: Contrast | None
-    """None if no document has questions in both parts."""
-    state: State
+    change: MetricChange
+    """`better` if recall is higher in the first of the parts."""
     documents: int
-    documents_needed: int | None
 
     def describe(self) -> str:
         """Return the state as a sentence, with the interval that it follows from."""
-        subject, parts = f"{self.of.capitalize()} recall", " minus ".join(self.parts)
-        if self.difference is None or self.difference.interval is None:
-            return f"Whether {self.of} recall differs cannot be said: no two documents have questions in both parts."
-        points = f"{parts} {format_estimate(self.difference, format_points)}"
-        match self.state:
-            case State.CANNOT_BE_SAID:
-                needed = f" About {self.documents_needed:,} documents would tell." if self.documents_needed else ""
-                return f"Whether {self.of} recall differs cannot be said: {points}.{needed}"
-            case State.NO_BIAS:
-                return f"{subject}: no difference larger than {format_margin(MARGIN)}, {points}."
-            case state if self.parts[0] in THIRDS:
-                return f"{subject} is {name_state(state, MARGIN)}: {points}."
-            case _:
-                return f"{subject} differs by what is read: {points}."
+        return describe_recall(self.of, self.parts, self.change)
 
 
 def summarize_recall(
@@ -256,11 +241,11 @@ def summarize_recall(
                 rows.append(RecallRow(wording, of, part, *counts, estimate_mean(gains[mask], documents[mask])))
             for pair in compared:
                 columns = np.stack([parts[part] for part in pair], axis=1).astype(np.float64)
-                regression = Regression.fit(gains, columns, Stratum.DOCUMENT, documents, documents)
+                regression = Regression.fit(gains, columns, documents, documents)
                 difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
                 number = len(np.unique(documents))
-                state, _, needed = decide_state(difference, MARGIN, number)
-                changes.append(RecallChange(wording, of, pair, difference, state, number, needed))
+                change = decide_change(difference, MARGIN, number, 1, LEVEL)
+                changes.append(RecallChange(wording, of, pair, change, number))
     return tuple(rows), tuple(changes)
 
 
@@ -348,12 +333,12 @@ class IndexInspection(Presentable):
                 yield f"Tail recall ({of}): {share} of {pluralize(row.questions, 'sentence')} in the last third."
         yield from (change.describe() for change in self.changes if change.parts[0] in THIRDS)
         if not self.rows:
-            yield "Cannot be said: no document is found that has sentences of 5 to 80 words that occur only once."
+            yield "Not measured: no document is found that has sentences of 5 to 80 words that occur only once."
 
     def _describe_read(self) -> Iterator[str]:
         yield f"The embedder reads {self.read.phrase} of whatever is indexed."
         if not any(change.parts[0] == READ for change in self.changes):
-            yield "What is lost beyond cannot be said: hits are chunks, or all sentences that were asked for are read."
+            yield "Nothing to compare: hits are chunks, or all sentences that were asked for are read."
         yield from (change.describe() for change in self.changes if change.parts[0] == READ)
 
     def records(self) -> tuple[RecallRow, ...]:
@@ -431,7 +416,7 @@ def inspect_index(
 
 def _format_share(share: Estimate | None) -> str:
     value, *interval = format_estimate(share, format_percent).split(" ", 1)
-    return " ".join([value, *(["%"] if share else []), *interval])
+    return " ".join([f"{value}%" if share else value, *interval])
 
 
 def _list(names: Sequence[str]) -> str:

@@ -10,25 +10,18 @@ from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
 from posir_inspect.splitting import CHUNKS, ChunkComparison
 from posir_inspect.window import WindowReading
-from posir_significance.decision import CHANGE_LEVEL, Decision, Reason
-from posir_significance.position_effect import fewest_documents
-from posir_significance.sentences import (
-    EVERYTHING,
-    advise,
-    build_strip,
-    describe_shape,
-    format_contrast,
-    format_level,
-    label_cell,
-    label_state,
-    name_command,
-)
+from posir_significance import messages
+from posir_significance.advice import build_commands
+from posir_significance.analysis import GroupAnalysis
+from posir_significance.decision import CHANGE_LEVEL
+from posir_significance.findings import GroupFindings, Quantity, Reason
+from posir_significance.messages import format_finding, format_level, label_state
+from posir_significance.strips import build_strip
 from posir_tasks.display.numbers import (
-    MISSING,
     format_estimate,
     format_interval,
-    format_p_value,
     format_percent,
+    format_points,
     format_score,
 )
 from posir_tasks.display.presentation import Presentable
@@ -48,11 +41,9 @@ SCALE = replace(
 READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
 OTHER = "The same in other words"
 LENGTHS = "How well it finds a sentence, by length of the text"
-#: Loss of nDCG@10 from which on it is called large.
-LARGE = 0.2
 LEGEND = (
-    f"In brackets 95 % intervals; those of lengths, and of changes ({format_level(CHANGE_LEVEL)}), are wider, so that all of "
-    "them hold together."
+    f"Brackets: 95% confidence intervals, widened where several are read together (rows by length; changes: "
+    f"{format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
     "At most ten sentences of each text are asked about, so that long texts count less, and fewer of the sentences than of the "
@@ -64,12 +55,13 @@ EXPLANATION = (
     "People ask in other words, so the scores are higher than those of their questions; compare positions and sizes, not "
     "models by these numbers. `posir report`, with a task's questions, can say otherwise.",
 )
-#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Those of a decision have its names;
-#: `change` is nDCG@10 of chunks minus that of whole texts, at 98.33 %.
+#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Findings keep their names; `change`
+#: is nDCG@10 of chunks minus that of whole texts, at 98.33%.
 COLUMNS = (
-    "model", "chunk_size", "chunker", "vectors", "tokens", "wording", "length", "questions", "ndcg_at_10", "start_to_end",
-    "start_to_end_plain", "bias_within_read", "state", "reason", "margin", "level", "documents", "documents_needed", "not_read",
-    "not_read_difference", "psi", "psi_as_published", "psi_chance", "p_value_within_read", "change", "change_state",
+    "model", "chunk_size", "chunker", "vectors", "tokens", "wording", "length", "questions", "ndcg_at_10", "position_effect",
+    "position_effect_in_window", "state", "reason", "margin", "level", "documents", "tested_questions", "questions_needed",
+    "documents_needed", "unread_share", "truncation_loss", "start_minus_end", "psi_as_published", "psi_by_chance", "change",
+    "change_state",
 )  # fmt: skip
 
 
@@ -82,13 +74,15 @@ class Fading:
     """nDCG@10 of the questions about sentences that the model does not read; None if there are none, or it is unknown."""
     not_read_without_model: WordBaseline | None
     """nDCG@10 of the latter without the model; None if there are none."""
-    groups: Mapping[str, tuple[int, Decision]]
-    """Number of questions and the decision on them: `all`, then by the title of the length bucket."""
+    groups: Mapping[str, GroupFindings]
+    """The findings on all questions, `all`, then by the title of the length bucket."""
+    group: GroupAnalysis
+    """The analysis of all questions."""
 
     @property
-    def decision(self) -> Decision:
-        """The decision on all questions."""
-        return self.groups[ALL][1]
+    def findings(self) -> GroupFindings:
+        """The findings on all questions."""
+        return self.groups[ALL]
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ class Inspection(Presentable):
     snippet: Snippet | None = None
     """That of them which was asked for."""
     full: bool = False
-    """Whether PSI, its values by chance and p-values are shown, too."""
+    """Whether observed differences and the published PSI are also shown."""
 
     @property
     def name(self) -> str:
@@ -203,7 +197,7 @@ class Inspection(Presentable):
         if not cut:
             return f"{self.name} reads {these} to the end"
         if unread.interval and unread.interval[0] >= 0.01 and unread.interval[1] <= min(unread.interval[0] + 0.2, 0.99):
-            return f"{self.name} never reads {format_percent(unread.value, '.0f')} % of the words of {these}"
+            return f"{self.name} never reads {messages.format_share(unread.value)} of the words of {these}"
         return f"{self.name} does not read all of {cut:,} of {these}"
 
     def strips(self) -> list[Strip]:
@@ -214,10 +208,10 @@ class Inspection(Presentable):
         """Return a row for each wording and length of whole texts, and for each chunk size or splitter."""
         rows: list[dict[str, object]] = []
         for fading in self.fading or ():
-            for length, (questions, decision) in fading.groups.items():
+            for length, findings in fading.groups.items():
                 vectors = self.fading_texts if length == ALL else None
-                own = {"vectors": vectors, "wording": fading.wording.value, "length": length, "questions": questions}
-                values = decision.to_json()
+                own = {"vectors": vectors, "wording": fading.wording.value, "length": length}
+                values = findings.to_json()
                 intervals = {name: values[f"{name}_interval"] for name in values if f"{name}_interval" in values}
                 known = {name: Estimate(values[name], ends) for name, ends in intervals.items() if values[name] is not None}
                 rows.append(own | values | known)
@@ -236,11 +230,8 @@ class Inspection(Presentable):
             "other_words": {name: value for name, value in vars(other).items() if name != "chunks"} if other else None,
             "fading": [
                 {
-                    **vars(fading),
-                    "groups": {
-                        name: {"questions": questions, **decision.to_json()}
-                        for name, (questions, decision) in fading.groups.items()
-                    },
+                    **{name: value for name, value in vars(fading).items() if name != "group"},
+                    "groups": {name: findings.to_json() for name, findings in fading.groups.items()},
                 }
                 for fading in self.fading or ()
             ],
@@ -262,27 +253,28 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
     """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
     cut, unread, fading = inspection.unread.texts_cut, inspection.unread.share, inspection.fading
     yield DisplaySection(inspection.title, (_describe_texts(inspection),))
-    share = f"{format_percent(unread.value)} % {format_interval(unread, format_percent)}".rstrip()
+    share = f"{format_percent(unread.value)}% {format_interval(unread, format_percent)}".rstrip()
     longer = [f"{cut:,} of {inspection.texts:,} texts are longer: {share} of all words are never read."] if cut else []
     yield DisplaySection(READING, (inspection.window.sentence, *longer), lengths=inspection.lengths if cut else ())
     if not fading:
-        unasked = DisplaySection(FADING, ("Cannot be said: no sentence of 5 to 80 words occurs only once.",))
+        unasked = DisplaySection(FADING, ("Not measured: no sentence of 5 to 80 words occurs only once.",))
         yield from [] if fading is None else [unasked]
         return
     yield from _build_fading(inspection, fading)
     if inspection.chunks:
         yield from _build_chunks(inspection, inspection.chunks)
-        few = (Reason.FEW_DOCUMENTS, Reason.NOT_COMPARED)
         groups, sampled = fading[-1].groups, tuple(_describe_sample(inspection.fading_texts, inspection.texts))
         title = LENGTHS if len(groups) > 2 else f"{FADING}, by wording"
-        if any(of.reason not in few for _, of in groups.values()) and (title is LENGTHS or fading[1:] or inspection.full):
+        if any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values()) and (
+            title is LENGTHS or fading[1:] or inspection.full
+        ):
             yield DisplaySection(title, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)
 
 
 def _build_fading(inspection: Inspection, fading: tuple[Fading, ...]) -> Iterator[DisplaySection]:
-    """Yield what is found of what is read and what is not, with a picture for each wording, and what it rests on."""
+    """Yield the scores inside and outside the window, one picture per wording, then the supporting figures."""
     strips = tuple(_draw_fading(inspection, of, of.wording.words if fading[1:] else inspection.name) for of in fading)
     yield DisplaySection(FADING, said=(strips[-1].finding,), strips=strips)
     known = (f"{name}: {value.replace(chr(10), ', ')}" for name, value in _list_facts(inspection, fading[-1]))
@@ -291,11 +283,14 @@ def _build_fading(inspection: Inspection, fading: tuple[Fading, ...]) -> Iterato
 
 def _draw_fading(inspection: Inspection, fading: Fading, name: str) -> Strip:
     """Return the picture of questions in one wording, with what follows from it and the title of the page does not say."""
-    questions, decision = fading.groups[ALL]
-    strip, read = build_strip(decision, name), decision.read
-    counted = f"{(decision.not_read or 0) * questions:,.0f} of {pluralize(questions, 'sentence')}"
+    findings = fading.findings
+    strip = build_strip(findings, fading.group, name)
+    read = findings.read
+    unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
+    counted = f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}"
     codes = tuple((of.kind, of.sentence, of.code, of is inspection.snippet) for of in inspection.snippets if of.code)
-    finding, searched = _describe_loss(strip, decision), f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    finding = messages.describe_findings(findings)
+    searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         strip,
         finding=finding,
@@ -334,9 +329,8 @@ def _advise(inspection: Inspection) -> str:
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         step = f"Search in chunks of {largest} tokens: it reads no more. " if largest else ""
-        return f"{step}Add texts: with {inspection.texts:,}, neither a bias nor the best chunks can be measured."
-    sample = () if _is_task(inspection) else ("inspect a larger sample (`--budget`)",)
-    return advise(fading[-1].decision, *sample)
+        return f"{step}Add texts: {inspection.texts:,} are too few to measure a bias or the best chunks."
+    return messages.describe_advice(fading[-1].findings, inspection.source if _is_task(inspection) else "")
 
 
 def _write_command(inspection: Inspection) -> str:
@@ -346,7 +340,9 @@ def _write_command(inspection: Inspection) -> str:
         own = "# code for langchain, llamaindex, haystack, qdrant or elasticsearch"
         own += f"\nposir inspect {inspection.model} {inspection.location} --snippet langchain"
         return f"{own}\n\n# to evaluate these chunks on a task\nmteb run -t {task} -m '{model}'"
-    return name_command(inspection.fading[-1].decision, inspection.model, task) if is_task and inspection.fading else ""
+    if not is_task or not inspection.fading:
+        return ""
+    return "\n".join(build_commands(inspection.fading[-1].findings, inspection.model, task))
 
 
 def _is_task(inspection: Inspection) -> bool:
@@ -355,45 +351,14 @@ def _is_task(inspection: Inspection) -> bool:
 
 def _list_facts(inspection: Inspection, fading: Fading) -> Iterator[tuple[str, str]]:
     """Yield what the finding rests on, a name and a value each."""
-    questions, decision = fading.groups[ALL]
-    bias, gap, unread = decision.bias_within_read, decision.not_read_difference, decision.not_read
-    yield (
-        "Queries",
-        f"{pluralize(questions, 'sentence')}, each by its rarest words; nDCG@10 is 100 if its text always ranks first.",
-    )
-    if unread and gap:
-        same = gap.held_fixed.replace("document", "text")
-        yield "Read minus not read", f"{format_contrast(decision, gap)} in the same {same}"
-    elif not unread and decision.reason is not Reason.FEW_DOCUMENTS:
-        yield "Start to end", f"{format_contrast(decision, decision.start_to_end)}, first minus last third"
-    state = label_cell(decision.reason, label_state(decision))
-    if decision.reason is Reason.FEW_DOCUMENTS and bias:
-        needed, part = fewest_documents(bias.held_fixed), "what it reads" if unread else "the text"
-        clause = f"only {bias.documents:,} have a sentence at one end of {part}; {needed} are needed"
-    else:
-        clause = format_contrast(decision, bias).replace(MISSING, "") if unread else ""
-    yield "Within what it reads" if unread else "Bias", "\n".join(filter(None, (state, clause)))
-    if shape := describe_shape(decision):
-        yield "Shape", shape
+    findings = fading.findings
+    asked = pluralize(findings.questions, "sentence")
+    yield "Queries", f"{asked} from your texts, reduced to their rarest words. 100 = its text always ranks first."
+    facts = dict(messages.list_facts(findings))
+    yield from ((name, value) for name, value in facts.items() if not name.startswith(("nDCG", "Next")))
     example, name = inspection.unread_example
     if example:
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
-
-
-def _describe_loss(strip: Strip, decision: Decision) -> str:
-    """Return how well sentences are found that are not read, beside those that are, or what there is to say where all is."""
-    lost, interval = decision.not_read_difference, decision.interval(decision.not_read_difference)
-    which = "past that point" if decision.read.part is Part.FIRST else "that it does not read"
-    if strip.not_read and strip.ndcg_read is None:
-        return f"How well sentences {which} are found cannot be said: too few texts."
-    if not lost or not interval or not strip.ndcg_not_read or strip.ndcg_read is None:
-        if decision.reason is not Reason.FEW_DOCUMENTS or not decision.ndcg_at_10 or strip.not_read:
-            return strip.finding
-        return f"The texts are found by their sentences with nDCG@10 {strip.scale.format(decision.ndcg_at_10.value)}."
-    worse = f"are found {'far ' * (lost.value >= LARGE)}less well"
-    how = worse if interval[0] > 0 else "are found better" if interval[1] < 0 else "are not shown to be found less well"
-    value, known = strip.scale.format(strip.ndcg_not_read.value), strip.scale.format(strip.ndcg_read)
-    return f"Sentences {which} {how}: nDCG@10 {value}, against {known} for those that it reads."
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
@@ -437,34 +402,45 @@ def _describe_texts(inspection: Inspection) -> str:
 
 def _describe_averages(fading: Fading) -> str:
     """Return how well all sentences are found, and those that are not read beside what is found without the model."""
-    score, baseline, (questions, decision) = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.groups[ALL]
-    average, points = format_estimate(decision.ndcg_at_10, format_percent), format_contrast(decision, decision.start_to_end)
-    known = f"How well: nDCG@10 {average} over {pluralize(questions, 'sentence')}; first minus last third {points}."
+    score, baseline, findings = fading.ndcg_at_10_not_read, fading.not_read_without_model, fading.findings
+    average = messages.format_estimate(findings[Quantity.NDCG_AT_10].estimate)
+    observed = messages.describe_observed(findings)
+    known = f"How well: nDCG@10 {average} over {pluralize(findings.questions, 'sentence')}. {observed}".rstrip()
     if not baseline or score is None:
         return known
     shared, chance = map(format_percent, astuple(baseline))
     guessed = ": it is guessed from the topic" * (1.5 * baseline.chance < score <= baseline.shared_words)
-    without = f"BM25 on {decision.read.phrase} has {shared}, a random order {chance}"
-    return f"{known} Of what is not read: {format_percent(score)}; {without}{guessed}."
+    without = f"BM25 on {findings.read.phrase} has {shared}, a random order {chance}"
+    return f"{known} Truncated sentences: {format_percent(score)}; {without}{guessed}."
 
 
 def _build_tables(fading: tuple[Fading, ...], *, full: bool) -> Iterator[Table]:
-    """Yield nDCG@10 and bias by wording, then by length; if all is asked for, start to end and PSI, too."""
+    """Yield nDCG@10 and the verdict by wording, then by length; if all is asked for, observed values and PSI as well."""
     lengths = {name.partition(": ")[2].removesuffix(" tokens"): of for name, of in fading[-1].groups.items() if name != ALL}
-    groups = {f"all, {of.wording.words}" if fading[1:] else "all": of.decision for of in fading}
-    groups |= {name: decision for name, (_, decision) in lengths.items()} if len(lengths) > 1 else {}
-    headings = (heading := "Tokens of a text", "nDCG@10", "State", bias := "Bias in what it reads")
-    rows = []
-    for name, decision in groups.items():
-        points, state = format_contrast(decision, decision.bias_within_read), label_cell(decision.reason, label_state(decision))
-        known = MISSING if EVERYTHING in points else points
-        rows.append((name, format_estimate(decision.ndcg_at_10, format_percent), state, known))
-    yield Table(build_columns(headings, ("nDCG@10", bias), drawn=[bias]), tuple(rows))
+    groups = {f"all, {of.wording.words}" if fading[1:] else "all": of.findings for of in fading}
+    groups |= lengths if len(lengths) > 1 else {}
+    headings = (heading := "Tokens of a text", "nDCG@10", "State", effect := "Effect within the window")
+    rows = [
+        (
+            name,
+            format_estimate(findings[Quantity.NDCG_AT_10].estimate, format_percent),
+            label_state(findings),
+            format_finding(findings.verdict, with_level=False),
+        )
+        for name, findings in groups.items()
+    ]
+    yield Table(build_columns(headings, ("nDCG@10", effect), drawn=[effect]), tuple(rows))
     if full:
-        columns, shares = (heading, "Start to end", "PSI", "as published", "by chance", "any effect"), []
-        for name, decision in groups.items():
-            group, p_value = decision.find_group(), decision.p_value_within_read
-            indices = (format_score(Unit.INDEX, psi) for psi in (group.psi, group.psi_as_published, group.psi_chance))
-            effect = MISSING if p_value is None else f"p {format_p_value(p_value)}"
-            shares.append((name, format_contrast(decision, decision.start_to_end), *indices, effect))
-        yield Table(build_columns(columns, columns[1:]), tuple(shares))
+        columns = (heading, "Start minus end", "PSI as published", "by chance")
+        observed = [
+            (
+                name,
+                format_estimate(findings[Quantity.START_MINUS_END].estimate, format_points),
+                *(
+                    format_score(Unit.INDEX, findings[quantity].estimate)
+                    for quantity in (Quantity.PSI_AS_PUBLISHED, Quantity.PSI_BY_CHANCE)
+                ),
+            )
+            for name, findings in groups.items()
+        ]
+        yield Table(build_columns(columns, columns[1:]), tuple(observed))

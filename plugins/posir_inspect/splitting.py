@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from posir_inspect.questions import WITHOUT_MODEL, QuestionSet, Wording
 from posir_significance.analysis import GroupAnalysis, analyze
-from posir_significance.decision import Change, ChangeState, MetricChange, Reason, compare_groups
+from posir_significance.decision import Change, MetricChange, compare_groups
+from posir_significance.findings import ChangeState, Reason
 from posir_significance.intervals import MeanEstimate
-from posir_significance.sentences import EVERYTHING, describe_metric_change, format_difference, label_cell, label_change
+from posir_significance.messages import describe_change, format_difference, label_change
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
@@ -238,7 +239,6 @@ class ChunkRow:
             "vectors": self.vectors,
             "tokens": self.counts.tokens,
             "ndcg_at_10": self.ndcg_at_10,
-            "start_to_end": self.group.position.start_to_end,
             "change": difference if difference and difference.interval else None,
             "change_state": metric and metric.state.value,
         }
@@ -248,15 +248,14 @@ class ChunkRow:
         if self.change is None:
             return "", MISSING
         metric = self.change.ndcg_at_10
-        points = format_difference(metric, self.change)
-        return label_cell(metric.reason, label_change(metric)), points if points and EVERYTHING not in points else MISSING
+        return label_change(metric), format_difference(metric) or MISSING
 
 
 def compare_divisions(
     searches: Sequence[ChunkSearch], wording: Wording, questions: QuestionSet, window: int | None, whole_name: str
 ) -> tuple[ChunkRow, ...]:
     """Return whole texts, in which the first search is, and divisions into chunks, by the questions in one wording."""
-    groups = [analyze(search.values[wording].ranks, search.values[wording].read).overall for search in searches]
+    groups = [analyze(search.values[wording]).overall for search in searches]
     whole = ChunkCounts(sum(min(length, window or length) for length in questions.tokens.values()))
     rows = [ChunkRow(None, None, searches[0].vectors, whole, groups[0], None, whole_name)]
     for search, group in zip(searches[1:], groups[1:], strict=True):
@@ -293,7 +292,7 @@ class ChunkComparison:
     @property
     def decided(self) -> bool:
         """Whether it can be said that it is better than whole texts, or that these serve."""
-        return self.change is None or self.change.state is not ChangeState.CANNOT_BE_SAID
+        return self.change is None or self.change.state is not ChangeState.INCONCLUSIVE
 
     @property
     def is_advised(self) -> bool:
@@ -384,11 +383,11 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     better = [row for row in rows if row.change and row.change.ndcg_at_10.state is ChangeState.BETTER]
     equivalent = (row for row, state in states.items() if state is ChangeState.EQUIVALENT)
     chosen = min(better or (best, *equivalent), key=lambda row: row.vectors)
-    fewer = [row for row, state in states.items() if state is ChangeState.CANNOT_BE_SAID and row.vectors < chosen.vectors]
+    fewer = [row for row, state in states.items() if state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors]
 
     def describe(change: Change, a: ChunkRow, b: ChunkRow) -> str:
         names = f"search in {a.name}", f"search in {b.name}"
-        sentence = describe_metric_change("nDCG@10", change.ndcg_at_10, change, *names)
+        sentence = describe_change("ndcg_at_10", change.ndcg_at_10, *names)
         return sentence[0].upper() + sentence[1:]
 
     whole = chosen.change
@@ -396,7 +395,7 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     if whole:
         answer = [describe(whole, rows[0], chosen), f"It takes {chosen.cost:.1f} times as many vectors.", *answer]
     cheapest = min(fewer, key=lambda row: row.vectors, default=None)
-    said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.CANNOT_BE_SAID
+    said = cheapest is rows[0] and whole and whole.ndcg_at_10.state is ChangeState.INCONCLUSIVE
     doubts = (describe(changes[cheapest], best, cheapest),) if cheapest and not said else ()
     none = f"No chunks find more than {rows[0].name}."
     return ChunkComparison(tuple(rows), chosen, tuple(answer or [none]), doubts, model)

@@ -541,3 +541,22 @@ def describe_few(needed: int | None, number: int, counted: str) -> str:
     if not needed:
         return ""
     return f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} are needed"
+
+
+#: How recall in two parts of the documents is told; {first} and {last} are the parts.
+RECALL: dict[ChangeState, str] = {
+    ChangeState.BETTER: "{of} recall is higher in the {first} than in the {last}: {points}.",
+    ChangeState.WORSE: "{of} recall is lower in the {first} than in the {last}: {points}.",
+    ChangeState.EQUIVALENT: "{of} recall: no difference above {margin} between the {first} and the {last}, {points}.",
+    ChangeState.INCONCLUSIVE: "{of} recall in the {first} and the {last}: inconclusive{points}.{needed}",
+}
+
+
+def describe_recall(of: str, parts: tuple[str, str], change: MetricChange) -> str:
+    """Return how recall, of documents or of chunks, differs between two parts of the documents, as a sentence."""
+    needed = f" About {change.needed.number:,} {change.needed.unit.value} are needed to decide." if change.needed else ""
+    points = format_difference(change)
+    if change.state is ChangeState.INCONCLUSIVE and points:
+        points = f", {points}"
+    values = {"of": _capitalize(of), "first": parts[0], "last": parts[1], "points": points, "needed": needed}
+    return RECALL[change.state].format(margin=format_margin(change.margin), **values)
