@@ -16,8 +16,7 @@ import numpy as np
 
 from posir_build.records import Discarded, Document, Question, QuestionVerdict, StageResult, by_id, seeded_order
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
-from posir_significance.api import Design, find_effect, required_sample
-from posir_tasks.errors import PosirError
+from posir_significance.api import Design, required_sample
 from posir_tasks.evidence import POSITIONS
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.text.spans import find_third
@@ -105,23 +104,15 @@ def balance_questions(before: StageResult, settings: BalanceSettings, seed: int,
 
 
 def find_needed_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:
-    """Return how many questions show the stated PSI with a probability of 80 %; None if no PSI is stated.
+    """Return how many questions show the stated position effect with a probability of 80%; None if none is stated.
 
-    For as many questions per document as there are now, or one. See docs/statistics.md. PosirError is raised if no linear
-    decline with the expected score has this PSI.
+    For as many questions a document as there are now, or one. See docs/statistics.md.
     """
-    if settings.psi is None:
+    if settings.position_effect is None:
         return None
     per_document = len(questions) / len({question.document for question in questions}) if questions else 1.0
-    design = Design(settings.ndcg_at_10, SCHEME.bins, per_document, ICC)
-    try:
-        effect = find_effect(design, psi=settings.psi)
-        return required_sample(design, effect, margin=effect.start_to_end).questions
-    except PosirError:
-        raise PosirError(
-            f"balance.psi: {settings.psi:g}: with a mean nDCG@10 of {settings.ndcg_at_10:g}, some position would score below 0 "
-            "or above 1. Set a smaller balance.psi, or another balance.ndcg_at_10."
-        ) from None
+    effect = settings.position_effect / 100
+    return required_sample(Design(per_document), effect, margin=effect).questions
 
 
 def _describe_shortage(
@@ -132,7 +123,7 @@ def _describe_shortage(
     enough = "enough" if len(questions) >= needed else "too few"
     which = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} {which} are {enough}: a PSI of {settings.psi:g} shows with a probability of 80 % from "
+        f"{len(questions):,} {which} are {enough}: a position effect of {settings.position_effect:g} points shows with a probability of 80% from "
         f"{needed:,} questions"
     )
     scheme = CELLS[settings.cells]

@@ -250,10 +250,8 @@ class BalanceSettings(Section):
     per_cell: Count | Literal["smallest"] | None = None
     """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the lengths that have no
     question at some position (arXiv 2605.26578); null for no limit."""
-    psi: Annotated[float, Field(gt=0, lt=1)] | None = 0.2
-    """The PSI that the dataset should tell from chance."""
-    ndcg_at_10: Annotated[float, Field(gt=0, lt=1)] = 0.6
-    """Expected mean score, for the number of questions that this takes."""
+    position_effect: Annotated[float, Field(gt=0, lt=100)] | None = 10.0
+    """The position effect, in points, that the dataset should show."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the questions in the held-out part, by document."""
     held_out_output: Path | None = None

@@ -54,8 +54,8 @@ EXPLANATION = (
     "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in other words, and finding it is "
     "finding that document (inverse cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People "
     "ask in other words, so recall is higher than that of their questions; compare positions.",
-    "Thirds are compared within documents: different sentences, a description and no test of position bias. Intervals are at 95%, "
-    "for new documents.",
+    "Thirds are compared within documents. They hold different sentences, so this is a description and no test of position "
+    "bias. Intervals are at 95%, for new documents.",
 )
 
 

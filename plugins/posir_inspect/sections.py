@@ -265,9 +265,8 @@ def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
         yield from _build_chunks(inspection, inspection.chunks)
         groups, sampled = fading[-1].groups, tuple(_describe_sample(inspection.fading_texts, inspection.texts))
         title = LENGTHS if len(groups) > 2 else f"{FADING}, by wording"
-        if any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values()) and (
-            title is LENGTHS or fading[1:] or inspection.full
-        ):
+        is_tested = any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values())
+        if is_tested and (title is LENGTHS or fading[1:] or inspection.full):
             yield DisplaySection(title, sampled, tables=tuple(_build_tables(fading, full=inspection.full)))
     if snippet := inspection.snippet:
         yield DisplaySection(f"The chunks for {snippet.kind}", (snippet.sentence,), code=snippet.code)

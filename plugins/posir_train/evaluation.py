@@ -7,7 +7,7 @@ import logging
 import random
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,9 @@ from transformers import TrainerCallback
 
 from posir_report.cells import pool_lengths
 from posir_report.summary import is_sparse
-from posir_significance.analysis import GroupAnalysis
+from posir_significance.analysis import analyze
+from posir_significance.decision import decide
+from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
 from posir_tasks.display.charts import COLORS, NULL, build_chart, build_positions, curve, null_band, with_percentages
@@ -32,19 +34,22 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.embeddings.encoding import unit_vectors
 from posir_tasks.errors import PosirError, ScoreError
+from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.models.references import legible_name
 from posir_tasks.profile import pool
+from posir_tasks.ranks import RankedQueries, Results
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_and_rank
 from posir_tasks.search.input_window import find_read_evidence
+from posir_tasks.search.rotations import RotationTest, read_sample_size
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset, Subset
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.tasks.scoring import K_VALUES, select_relevant, select_texts
+from posir_tasks.tasks.scoring import K_VALUES, Rows, select_relevant, select_texts
 from posir_train.settings import Position
 
 if TYPE_CHECKING:
@@ -83,17 +88,12 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     articles: list[str] = []
     for subset in dataset.subsets:
         data = subset.read()
-        request = build_request(dataset, subset, data, batch_size)
-        ranked = _rank_documents(wrapped, request)
-        documents = select_relevant(data.corpus, data.evidence.document_ids)
-        placed = find_read_evidence(wrapped, request, data.evidence, documents)
-        name = f"{subset.language}-{subset.domain}"
-        ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked, placed, name, select_texts(documents))
-        values.append(ResultValues(ranks, placed.read))
+        values.append(rank_subset(wrapped, dataset, subset, data, batch_size, read_sample_size()))
         rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
         article_of = dict(zip(data.evidence.document_ids, data.evidence.clusters or data.evidence.document_ids, strict=True))
         articles += [article_of.get(name) or name for name in (data.corpus["id"][row] for row in rows)]
-        encoded = request.context.encode(wrapped, data.corpus.select(rows), PromptType.document)
+        context = build_request(dataset, subset, data, batch_size).context
+        encoded = context.encode(wrapped, data.corpus.select(rows), PromptType.document)
         samples.append(unit_vectors(np.asarray(encoded, np.float32)))
     vectors, names = np.concatenate(samples), np.array(articles)
     unrelated = names[:, None] != names[None, :]
@@ -101,15 +101,44 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     return Measurement(pool(values), cosine)
 
 
+def rank_subset(
+    model: SentenceTransformerEncoderWrapper,
+    dataset: Dataset,
+    subset: Subset,
+    data: PositionData,
+    batch_size: int,
+    sample_size: int,
+) -> ResultValues:
+    """Search a subset, and the rotated versions of a sample of its documents.
+
+    Raises:
+        ScoreError: The model returns NaN.
+    """
+    request = build_request(dataset, subset, data, batch_size)
+    results, ranked = _search(model, request)
+    documents = select_relevant(data.corpus, data.evidence.document_ids)
+
+    def find_read(queries: Any, evidence: Evidence, rows: Rows) -> ReadEvidence:
+        return find_read_evidence(model, replace(request, queries=queries), evidence, rows)
+
+    placed = find_read(data.queries, data.evidence, documents)
+    name = f"{subset.language}-{subset.domain}"
+    ranks = DocumentRanks.from_ranks(dataset.scheme, data.evidence, ranked.ranks, placed, name, select_texts(documents))
+    ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    test = RotationTest(model, request, results, ordinary, sample_size, len(dataset.subsets))
+    rotations = test.rank(dataset.scheme, data.evidence, documents, ranks, find_read, placed.read)
+    return ResultValues(ranks, placed.read, rotations=rotations)
+
+
 def _wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
     with warnings.catch_warnings(action="ignore"):  # mteb's, on prompts and on arguments that it passes itself
         return SentenceTransformerEncoderWrapper(model)
 
 
-def _rank_documents(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> Integers:
-    """Return the rank of each query's relevant document, as `mteb run` finds it; raise ScoreError if the model returns NaN."""
+def _search(model: SentenceTransformerEncoderWrapper, request: SearchRequest) -> tuple[Results, RankedQueries]:
+    """Search and rank as `mteb run` does; raise ScoreError if the model returns NaN."""
     try:
-        return search_and_rank(model, request)[1].ranks
+        return search_and_rank(model, request)
     except ScoreError as error:
         raise ScoreError("The model returns NaN, so nothing can be ranked. Lower learning_rate.") from error
 
@@ -132,7 +161,7 @@ def build_request(dataset: Dataset, subset: Subset, data: PositionData, batch_si
 
 
 def select_third(observations: Observations, position: Position) -> tuple[Floats, Integers]:
-    """Return gains and clusters of the queries in a third of the document, as start to end counts them."""
+    """Return gains and clusters of the queries in a third of the document."""
     rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
     return observations.gains[rows], observations.clusters[rows]
 
@@ -153,8 +182,8 @@ def _draw_picture(ranks: DocumentRanks) -> NDArray[np.uint8]:
 
 #: Name of the score that `posir train` compares checkpoints by, which sentence-transformers' trainer prefixes with `eval_`.
 CRITERION = "position_criterion"
-#: Scores with an interval, which has two keys of its own: `psi_low` and `psi_high`, for example.
-ESTIMATES = ("ndcg_at_10", "start_to_end", "psi")
+#: Scores with an interval, which has two keys of its own: `position_effect_low` and `position_effect_high`, for example.
+ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 
 
@@ -163,8 +192,10 @@ class PositionEvaluator(BaseEvaluator):
 
     For `SentenceTransformerTrainer(evaluator=...)`, or to be called with a model. The scores are those of `mteb run` on the
     same data, in [0, 1]: every question is searched in the whole corpus; several subsets are pooled as in `posir report`. Keys
-    are `ndcg_at_10`, `start_to_end` (nDCG@10 of the first third of the document minus the last) and `psi`, each with its 95 %
-    interval (`_low`, `_high`), and `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. A name is put before them.
+    are `ndcg_at_10`, `position_effect` (the same evidence in the first third of its document minus in the last),
+    `position_effect_in_window` and `start_minus_end` (as the data lie), each with its 95% interval (`_low`, `_high`), and
+    `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. Effects are measured by rotating documents, at the last call
+    alone, outside of a training, or at every call with `rotated`. A name is put before the keys.
     """
 
     def __init__(
@@ -175,7 +206,8 @@ class PositionEvaluator(BaseEvaluator):
         name: str = "",
         batch_size: int = 32,
         write_csv: bool = True,
-        baseline: DocumentRanks | None = None,
+        rotated: int | None = None,
+        baseline: ResultValues | None = None,
     ) -> None:
         """Read the data, which is kept in memory.
 
@@ -185,25 +217,33 @@ class PositionEvaluator(BaseEvaluator):
             name: Put before the keys, and into the name of the CSV file.
             batch_size: Texts that are encoded at a time.
             write_csv: Whether to append a row for each evaluation to a CSV file in the folder that the trainer gives.
-            baseline: Ranks of a model on the same data. The scores then have `position_criterion`, which is higher for a
-                model with less bias among those that keep the baseline's nDCG@10: 1 - PSI (the posterior median). If nDCG@10
-                is below the baseline's by its interval, it is their difference minus 1, which is below 0.
+            rotated: Documents of each length that are rotated at every call; None to rotate the usual sample at a call outside
+                of a training, which is the last one.
+            baseline: Values of a model on the same data. The scores then have `position_criterion`, which is higher for a
+                model with less bias among those that keep the baseline's nDCG@10: 1 - the size of the position effect. If
+                nDCG@10 is below the baseline's by its interval, it is their difference minus 1, which is below 0.
 
         Raises:
-            PosirError: There is no such data, or no such metric.
+            PosirError: There is no such data, or no such metric; or `rotated` is below 1.
             DataError: The data is invalid, or has no question with evidence.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.dataset = data if isinstance(data, Dataset) else open_data(data).with_questions("PositionEvaluator")
-        self.name, self.batch_size, self.write_csv, self.baseline = name, batch_size, write_csv, baseline
+        if rotated is not None and rotated < 1:
+            raise PosirError(f"rotated {rotated}: must be at least 1. Omit it to rotate documents at the last call alone.")
+        self.name = name
+        self.batch_size = batch_size
+        self.write_csv = write_csv
+        self.rotated = rotated
+        self.baseline = baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
         keys = [*(key for name in ESTIMATES for key in _name_ends(name)), *THIRDS, *([CRITERION] if baseline else [])]
         if primary_metric not in keys:
             raise PosirError(f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}.")
         self.primary_metric = primary_metric
-        self.greater_is_better = not primary_metric.startswith(("start_to_end", "psi"))
-        #: Ranks that evaluated models had, by step of the training; -1 outside of one.
-        self.ranks: dict[int, DocumentRanks] = {}
+        self.greater_is_better = not primary_metric.startswith(("position_effect", "start_minus_end"))
+        #: Values of evaluated models, by step of the training; -1 outside of one.
+        self.values: dict[int, ResultValues] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> dict[str, float]:
@@ -213,22 +253,18 @@ class PositionEvaluator(BaseEvaluator):
             model: A `SentenceTransformer`.
             output_path: Folder of the CSV file; without one, none is written.
             epoch: Epoch of the training, for the CSV file.
-            steps: Step of the training, by which `ranks` are kept.
+            steps: Step of the training, by which `values` are kept.
 
         Raises:
             ScoreError: The model returns NaN.
         """
         wrapped, dataset = _wrap_model(model), self.dataset
-        self.ranks[steps] = pool(
-            DocumentRanks.from_ranks(
-                dataset.scheme,
-                data.evidence,
-                _rank_documents(wrapped, build_request(dataset, subset, data, self.batch_size)),
-                subset=f"{subset.language}-{subset.domain}",
-            )
-            for subset, data in self._data
+        is_last = steps < 0
+        sample_size = self.rotated or (read_sample_size() if is_last else 0)
+        self.values[steps] = pool(
+            rank_subset(wrapped, dataset, subset, data, self.batch_size, sample_size) for subset, data in self._data
         )
-        scores = compute_scores(self.ranks[steps], self.baseline)
+        scores = compute_scores(self.values[steps], self.baseline)
         logger.info("Position evaluation on %s: %s", self.dataset.name, {key: round(scores[key], 4) for key in ESTIMATES})
         if output_path is not None and self.write_csv:
             row, folder = {"epoch": epoch, "steps": steps, **scores}, Path(output_path)
@@ -246,7 +282,7 @@ class PositionEvaluator(BaseEvaluator):
 
 
 class PositionCurveCallback(TrainerCallback):
-    """Draws the curve of each evaluation: nDCG@10 over position, with 95 % intervals and the band of no position effect."""
+    """Draws the curve of each evaluation: nDCG@10 over position, with 95% intervals and the band of no position effect."""
 
     def __init__(self, evaluator: PositionEvaluator, writer: SummaryWriter | None = None) -> None:
         """Remember the evaluator of the trainer.
@@ -264,8 +300,8 @@ class PositionCurveCallback(TrainerCallback):
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
         """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on the first process."""
-        ranks = self._evaluator.ranks.get(state.global_step)
-        if ranks is None or not state.is_world_process_zero:
+        values = self._evaluator.values.get(state.global_step)
+        if values is None or not state.is_world_process_zero:
             return
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
@@ -273,26 +309,28 @@ class PositionCurveCallback(TrainerCallback):
             # Beside the folders of the trainer's own logs.
             self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
-        self._writer.add_image(tag, _draw_picture(ranks), state.global_step, dataformats="HWC")
+        self._writer.add_image(tag, _draw_picture(values.ranks), state.global_step, dataformats="HWC")
 
 
 def _name_ends(name: str) -> tuple[str, str, str]:
     return name, f"{name}_low", f"{name}_high"
 
 
-def compute_scores(ranks: DocumentRanks, baseline: DocumentRanks | None = None) -> dict[str, float]:
+def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -> dict[str, float]:
     """Return the scores of `PositionEvaluator` by key, without a name; NaN where undefined."""
-    observations = Observations.from_ranks(ranks)
-    analysis = GroupAnalysis(observations)
-    values: dict[str, Any] = {}
-    for name, estimate in zip(ESTIMATES, (analysis.ndcg, analysis.position.start_to_end, analysis.psi), strict=True):
-        values |= flatten(name, estimate) if estimate else dict.fromkeys(_name_ends(name))
+    group = analyze(values).overall
+    findings = decide(group)
+    scores: dict[str, Any] = {}
+    for name in ESTIMATES:
+        estimate = findings[Quantity(name)].estimate
+        scores |= flatten(name, estimate) if estimate else dict.fromkeys(_name_ends(name))
     for key, position in zip(THIRDS, Position, strict=True):
-        gains = select_third(observations, position)[0]
-        values[key] = gains.mean() if len(gains) else None
+        gains = select_third(group.observations, position)[0]
+        scores[key] = gains.mean() if len(gains) else None
     if baseline:
-        paired = subtract_observations(Observations.from_ranks(baseline), observations)
+        paired = subtract_observations(analyze(baseline).overall.observations, group.observations)
         change = estimate_difference(paired.gains, paired.clusters)
         lost = change is not None and change.high is not None and change.high < 0
-        values[CRITERION] = change.value - 1 if change and lost else 1 - analysis.psi.value if analysis.psi else 0.0
-    return {key: float("nan") if value is None else float(value) for key, value in values.items()}
+        effect = findings.value(Quantity.POSITION_EFFECT)
+        scores[CRITERION] = change.value - 1 if change and lost else 0.0 if effect is None else 1 - abs(effect)
+    return {key: float("nan") if value is None else float(value) for key, value in scores.items()}

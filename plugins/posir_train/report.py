@@ -16,12 +16,15 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from scipy.stats import sem, t
 
 from posir_report.summary import TaskSummary
-from posir_report.tables import not_read_notes
+from posir_report.tables import truncation_notes
 from posir_significance.analysis import analyze
-from posir_significance.decision import Change, ChangeState, MetricChange, compare_gains, compare_groups
+from posir_significance.decision import Change, MetricChange, compare_gains, compare_groups, decide
+from posir_significance.findings import ChangeState, Quantity
 from posir_significance.intervals import estimate_difference, estimate_mean
+from posir_significance.messages import METRICS as METRIC_NAMES
+from posir_significance.messages import describe_change, label_change
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.sentences import build_strip, describe_metric_change, label_change
+from posir_significance.strips import build_strip
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -53,19 +56,21 @@ from posir_train.training import TrainedModel
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-NDCG, START_TO_END, PSI, COSINE = "nDCG@10", "start to end", "PSI", "cosine of unrelated texts"
+NDCG = METRIC_NAMES["ndcg_at_10"]
+EFFECTS = (METRIC_NAMES["position_effect"], METRIC_NAMES["position_effect_in_window"])
+COSINE = "cosine of unrelated texts"
 #: The fields of a `Change` by score.
-METRICS = {NDCG: "ndcg_at_10", START_TO_END: "start_to_end", PSI: "psi"}
+METRICS = {METRIC_NAMES[key]: key for key in ("ndcg_at_10", "position_effect", "position_effect_in_window")}
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
-    "On held-out articles. nDCG@10 and start to end (first minus last third) x 100. Intervals: 95 % for new articles; of a "
-    "difference with a change, 95 % for the three together."
+    "On held-out articles. nDCG@10 and position effects (the same evidence in the first third minus in the last) x 100. "
+    "Intervals: 95% for new articles; of a difference with a change, 95% for the three together."
 )
 LEGEND = (
-    "Searched in the whole corpus; differences are paired by query. PSI: posterior median over 20 positions. Better: a higher "
-    "nDCG@10, a start to end nearer to 0, a lower PSI; equivalent: within a margin. nDCG@10 of the positions has an "
-    "interval alone. Cosine of unrelated texts: mean over documents of different articles; near 1, all texts are alike."
+    "Searched in the whole corpus; differences are paired by query, position effects by rotated version. Better: a higher "
+    "nDCG@10, a position effect nearer to 0; equivalent: within a margin. nDCG@10 of the positions has an interval only: "
+    "different questions. Cosine of unrelated texts: mean over documents of different articles; near 1, all texts are alike."
 )
 TRAINED = "The trained model"
 #: How a trained model is deployed; what was trained is in its weights alone.
@@ -84,9 +89,9 @@ class TrainingChange:
     before: Estimate | None
     after: Estimate | None
     difference: Estimate | None
-    """Its interval has the level of the change, if the score has one; else 95 %."""
+    """Its interval has the level of the change, if the score has one; else 95%."""
     metric: MetricChange | None = None
-    """The change of nDCG@10, start to end or PSI; None for other scores."""
+    """The change of nDCG@10 or of a position effect; None for other scores."""
     sentence: str = ""
     """The change as a sentence; empty if it has no state."""
     forgetting_check: str | None = None
@@ -107,13 +112,14 @@ class TrainingChange:
         metric = self.metric
         row: dict[str, Any] = {"score": self.score, "forgetting_check": self.forgetting_check}
         row |= {name: getattr(self, name) for name in ("before", "after", "difference")}
-        row |= {name: metric and getattr(metric, name) for name in ("state", "reason", "margin", "documents_needed")}
-        return row
+        row |= {name: metric and getattr(metric, name) for name in ("state", "reason", "margin")}
+        return row | {"needed": metric and metric.needed and metric.needed.number}
 
 
 def compare_measurements(before: Measurement, after: Measurement) -> list[TrainingChange]:
-    """Return all changes on the same questions: nDCG@10, over all and by position, start to end, PSI and the cosine."""
-    first, other = (analyze(measured.values.ranks).overall for measured in (before, after))
+    """Return all changes on the same questions: nDCG@10, over all and by position, position effects and the cosine."""
+    first, other = (analyze(measured.values).overall for measured in (before, after))
+    findings = [decide(group) for group in (first, other)]
     change = compare_groups(first, other, paired=True)
     observed = [Observations.from_ranks(measured.values.ranks) for measured in (before, after)]
     paired, thirds = subtract_observations(*observed), []
@@ -127,8 +133,7 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
     return [
         _build_change(NDCG, first.ndcg, other.ndcg, change),
         *thirds,
-        _build_change(START_TO_END, first.position.start_to_end, other.position.start_to_end, change),
-        _build_change(PSI, first.psi, other.psi, change),
+        *(_build_change(name, *(found[Quantity(METRICS[name])].estimate for found in findings), change) for name in EFFECTS),
         TrainingChange(COSINE, cosine_before, cosine_after, risen),
     ]
 
@@ -137,7 +142,7 @@ def _build_change(
     score: str, before: Estimate | None, after: Estimate | None, change: Change, forgetting_check: str | None = None
 ) -> TrainingChange:
     metric: MetricChange = getattr(change, METRICS[score])
-    sentence = describe_metric_change(score, metric, change, "the base model", "the trained model")
+    sentence = describe_change(METRICS[score], metric, "the base model", "the trained model")
     sentence = sentence[0].upper() + sentence[1:]
     return TrainingChange(score, before, after, metric.difference, metric, sentence, forgetting_check)
 
@@ -147,9 +152,9 @@ def summarize_measurement(label: str, measured: Measurement) -> TaskSummary:
     return TaskSummary(label, "", "", ("",), (), "", measured.values, score_result(measured.values))
 
 
-def list_not_read(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
+def list_truncation(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Return sentences on the evidence beyond the window of each model, by its label, as `posir report` has them."""
-    return list(not_read_notes(labels, list(map(summarize_measurement, labels, (before, after)))))
+    return list(truncation_notes(labels, list(map(summarize_measurement, labels, (before, after)))))
 
 
 def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
@@ -170,7 +175,7 @@ def find_warnings(changes: Sequence[TrainingChange]) -> list[str]:
 
 
 def describe_changes(changes: Sequence[TrainingChange]) -> Iterator[str]:
-    """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10, start to end and PSI change."""
+    """Yield a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and position effects change."""
     for name in dict.fromkeys(change.forgetting_check for change in changes):
         own = (change for change in changes if change.forgetting_check == name and change.difference)
         if sentences := [change.sentence for change in own if change.sentence]:
@@ -181,10 +186,10 @@ def build_table(changes: Sequence[TrainingChange], title: str, notes: Sequence[s
     """Return the table of a report."""
     rows = []
     for change in changes:
-        indexed = change.score in (PSI, COSINE)
+        indexed = change.score == COSINE
         score, difference = (format_psi, format_psi_difference) if indexed else (format_percent, format_points)
         scores = (change.before, change.after)
-        own = (format_estimate(value, format_points if change.score == START_TO_END else score) for value in scores)
+        own = (format_estimate(value, format_points if change.score in EFFECTS else score) for value in scores)
         rows.append((change.title, *own, format_estimate(change.difference, difference), change.label))
     headings = ("Score", "Before", "After", "After - before", "Change")
     return Table(build_columns(headings, headings[1:4]), tuple(rows), title, tuple(notes))
@@ -226,7 +231,7 @@ def check_forgetting(
     counts = pluralize(sum(map(len, named)), "question"), pluralize(len(articles), "article")
     common = len(articles.intersection(trained_on))
     warning = f" {common} of these were trained on." if common else ""
-    notes = [f"{counts[0]} about {counts[1]}.{warning}", *list_not_read(before, after, labels)]
+    notes = [f"{counts[0]} about {counts[1]}.{warning}", *list_truncation(before, after, labels)]
     return (
         [replace(change, forgetting_check=data.name) for change in compare_measurements(before, after)],
         [f"Forgetting check {data.name}: {note}" for note in notes],
@@ -317,7 +322,7 @@ class TrainingReport(Presentable):
     def pictures(self) -> tuple[Strip, ...]:
         """The pictures of the answer before and after training."""
         named = zip(("before", "after"), self.measured, strict=True)
-        return tuple(build_strip(summary.decisions[0], name) for name, summary in named)
+        return tuple(build_strip(summary.findings[0], analyze(summary.values).overall, name) for name, summary in named)
 
     def sections(self) -> tuple[DisplaySection, ...]:
         """Return the findings, then the tables."""
@@ -359,7 +364,7 @@ def build_report(
             changed, said = check_forgetting(data, models, labels, articles)
             changes += changed
             forgetting_notes += said
-    not_read = list_not_read(trained.before, trained.after, labels)
+    truncated = list_truncation(trained.before, trained.after, labels)
     retrieval = settings.objective == "retrieval"
     results, tasks = folder / WORK / "results", [part for name in list_tasks(trained.held_out) for part in ("-t", name)]
     # mteb knows no other pooling, window or prompt of the base model.
@@ -378,7 +383,7 @@ def build_report(
         changes=tuple(changes),
         notes=(
             *find_warnings(changes),
-            *(f"Held-out articles: {note}" for note in not_read),
+            *(f"Held-out articles: {note}" for note in truncated),
             *forgetting_notes,
             *trained.data.notes,
             *describe(settings, trained),
@@ -389,10 +394,10 @@ def build_report(
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> TableResult:
-    """Return the changes by trainings that differ in their seed alone, and their means with 95 % intervals for new seeds."""
+    """Return the changes by trainings that differ in their seed alone, and their means with 95% intervals for new seeds."""
     rows, cells, sentences = [], [], []
     for changes in zip(*(report.changes for report in reports.values()), strict=True):
-        first, form = changes[0], format_psi_difference if changes[0].score in (PSI, COSINE) else format_points
+        first, form = changes[0], format_psi_difference if changes[0].score == COSINE else format_points
         values = [change.difference.value for change in changes if change.difference]
         mean = None
         if len(values) == len(changes):

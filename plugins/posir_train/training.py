@@ -154,6 +154,8 @@ def _is_disk_full(error: BaseException, folder: Path) -> bool:
 
 
 #: Names of the scores that checkpoints are compared by.
+#: Documents of each length that are rotated for each checkpoint.
+CHECKPOINT_SAMPLE = 50
 METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
 #: The file that makes a folder a model of sentence-transformers; it is written last.
 MODULES_FILE = "modules.json"
@@ -201,7 +203,8 @@ def train_model(settings: TrainingSettings, output: Path, data: Examples, *, res
         primary_metric=METRICS.get(settings.chosen, CRITERION),
         batch_size=settings.mini_batch_size,
         write_csv=False,
-        baseline=before.values.ranks,
+        baseline=before.values,
+        rotated=CHECKPOINT_SAMPLE,
     )
     trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)

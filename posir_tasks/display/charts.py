@@ -118,7 +118,7 @@ PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinSte
 UNIT = alt.Scale(domain=[0, 1])
 #: Fields of rows that tooltips print x 100.
 PERCENT_FIELDS = (
-    *(f"{name}{end}" for name in ("ndcg_at_10", "start_to_end") for end in ("", "_low", "_high")),
+    *(f"{name}{end}" for name in ("ndcg_at_10", "position_effect") for end in ("", "_low", "_high")),
     *("null_low", "null_high"),
 )
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
