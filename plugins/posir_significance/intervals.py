@@ -1,4 +1,4 @@
-"""95 % intervals of mean nDCG@10 that hold for new documents; `benchmarks/simulate_statistics.py` measures their coverage."""
+"""95% intervals of mean nDCG@10 that hold for new documents; a test measures their coverage by simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated profiles with known true scores; `benchmarks/simulation.py` simulates queries that share documents."""
+"""Simulated profiles with known true scores."""
 
 import numpy as np
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.simulation import draw_clustered
 from posir_significance.intervals import (
     Z,
     estimate_difference,
@@ -57,12 +56,18 @@ def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_q
     assert estimate_mean(np.repeat([1.0, 0.0], [287, 3]), np.repeat(np.arange(100), [20] * 10 + [1] * 90)).trials < 100
 
 
-@pytest.mark.parametrize(("structure", "icc"), [("independent", 0.0), ("random", 0.4), ("papers", 0.2)])
-def test_intervals_hold_for_new_documents(structure, icc):
-    means = np.full(20, 0.8)
-    draws = (draw_clustered(structure, 1_500, icc, means, np.random.default_rng(seed)) for seed in range(400))
-    intervals = [estimate_mean(drawn.gains, drawn.clusters).interval for drawn in draws]
-    assert 0.91 <= np.mean([low <= 0.8 <= high for low, high in intervals]) <= 0.98
+@pytest.mark.parametrize(("documents", "questions", "icc"), [(1_500, 1, 0.0), (300, 5, 0.4), (100, 15, 0.2)])
+def test_intervals_hold_for_new_documents(documents, questions, icc):
+    held = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        # Beta-binomial: documents differ in difficulty, with this correlation of two of their questions.
+        strength = (1 - icc) / max(icc, 1e-9)
+        levels = rng.beta(0.8 * strength, 0.2 * strength, documents) if icc else np.full(documents, 0.8)
+        gains = (rng.random((documents, questions)) < levels[:, None]).astype(float).ravel()
+        low, high = estimate_mean(gains, np.repeat(np.arange(documents), questions)).interval
+        held.append(low <= 0.8 <= high)
+    assert 0.91 <= np.mean(held) <= 0.98
 
 
 def draw_differences(queries, seed=1):
