@@ -8,7 +8,8 @@ every estimate follows from the rows without the model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, pack_column, unpack_column
-from posir_tasks.errors import ProfileError
+from posir_tasks.errors import PosirError
 from posir_tasks.evidence import TWELFTHS, Integers, Unread
 from posir_tasks.profile import RANKS, reading_json
 from posir_tasks.result_schema import ROTATIONS_KEY
@@ -26,6 +27,8 @@ from posir_tasks.text.rotations import VERSIONS
 
 #: Version of the JSON form. A reader refuses a newer one.
 SCHEMA = 1
+#: Environment variable with the number of documents of each length that are rotated; 0 for none.
+ROTATED_VARIABLE = "POSIR_ROTATED"
 #: Documents of each length that are rotated, shared equally by the subsets of the task.
 DEFAULT_SAMPLE = 400
 #: Bits of a document's versions of one test.
@@ -364,9 +367,15 @@ def code_unread(twelfths: Integers) -> Integers:
     return np.where(twelfths < TWELFTHS, 0, twelfths - Unread.CUT + 1)
 
 
-def iterate_sets(value: RotationRanks | None) -> Iterator[RotationSet]:
-    """Yield the sets of rotations that may be missing."""
-    yield from value.sets if value else ()
+def read_sample_size() -> int:
+    """Return how many documents of each length are rotated; raise PosirError if the variable is no such number."""
+    given = os.environ.get(ROTATED_VARIABLE, "").strip()
+    if given and not (given.isdecimal() and len(given) < 10):
+        raise PosirError(
+            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for none. Unset it for "
+            f"{DEFAULT_SAMPLE}."
+        )
+    return int(given) if given else DEFAULT_SAMPLE
 
 
 def build_untested(ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int) -> RotationRanks:
@@ -374,17 +383,3 @@ def build_untested(ranks: DocumentRanks, untested: Untested, sample_size: int, s
     return RotationRanks(
         tuple(RotationSet(part.subset, part.documents, part.queries, sample_size, subsets, untested) for part in ranks.sets)
     )
-
-
-def raise_contradiction(problem: str) -> None:
-    """Raise the error for rotations that contradict another field."""
-    raise ProfileError(f"Field '{ROTATIONS_KEY}': {problem}.", ROTATIONS_KEY)
-
-
-def sum_left_out(sets: Sequence[RotationSet]) -> dict[str, int]:
-    """Return the counts of what was left out, of all sets."""
-    totals: dict[str, int] = {}
-    for part in sets:
-        for name, count in part.left_out.items():
-            totals[name] = totals.get(name, 0) + count
-    return totals

@@ -123,7 +123,8 @@ def _describe_shortage(
     enough = "enough" if len(questions) >= needed else "too few"
     which = "public questions" if settings.held_out else "questions"
     yield (
-        f"{len(questions):,} {which} are {enough}: a position effect of {settings.position_effect:g} points shows with a probability of 80% from "
+        f"{len(questions):,} {which} are {enough}: a position effect of {settings.position_effect:g} points is found with a "
+        "probability of 80% from "
         f"{needed:,} questions"
     )
     scheme = CELLS[settings.cells]

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
+from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
@@ -32,7 +32,7 @@ from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.ranks import rank_results, score_each_query, score_rankings
+from posir_tasks.ranks import RankedQueries, Results, rank_results, score_each_query, score_rankings
 from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -46,11 +46,12 @@ from posir_tasks.result_schema import (
     DataVersion,
 )
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
+from posir_tasks.rotation_ranks import RotationRanks, Untested, build_untested, read_sample_size
 from posir_tasks.sources import mini
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.repository import name_version
-from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
+from posir_tasks.tasks.scoring import Rows, SearchedSubset, SplitData, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.tokens_read import CorpusRead, count_tokens_read
 
@@ -328,7 +329,9 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
         first = {name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k)) for name in split["queries"]["id"]}
         find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(first, evidence.positives())
-        scores = data.scorer.score(SearchedSubset(subset.name, split, first, ranked, find_read, count_tokens))
+        rotate = partial(_rotate, model, languages[-1], split, first, ranked, len(data.subsets))
+        searched = SearchedSubset(subset.name, split, first, ranked, find_read, count_tokens, rotate=rotate)
+        scores = data.scorer.score(searched)
     else:
         tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
         scores |= CorpusRead(model.read_part, tokens).to_json()
@@ -339,6 +342,31 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     scores |= {name: sum(values) / len(values) for name, values in by_query.items()}
     scores[JUDGMENTS_KEY] = JudgedScores.from_queries(by_query, judgments, data.clusters).to_json()
     return {name: value for name, value in scores.items() if not name.startswith(NAN_PREFIX)}
+
+
+def _rotate(
+    model: RunSearch, language: str, split: SplitData, results: Results, ranked: RankedQueries, subsets: int, *ranking: Any
+) -> RotationRanks | None:
+    """Test rotated versions of texts in a language by the embedder of a run; `ranking` is what `RotationTest.rank` takes."""
+    sample_size = read_sample_size()
+    _, _, _, ranks, *_ = ranking
+    if not sample_size:
+        return None
+    if model.embedder is None:
+        return build_untested(ranks, Untested.NO_TEXTS, sample_size, subsets)
+    # They import mteb and PyTorch.
+    from mteb.timing import TimingStack
+
+    from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
+    from posir_tasks.search.dispatch import SearchRequest
+    from posir_tasks.search.rotations import RotationTest
+
+    positives = split["evidence"].positives()
+    context = DEFAULT_CONTEXT
+    request = SearchRequest(split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack())
+    ordinary = dict(zip(positives, ranked.ranks.tolist(), strict=True))
+    test = RotationTest(model.embedder, request, results, ordinary, sample_size, subsets, language, is_run=True)
+    return test.rank(*ranking)
 
 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:

@@ -39,11 +39,12 @@ from posir_tasks.models.references import legible_name
 from posir_tasks.profile import pool
 from posir_tasks.ranks import RankedQueries, Results
 from posir_tasks.result_schema import SPLIT
+from posir_tasks.rotation_ranks import read_sample_size
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
 from posir_tasks.search.dispatch import SearchRequest, search_and_rank
 from posir_tasks.search.input_window import find_read_evidence
-from posir_tasks.search.rotations import RotationTest, read_sample_size
+from posir_tasks.search.rotations import RotationTest
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset, Subset
 from posir_tasks.sources.opening import open_data

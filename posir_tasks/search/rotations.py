@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,13 +24,11 @@ from mteb.types import PromptType
 from posir_tasks.digests import digest
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.errors import PosirError
 from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence, Integers
 from posir_tasks.profile import rank_columns
 from posir_tasks.ranks import Results
 from posir_tasks.read_part import Part, ReadKind, ReadPart
 from posir_tasks.rotation_ranks import (
-    DEFAULT_SAMPLE,
     IN_WHOLE,
     IN_WINDOW,
     VERSION_BITS,
@@ -68,23 +65,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Environment variable with the number of documents of each length that are rotated; 0 for none.
-ROTATED_VARIABLE = "POSIR_ROTATED"
+#: Hits of a run from which nDCG@10 of a moved document is exact.
+MIN_HITS = 11
+#: Relative difference of two scores that count as equal, and the share of questions whose scores must be.
+SCORE_TOLERANCE, REPRODUCED_SHARE = 1e-3, 0.95
 #: Between the id of a document and the number of its version; no id has it.
 MARK = "\0"
 #: A question and a version, by their ids.
 Pair: TypeAlias = tuple[str, str]
-
-
-def read_sample_size() -> int:
-    """Return how many documents of each length are rotated; raise PosirError if the variable is no such number."""
-    given = os.environ.get(ROTATED_VARIABLE, "").strip()
-    if given and not (given.isdecimal() and len(given) < 10):
-        raise PosirError(
-            f"{ROTATED_VARIABLE}={given}: must be a number of documents of each length, or 0 for none. Unset it for "
-            f"{DEFAULT_SAMPLE}."
-        )
-    return int(given) if given else DEFAULT_SAMPLE
 
 
 def is_order_blind(model: object) -> bool:
@@ -207,6 +195,10 @@ class RotationTest:
     """Documents of each length, over all subsets of the task."""
     subsets: int
     """Subsets that the data of the task has."""
+    language: str = ""
+    """Code of the documents' language; empty for that of the task."""
+    is_run: bool = False
+    """Whether the results are those of a run, whose scores the model must reproduce."""
 
     def rank(
         self,
@@ -279,6 +271,11 @@ class SubsetRotation:
             return Window.UNKNOWN
         return Window.EXCERPT
 
+    @property
+    def corpus_size(self) -> int:
+        """Number of documents."""
+        return len(self.test.request.corpus)
+
     @cached_property
     def reader(self) -> ExcerptReader | None:
         """What decides on excerpts; None if nothing is excerpted."""
@@ -304,15 +301,14 @@ class SubsetRotation:
         """Rotate, score and rank; return the set that belongs to the ranks of the same documents."""
         rotated = [self._rotate(document) for document in self.sampled]
         tested = [self._select_questions(document, rows) for document, rows in zip(self.sampled, rotated, strict=True)]
-        scores = self._score(rotated, tested)
-        columns = _Columns(self, rotated, tested, scores)
         base = RotationSet(
             owner.subset, owner.documents, owner.queries, self.test.sample_size, self.test.subsets,
             window=self.window, room=self.reader.room if self.reader else 0,
         )  # fmt: skip
-        if not any(any(rows) for rows in tested):
-            reason = Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
-            return replace(base, untested=reason, window=Window.UNKNOWN, room=0, left_out=dict(self.left_out))
+        untested = self._find_reason(rotated, tested)
+        if untested is not None:
+            return replace(base, untested=untested, window=Window.UNKNOWN, room=0, left_out=dict(self.left_out))
+        columns = _Columns(self, rotated, tested, self._score(rotated, tested))
         whole = columns.collect(window=False)
         excerpts = columns.collect(window=True) if self.window is Window.EXCERPT else whole.nothing()
         return replace(
@@ -329,6 +325,34 @@ class SubsetRotation:
             window_digest=self._digest_window(rotated),
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
+
+    def _find_reason(self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]) -> Untested | None:
+        """Return why no version is ranked; None if versions are."""
+        if not any(any(rows) for rows in tested):
+            return Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
+        if self.test.is_run and not self._reproduces_run(rotated, tested):
+            return Untested.SCORES_DIFFER
+        return None
+
+    def _reproduces_run(self, rotated: Sequence[RotatedDocument], tested: Sequence[Sequence[int]]) -> bool:
+        """Tell whether the model gives the unmoved documents the scores that the run has for them."""
+        owners = dict[str, str]()
+        rows = dict[str, dict[str, Any]]()
+        for document, rotations, bits in zip(self.sampled, rotated, tested, strict=True):
+            for row, bit in zip(document.rows, bits, strict=True):
+                question = self.evidence.query_ids[row]
+                if bit and document.name in self.test.results.get(question, {}):
+                    owners[question] = document.name
+                    rows[document.name] = {**rotations.row, "id": document.name}
+        if not owners:
+            return False
+        pairs = {question: [name] for question, name in owners.items()}
+        ranker = VersionRanker(self.test, Dataset.from_list(list(rows.values())), pairs, owners, self.documents)
+        stated = [self.test.results[question][name] for question, name in owners.items()]
+        scores = ranker.score(self.test.model)
+        found = [scores[question, name] for question, name in owners.items()]
+        close = np.isclose(found, stated, rtol=SCORE_TOLERANCE, atol=0.0)
+        return bool(close.mean() >= REPRODUCED_SHARE)
 
     def _digest_window(self, rotated: Sequence[RotatedDocument]) -> str:
         if self.window is Window.UNKNOWN:
@@ -348,7 +372,7 @@ class SubsetRotation:
         row = self.documents[document.name]
         text = str(row["text"])
         spans = self._find_spans(document)
-        units = find_units(text, self.test.request.context.corpus_language, spans)
+        units = find_units(text, self.test.language or self.test.request.context.corpus_language, spans)
         whole = rotate_text(text, units)
         if len(whole) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
@@ -379,6 +403,9 @@ class SubsetRotation:
                 bits.append(0)
             elif self._is_missed(name, document.name):
                 self.left_out[LeftOut.QUESTIONS_MISSED_BY_FIRST_STAGE] += 1
+                bits.append(0)
+            elif self.test.is_run and len(self.test.results.get(name, {})) < min(MIN_HITS, self.corpus_size):
+                self.left_out[LeftOut.QUESTIONS_WITH_FEW_HITS] += 1
                 bits.append(0)
             else:
                 whole = IN_WHOLE if len(rotated.whole) > 1 else 0
@@ -568,10 +595,11 @@ class VersionRanker:
         """Return the rank of each pair from 1; 0 if the version is not among the first."""
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
-        scores = self._score(model)
+        scores = self.score(model)
         return {pair: self._rank_among(pair, score, self.test.results) for pair, score in scores.items()}
 
-    def _score(self, model: MTEBModels) -> dict[Pair, float]:
+    def score(self, model: MTEBModels) -> dict[Pair, float]:
+        """Return the score of each pair."""
         if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
             return self._score_embeddings(model)
         request = self.test.request
@@ -622,7 +650,7 @@ class VersionRanker:
         """Move the document in the ranking of each part and fuse these again, as the ordinary search does."""
         moved: dict[Pair, list[list[str]]] = defaultdict(list)
         for part, rankings in model.searched:
-            scores = {} if is_order_blind(part) else self._score(part)
+            scores = {} if is_order_blind(part) else self.score(part)
             for question, names in self.pairs.items():
                 for name in names:
                     ranking = rankings.get(question, {})

@@ -33,6 +33,7 @@ from posir_tasks.result_schema import (
     SEARCH_KEY,
     SPLIT,
 )
+from posir_tasks.rotation_ranks import read_sample_size
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.bm25 import fit_to_script
 from posir_tasks.search.dispatch import (
@@ -43,7 +44,7 @@ from posir_tasks.search.dispatch import (
 )
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import count_corpus, find_read_evidence
-from posir_tasks.search.rotations import RotationTest, read_sample_size
+from posir_tasks.search.rotations import RotationTest
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (

@@ -19,11 +19,11 @@ from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.profile import NDCG_AT_10
 from posir_tasks.ranks import rank_results
 from posir_tasks.read_part import KnownBy, ReadPart
-from posir_tasks.rotation_ranks import RotationRanks, Untested, Window
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE, RotationRanks, Untested, Window, read_sample_size
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 from posir_tasks.search.dispatch import HybridSearch, SearchRequest, search_and_rank, search_results
-from posir_tasks.search.rotations import ROTATED_VARIABLE, RotationTest, VersionRanker, read_sample_size
+from posir_tasks.search.rotations import RotationTest, VersionRanker
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.scoring import select_relevant, select_texts
