@@ -145,7 +145,7 @@ def _list_scores(summaries: Iterable[TaskSummary]) -> Iterator[tuple[TaskSummary
     for summary in summaries:
         for row in build_rows(summary):
             ndcg = row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
-            for name, score in ((NDCG, ndcg), (PSI, row.psi), (START_TO_END, row.start_to_end)):
+            for name, score in ((NDCG, ndcg), (PSI, row.estimate("psi_as_published")), (START_TO_END, row.start_minus_end)):
                 if score is not None:
                     yield summary, row.length, name, score.value
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
-from posir_significance.position_effect import FEWEST_DOCUMENTS
+from posir_significance.controlled import MIN_DOCUMENTS
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, ProfileError, summarize_error
 from posir_tasks.evidence import Floats, Integers
@@ -245,7 +245,7 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
         return None
     drawn = np.mean([index(result._replicate_values) for result in sums], axis=0)
     # Samples without a document of a small group have no value.
-    if min(result.documents for result in sums) < FEWEST_DOCUMENTS or np.isfinite(drawn).mean() < LEAST_DEFINED:
+    if min(result.documents for result in sums) < MIN_DOCUMENTS or np.isfinite(drawn).mean() < LEAST_DEFINED:
         return Estimate(value)
     drawn = drawn[np.isfinite(drawn)]
     low, high = np.quantile(drawn, TAILS)

@@ -36,8 +36,8 @@ from posir_probe.verdict import (
 )
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
-from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_significance.sentences import describe_few
+from posir_significance.controlled import MIN_DOCUMENTS
+from posir_significance.messages import describe_few
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import Strip, describe_marks
@@ -90,9 +90,9 @@ def _draw_interval(estimate: Estimate | None, probe: Probe) -> tuple[float, ...]
 def _describe_result(result: ProbeResult, probe: Probe) -> str:
     """Return the finding of a probe, then its title, or the title, then why there is none."""
     known = result.sums.documents
-    if known < FEWEST_DOCUMENTS:
-        enough = math.ceil(FEWEST_DOCUMENTS * result.drawn / known) if known else 0
-        few = f"{probe.title}: {describe_few(FEWEST_DOCUMENTS, known, probe.counted)}"
+    if known < MIN_DOCUMENTS:
+        enough = math.ceil(MIN_DOCUMENTS * result.drawn / known) if known else 0
+        few = f"{probe.title}: {describe_few(MIN_DOCUMENTS, known, probe.counted)}"
         return f"{few}{f'; `--documents {enough}` may do' if enough else ''}"
     finding = probe.find(result.sums)
     if not probe.preference_sign:
@@ -202,7 +202,7 @@ class ProbeMeasurements(Presentable):
         """Return the verdict with its picture, what to do, and the differences; then each probe, folded."""
         probes = all_probes()
         leads, strip = find_leads(self.results, probes), draw_text(self.results, probes)
-        shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
+        shown = leads[:1] if leads[0][0].sums.documents >= MIN_DOCUMENTS and not strip else []
         known = [fact for fact in list_facts(self.results, probes) if fact[0] != "What to do"]
         facts = [": ".join(fact).replace("\n", " ") for fact in known]
         steps, verdict = list_steps(leads), describe_model(self.results, probes)
@@ -235,7 +235,7 @@ class ProbeMeasurements(Presentable):
             listed = f"Published, {probe.source.partition(',')[0]}: {', '.join(others)}." if others and favored else ""
             notes = tuple(filter(None, (*probe.notes[1:], listed, skipped and f"Skipped: {skipped}.", left_out, alone)))
             tables[-1:] = [replace(table, notes=notes) for table in tables[-1:]]
-            is_drawn = result.sums.documents >= FEWEST_DOCUMENTS and (result, probe) not in shown
+            is_drawn = result.sums.documents >= MIN_DOCUMENTS and (result, probe) not in shown
             section = DisplaySection(
                 *(_describe_result(result, probe), probe.notes[:1], tuple(tables)),
                 draw=partial(self._draw, [(result, probe)]) if is_drawn else None,

@@ -13,9 +13,10 @@ from posir_probe.bias_learning import MEAN
 from posir_probe.probe import SEPARATOR, Probe, includes_zero
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
-from posir_significance.decision import DEFAULT_MARGINS, ERRORS_IN_MARGIN, need_documents
-from posir_significance.position_effect import FEWEST_DOCUMENTS
-from posir_significance.sentences import describe_few, format_margin
+from posir_significance.controlled import MIN_DOCUMENTS
+from posir_significance.decision import DEFAULT_MARGINS, need_number
+from posir_significance.intervals import LEVEL
+from posir_significance.messages import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.wording import pluralize
@@ -49,7 +50,7 @@ TRAINED = {
     "trained on end": "trained on the end",
 }
 #: Differences of search that are smaller do not matter, as in every verdict.
-MARGIN = DEFAULT_MARGINS.start_to_end
+MARGIN = DEFAULT_MARGINS.position_effect
 #: Documents that are advised, at most.
 MOST_ADVISED = 1_000
 
@@ -61,7 +62,7 @@ def find_leads(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     """
     known = [(result, probes[result.probe]) for result in results]
     ranks = {name: rank for rank, name in enumerate([INSIDE, *NAMES])}
-    known.sort(key=lambda of: (of[1].in_window, of[0].sums.documents < FEWEST_DOCUMENTS, ranks.get(of[1].name, len(ranks))))
+    known.sort(key=lambda of: (of[1].in_window, of[0].sums.documents < MIN_DOCUMENTS, ranks.get(of[1].name, len(ranks))))
     contrasts = [pair for pair in known if pair[1].compares_ends]
     inside = [pair for pair in contrasts[1:] if pair[1].in_window]
     return [*contrasts[:1], *inside[:1]] or known[:1]
@@ -104,8 +105,8 @@ def describe_model(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) 
     """Return the verdict on a model: which end of a text weighs more, also within its window, or that this cannot be said."""
     leads = find_leads(results, probes)
     result, probe = leads[0]
-    if result.sums.documents < FEWEST_DOCUMENTS:
-        return f"Cannot be said: {describe_few(FEWEST_DOCUMENTS, result.sums.documents, probe.counted)}."
+    if result.sums.documents < MIN_DOCUMENTS:
+        return f"Cannot be said: {describe_few(MIN_DOCUMENTS, result.sums.documents, probe.counted)}."
     if not probe.compares_ends:
         return f"{probe.find(result.sums) or f'{probe.title}: whether there is a difference cannot be said'}."
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
@@ -277,7 +278,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
     if result.share_read:
         length += f", {count_whole(result).removesuffix(' documents')} read whole"
     drawn = f"drawn at random ({'; '.join(dict.fromkeys(subset.selection for subset in result.subsets.values()))})"
-    size = ": a small sample" * (result.sums.documents < 5 * FEWEST_DOCUMENTS)
+    size = ": a small sample" * (result.sums.documents < 5 * MIN_DOCUMENTS)
     task = find_task(result.data)
     made = " (invented texts)" * bool(task and task.metadata.sample_creation == "created")
     known = f" of {result.available:,}" * (result.available > result.sums.documents)
@@ -320,7 +321,7 @@ def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, st
         step = f"Search in chunks of fewer than {result.window:,} tokens: all of a document is read then; "
         step += "compare several sizes on your own texts."
         steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
-    few = result.sums.documents < 5 * FEWEST_DOCUMENTS
+    few = result.sums.documents < 5 * MIN_DOCUMENTS
     if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
         steps.append(_advise_more(leads, few=few))
     elif "start" in (inside or [favored] * (not result.share_read)):
@@ -368,14 +369,14 @@ def _count_needed(leads: Iterable[tuple[ProbeResult, Probe]]) -> int:
         estimate = find_favored(result, probe)[0]
         if probe.predicts_retrieval and estimate and estimate.interval and _is_open(result, probe):
             error = (estimate.interval[1] - estimate.interval[0]) / 2 / 1.96
-            needed = need_documents(ERRORS_IN_MARGIN * error, MARGIN, result.drawn) or 0
+            needed = need_number(error, MARGIN, LEVEL, result.drawn) or 0
             return needed if needed <= MOST_ADVISED else 0
     return 0
 
 
 def find_measured(results: Iterable[ProbeResult], names: Iterable[str]) -> list[ProbeResult]:
     """Return the results of probes that have enough documents and a picture, in the order of the names."""
-    known = {result.probe: result for result in results if result.sums.documents >= FEWEST_DOCUMENTS}
+    known = {result.probe: result for result in results if result.sums.documents >= MIN_DOCUMENTS}
     return [known[name] for name in names if name in known and np.min(known[name].sums.values) >= 0]
 
 

@@ -30,7 +30,8 @@ from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts, write_text
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import TASKS_REGISTRY, step_aside
-from posir_tasks.result_schema import REVISION_KEY, RUN_KEY, TOKENS_READ_SUFFIX
+from posir_tasks.result_schema import REVISION_KEY, ROTATIONS_KEY, RUN_KEY, TOKENS_READ_SUFFIX
+from posir_tasks.rotation_ranks import read_sample_size
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources.repository import DATA_VARIABLE, LOCAL, DataState
 from posir_tasks.tokens_read import CorpusRead
@@ -273,7 +274,14 @@ def _select_present(file: Path, saved: TaskResult) -> TaskResult:
     changed = sorted(name for name, state in states.items() if state is DataState.CHANGED)
     if changed:
         logger.warning("%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed))
-    return _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
+    present = _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
+    return present if not read_sample_size() else _drop_unrotated(present)
+
+
+def _drop_unrotated(result: TaskResult) -> TaskResult:
+    """Return a result without its subsets that have no rotated versions: a run that asks for them is not finished."""
+    scores = {split: [subset for subset in subsets if ROTATIONS_KEY in subset] for split, subsets in result.scores.items()}
+    return result.model_copy(update={"scores": {split: subsets for split, subsets in scores.items() if subsets}})
 
 
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
