@@ -175,8 +175,8 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
     return next((families[name] for name in names if name in families), base)
 
 
-def judge(rho: Estimate | None, independent: int, p_value: float | None = None, units: str = "models") -> str:
-    """Return what a correlation over so many independent models or families says; without a p-value, its interval decides."""
+def judge(rho: Estimate | None, independent: int, p_value: float | None, units: str = "models") -> str:
+    """Return what the correlation of a probe over so many independent models or families says."""
     if independent < FEWEST_FOR_INTERVAL:
         return f"cannot be said: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
@@ -337,7 +337,6 @@ class ModelCorrelation:
     share of the ranks' variance that is between kinds."""
     p_value: float | None
     """Two-sided, not corrected."""
-    verdict: str
 
 
 def read_scores(summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool) -> dict[ScoreKey, ByModel]:
@@ -393,8 +392,7 @@ def correlate_architecture(
                 result = kruskal(*groups.values())
                 share, p_value = Estimate(float(result.statistic / (len(known) - 1))), float(result.pvalue)
             counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-            verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "cannot be said"
-            rows.append(ModelCorrelation(*key, kind, len(known), counts, "Kruskal-Wallis", share, p_value, verdict))
+            rows.append(ModelCorrelation(*key, kind, len(known), counts, "Kruskal-Wallis", share, p_value))
     return rows
 
 
@@ -402,7 +400,7 @@ def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByMode
     """Correlate a score with another value of the models that have both."""
     models = sorted(scores.keys() & values.keys())
     rho, p_value = estimate_rho(np.array([values[name] for name in models]), np.array([scores[name] for name in models]))
-    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
+    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value)
 
 
 def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
@@ -440,18 +438,20 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
     """Return a table with a line per task, length, score and factor."""
-    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p", "Verdict")
+    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p")
     cells = tuple(
         (
             *(row.task, row.score, row.length, row.factor, str(row.models), row.groups, row.test),
-            *(*_format_rho(row.value), format_p_value(row.p_value), row.verdict),
+            *_format_rho(row.value),
+            format_p_value(row.p_value),
         )
         for row in rows
     )
     note = (
         "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks between kinds. p is "
-        "two-sided and not corrected: with many rows some are small by chance. The models are no random sample, and versions "
-        "of one model are not independent. PSI: the estimate of one's own results, the observed value of published ones."
+        "two-sided and not corrected: 5 % of rows without any relation have p < 0.05, so no row decides anything. The models "
+        "are no random sample, and versions of one model are not independent. PSI: the estimate of one's own results, the "
+        "observed value of published ones."
     )
     columns = build_columns(headings, ("Models", "Value", "p"))
     return Table(columns, cells, notes=(note,), split_by="{Task} · {Score}", keys=2)
