@@ -32,6 +32,7 @@ from posir_tasks.result_schema import (
     RANKS_KEY,
     READ_KEY,
     READ_RANKS_KEY,
+    REVISION_KEY,
     RUN_KEY,
     SCHEMA,
     SCORE_NAMES_KEY,
@@ -262,6 +263,7 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
 
 def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) -> Iterator[StoredResult]:
     """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval and none of posir's."""
+    run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     beside = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(beside) if beside.is_file() else {}
     for split, entries in data["scores"].items():
@@ -270,7 +272,8 @@ def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) 
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _naming(beside, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
-                yield StoredResult(model, revision, data["task_name"], name, [scores[key] for key in METRICS], {}, file, corpus)
+                values = [scores[key] for key in METRICS]
+                yield StoredResult(model, revision, data["task_name"], name, values, run, file, corpus)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -407,24 +407,14 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     """Return the score of each model on a benchmark, by `short_name`; raise PosirError if there are none.
 
     The source is `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
-    `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is taken,
-    without the position-aware tasks, of which it has the results `own`.
+    `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks, splits and subsets that all its models
+    have is taken, without the position-aware tasks, of which it has the results `own`.
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
     scores: ByModel = {}
     if source.is_dir():
-        from mteb.results import TaskResult
-
-        left_out, by_model = {result.task for result in own}, dict[str, ByModel]()
-        for meta in sorted(source.rglob("model_meta.json")):
-            tasks = by_model.setdefault(short_name(str(read_json(meta)["name"])), {})
-            for file in sorted(meta.parent.glob("*.json")):
-                if file.name != meta.name and file.stem not in left_out:
-                    tasks[file.stem] = float(TaskResult.from_disk(file).get_score())
-        measured = {name: tasks for name, tasks in by_model.items() if tasks}
-        shared = sorted(set.intersection(*map(set, measured.values()))) if measured else []
-        scores = {name: float(np.mean([tasks[task] for task in shared])) for name, tasks in measured.items() if shared}
+        scores = _average_shared(source, {result.task for result in own})
     else:
         for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
             try:
@@ -434,6 +424,31 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     if not scores:
         raise PosirError(f"{source}: no scores of a benchmark. Give MMTEB, {SCORE_FILE}, or results of `mteb run`.")
     return scores
+
+
+def _average_shared(source: Path, left_out: Set[str]) -> ByModel:
+    """Return the mean main score of each model in a folder of mteb, over the tasks that all its models have.
+
+    The score of a task is its mean over the splits and subsets that all models have, so that no model has the mean of others.
+    """
+    from mteb.results import TaskResult
+
+    measured: dict[str, dict[tuple[str, str, str], float]] = {}
+    for meta in sorted(source.rglob("model_meta.json")):
+        model = short_name(str(read_json(meta)["name"]))
+        for file in sorted(meta.parent.glob("*.json")):
+            if file.name == meta.name or file.stem in left_out:
+                continue
+            for split, entries in TaskResult.from_disk(file).scores.items():
+                for entry in entries:
+                    measured.setdefault(model, {})[file.stem, split, entry["hf_subset"]] = float(entry["main_score"])
+    shared: dict[str, list[tuple[str, str, str]]] = {}
+    for key in sorted(set.intersection(*map(set, measured.values()))) if measured else ():
+        shared.setdefault(key[0], []).append(key)
+    if not shared:
+        return {}
+    means = {model: [np.mean([known[key] for key in keys]) for keys in shared.values()] for model, known in measured.items()}
+    return {model: float(np.mean(of_tasks)) for model, of_tasks in means.items()}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

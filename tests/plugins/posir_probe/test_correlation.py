@@ -277,6 +277,13 @@ def test_the_score_of_a_folder_is_the_mean_over_the_tasks_that_all_models_have(t
             content = {"task_name": task, "dataset_revision": "1", "mteb_version": "2.0.0", "scores": {"test": [entry]}}
             (folder / f"{task}.json").write_text(json.dumps(content | {"evaluation_time": 1, "kg_co2_emissions": None}))
     assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
+    # A split and a subset that one model alone has change no mean.
+    for split, subset in (("train", "default"), ("test", "de")):
+        file = tmp_path / "results" / "org__a" / "1" / "SciFact.json"
+        content = json.loads(file.read_text())
+        content["scores"].setdefault(split, []).append({"hf_subset": subset, "languages": ["eng-Latn"], "main_score": 0.99})
+        file.write_text(json.dumps(content))
+        assert correlation.read_benchmark(tmp_path) == pytest.approx({"a": 0.4, "b": 0.45})
     (tmp_path / "empty").mkdir()
     with pytest.raises(PosirError, match="no scores of a benchmark"):
         correlation.read_benchmark(tmp_path / "empty")
