@@ -12,18 +12,19 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from posir_leaderboard.board.comparable import mark_records, read_pins
+from posir_leaderboard.board.comparable import KNOWN_PINS, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
 from posir_leaderboard.board.records import AS_SUBMITTED, REPRODUCED, BoardRecord, read_board_model, score_entry
 from posir_leaderboard.board.site import PREVIEW, bundle_table_library, cached_chart_library, draw_preview, render_site
-from posir_leaderboard.board.views import builtin_groups
+from posir_leaderboard.board.views import add_data_tables, builtin_groups
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryError,
     EntryProblem,
     entry_files,
     find_duplicates,
+    future_problems,
     origin_problems,
     read_entry,
 )
@@ -57,6 +58,8 @@ class BuildSummary:
     """Model, task and reason of each result that is shown, but not ranked."""
     unchecked: tuple[str, ...]
     """Models that could not be looked up, with the reason."""
+    separate: tuple[str, ...] = ()
+    """Names of the tables of results on other data than those that keep a task's name."""
 
 
 def build_site(
@@ -82,17 +85,26 @@ def build_site(
     unchecked: dict[str, None] = {}
     if identities:
         records, unchecked = _describe_submitted(records, score_results(repeated, record_cache)[0], identities)
-    marked = mark_records([*records, *published_records()], (pins or {}) if submitted else None)
-    records, published = marked[: len(records)], marked[len(records) :]
+    separated = separate_data([*records, *published_records()], {**KNOWN_PINS, **(pins or {})}, submitted=submitted)
+    records, published = separated[: len(records)], separated[len(records) :]
     everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
-    groups = builtin_groups({record.task for record in records})
+    groups = add_data_tables(builtin_groups({record.base_task or record.task for record in records}), records)
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
     changed_files = write_site(site, output)
     models = {record.model.id for record in everything}
     reasons = ((record, record.mark or record.partial) for record in records)
     unranked = sorted(f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason)
-    return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems), tuple(unranked), tuple(unchecked))
+    return BuildSummary(
+        len(models),
+        len(records),
+        scored,
+        changed_files,
+        tuple(problems),
+        tuple(unranked),
+        tuple(unchecked),
+        tuple(sorted({record.task for record in records if record.base_task})),
+    )
 
 
 def _describe_submitted(
@@ -182,7 +194,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
     """Return the record of a result file, or its problem; None if it is of a task without positions."""
     try:
         entry = read_entry(file)
-        problem = next(origin_problems(entry), None) if entry and submitted else None
+        problem = next(origin_problems(entry) if submitted else future_problems(entry), None) if entry else None
         return problem or (score_entry(entry) if entry else None)
     except EntryError as error:
         return error.problem
@@ -191,7 +203,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 13
+FORMAT_VERSION = 14
 JSON = TypeAdapter(BoardRecord)
 
 
