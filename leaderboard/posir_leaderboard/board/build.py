@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from posir_leaderboard.board.comparable import KNOWN_PINS, read_pins, separate_data
+from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
 from posir_leaderboard.board.records import AS_SUBMITTED, REPRODUCED, BoardRecord, read_board_model, score_entry
@@ -60,6 +60,8 @@ class BuildSummary:
     """Models that could not be looked up, with the reason."""
     separate: tuple[str, ...] = ()
     """Names of the tables of results on other data than those that keep a task's name."""
+    unpinned: tuple[str, ...] = ()
+    """Tasks of submitted results whose data have no pin."""
 
 
 def build_site(
@@ -72,7 +74,7 @@ def build_site(
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
-    pins = read_pins(results)
+    pins = read_pins(results, repository)
     submitted = repository is not None or pins is not None
     # The maintainers' own runs of submitted models.
     runs = results.resolve() / REPRODUCED
@@ -103,8 +105,15 @@ def build_site(
         tuple(problems),
         tuple(unranked),
         tuple(unchecked),
-        tuple(sorted({record.task for record in records if record.base_task})),
+        separate=tuple(sorted({record.task for record in records if record.base_task})),
+        unpinned=_list_unpinned(records, {**KNOWN_PINS, **(pins or {})}),
     )
+
+
+def _list_unpinned(records: Iterable[BoardRecord], pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    """Return the tasks of results that are not ranked since the data of the task have no pin, in order."""
+    tasks = {record.base_task or record.task for record in records if record.mark == NOT_PINNED}
+    return tuple(sorted(tasks - pins.keys()))
 
 
 def _describe_submitted(

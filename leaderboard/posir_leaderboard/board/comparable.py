@@ -8,6 +8,7 @@ board of one's own results, several data of a task have a table each.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.entries import PINS
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import write_text
-from posir_tasks.gate import read_json
+from posir_tasks.gate import GateError, read_json
 from posir_tasks.result_schema import DataVersion, identify_data
 from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.declared import MINI
@@ -48,15 +49,22 @@ KNOWN_PINS: Mapping[str, Pin] = {MINI.name: Pin(revision=MINI.revision, digest="
 _PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
 
-def read_pins(folder: Path) -> dict[str, Pin] | None:
-    """Return the pins of a folder of results; None if it has no file of them."""
+def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
+    """Return the pins of a folder of results, the copy of a repository if one is named; None if it has no file of them."""
     file = folder / PINS
-    if not file.exists():
+    if not file.exists() and not file.is_symlink():
         return None
     try:
         return _PINS.validate_python(read_json(file))
-    except ValidationError as error:
-        raise PosirError(f"{file}: {summarize_error(error)}. Write it with `posir leaderboard pin TASK`.") from error
+    except (GateError, ValidationError) as error:
+        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+        where = f"{PINS} of dataset {repository}" if repository else str(file)
+        removal = f"hf repos delete-files {repository} {PINS} --type dataset" if repository else f"rm {shlex.quote(str(file))}"
+        source = shlex.quote(repository or str(folder))
+        raise PosirError(
+            f"Cannot read {where}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
+            f"posir leaderboard pin TASK --results {source}"
+        ) from error
 
 
 def format_pins(pins: Mapping[str, Pin]) -> str:
