@@ -19,7 +19,7 @@ from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import SearchRequest
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.tasks.scoring import Rows, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
 from posir_tasks.tokens_read import TokensRead, count_tokens_read
