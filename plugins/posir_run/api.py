@@ -21,6 +21,7 @@ from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
@@ -71,9 +72,9 @@ def evaluate(
         >>> results[0].task, results[0].profile.queries
         ('PosIR-Mini', 720)
     """
+    if isinstance(model, str | Path):
+        refuse_unknown(str(model))
     import mteb
-
-    from posir_tasks.models.registry import find_model
 
     chosen = _find_tasks(tasks)
     if not (window is None and protocol is None) and not isinstance(model, str | Path):
@@ -177,6 +178,8 @@ def run(
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
         refuse_missing(name)
+    for name in to_list(model):
+        refuse_unknown(name)
     find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
     if plan:
         from posir_run.plan import plan_run

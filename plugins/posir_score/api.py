@@ -242,6 +242,9 @@ def _score_chunkers(
     repair: bool,
 ) -> ScoredChunkers:
     with track("Loading the model"):
+        from posir_tasks.models.registry import refuse_unloadable
+
+        refuse_unloadable(model)
         # The models' libraries take seconds to import.
         from posir_score.chunk_scoring import score_splitters
         from posir_score.excerpts import read_excerpts

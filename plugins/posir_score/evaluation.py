@@ -13,8 +13,9 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import islice
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.repository import name_version
 from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
-from posir_tasks.tokens_read import CorpusRead, count_tokens_read
+from posir_tasks.tokens_read import CorpusRead, count_tokens_read, settle_read_part
 
 if TYPE_CHECKING:
     import datasets
@@ -270,6 +271,9 @@ def prepare_run(
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
+    if isinstance(read_by, ReadPart):
+        parts = [settle_read_part(read_by, part.corpus, data.languages[name]) for name, part in data.parts.items()]
+        read_by = reduce(add, parts)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
         # On some file systems, names that differ in their case alone are one folder.

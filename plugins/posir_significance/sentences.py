@@ -333,10 +333,10 @@ def iterate_answer(decision: Decision) -> Iterator[tuple[str, str]]:
     ends = f" [{', '.join(map(numbers.format_percent, ndcg.interval))}]" if ndcg and ndcg.interval else ""
     yield "How well", f"nDCG@10 {numbers.format_percent(ndcg.value if ndcg else None)}{ends}."
     yield "Start to end", describe_start_to_end(decision)
-    unread = describe_not_read(decision) or (
-        "It reads all of a text." if decision.read.kind is ReadKind.ALL else "What it reads of a text is unknown."
-    )
-    yield "Not read", unread
+    least = f"It reads {decision.read.phrase}, and documents are longer: how much is read of them is unknown."
+    unknown = "What it reads of a text is unknown." if decision.read.least_tokens is None else least
+    whole = "It reads all of a text." if decision.read.kind is ReadKind.ALL else unknown
+    yield "Not read", describe_not_read(decision) or whole
     yield "Bias", " ".join(filter(None, (describe_state(decision), describe_shape(decision))))
     yield "What to do", advise(decision)
 

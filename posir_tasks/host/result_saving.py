@@ -155,14 +155,14 @@ class ResultSaver:
     def count_corpora(self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]) -> None:
         """Count what a model reads of the texts of a task without positions, to be saved beside its result."""
         from posir_tasks.host.retrieval_task import RetrievalTask
-        from posir_tasks.models.window import find_read_part
-        from posir_tasks.search.input_window import count_corpus
+        from posir_tasks.search.input_window import count_corpus, find_read_part_of
 
         if isinstance(task, RetrievalTask) or task.metadata.modalities != ["text"]:
             return
-        read, counted = find_read_part(model), self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
+        counted = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
+            read = find_read_part_of(model, task.metadata, subset, corpus)
             tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
             counted[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
