@@ -55,11 +55,7 @@ TABLES, ROWS = (".csv", ".tsv"), (".jsonl", *PARQUET)
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why it has none."""
-    try:
-        frame = read_delimited(file)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        yield SkippedText(name, "not CSV", summarize_error(error), name)
-        return
+    frame = read_delimited(file)
     # A column of numbers is no text.
     columns = {key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count() for key in frame.columns}
     field = find_text_column(columns, options)
@@ -79,8 +75,9 @@ def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Ite
             continue
         try:
             row = parse_json(line, f"{name}:{number}")
-        except GateError:
-            row = None
+        except GateError as error:
+            yield SkippedText(f"{name}:{number}", "not a JSON object", error.problem, name)
+            continue
         yield read_text_row(row, name, f"line {number}", f"{name}:{number}", options)
 
 
@@ -93,8 +90,8 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
             yield _without_text(name, name, schema)
             return
         frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
-    except DataError:
-        yield SkippedText(name, "not Parquet", file=name)
+    except DataError as error:
+        yield SkippedText(name, "not Parquet", str(error), name)
         return
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
         yield read_text_row(row, name, f"row {number}", f"{name}:{number}", options)
