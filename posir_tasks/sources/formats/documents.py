@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -44,16 +44,17 @@ def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
 
 def read_text_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
     """Yield the text of a file, or why it has none; its id is its name without the suffix."""
+    yield _read_text(file, name, decode)
+
+
+def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> Item:
     content = read_decompressed(file)
     if is_binary(content):
-        yield SkippedText(name, "binary", file=name)
-        return
+        return SkippedText(name, "binary", file=name)
     try:
-        text = decode(content)
+        return _name_text(decode_file(content), name)
     except UnicodeDecodeError as error:
-        yield SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
-        return
-    yield _name_text(text, name)
+        return SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
 
 
 def _name_text(text: str, name: str) -> Item:
@@ -62,14 +63,15 @@ def _name_text(text: str, name: str) -> Item:
     return Passage(name, "", text, id=own) if text.strip() else SkippedText(name, "empty", file=name)
 
 
-def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
-    """Yield the text of a page as it is read, or why it has none: blocks are on lines of their own, scripts left out."""
-    for item in read_text_file(file, name, options):
-        if isinstance(item, Passage):
-            lines = import_module("inscriptis").get_text(item.text).splitlines()
-            yield _name_text("\n".join(line.strip() for line in lines), name)
-        else:
-            yield item
+def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+    """Yield the text of a page, or why it has none."""
+    from posir_tasks.sources.formats.pages import decode_page, extract_text
+
+    item = _read_text(file, name, decode_page)
+    try:
+        yield _name_text(extract_text(item.text), name) if isinstance(item, Passage) else item
+    except DataError as error:
+        yield SkippedText(name, "of HTML", str(error), name)
 
 
 def read_pdf_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
