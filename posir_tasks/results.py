@@ -135,6 +135,13 @@ class ResultFile(BaseModel):
     scores: dict[str, list[dict[str, Any]]]
 
 
+class OldResult(BaseModel):
+    """The fields by which a result of mteb before 1.11 is recognized."""
+
+    mteb_dataset_name: str
+    mteb_version: str = "of an unknown version"
+
+
 class RunRecord(BaseModel):
     """The record of a run in its result, as far as it is read; other fields are left as they are."""
 
@@ -186,6 +193,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     if not results and left_out:
         raise left_out[0]
     if not results:
+        refuse_old_results(folder)
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes results of "
@@ -215,6 +223,19 @@ def result_files(folder: Path) -> Iterator[Path]:
     for file in find_files(folder, ".json"):
         if file.name != META_FILE and (file.parent / META_FILE).exists():
             yield file
+
+
+def refuse_old_results(folder: Path) -> None:
+    """Raise ForeignFileError if results below a folder are in the form of mteb before 1.11, which has other fields."""
+    for file in find_files(folder, ".json"):
+        try:
+            version = OldResult.model_validate(read_json(file, nan_prefix=NAN_PREFIX)).mteb_version
+        except (GateError, ValidationError):
+            continue
+        raise ForeignFileError(
+            f"{file}: is a result of mteb {sanitized(version)}, in the form before mteb 1.11, which is not read. Run the task "
+            "again, or convert the file with `mteb.results.TaskResult.from_disk` and `to_disk`."
+        )
 
 
 def load_result(file: Path) -> dict[str, Any]:
