@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.files import GZIP_ERRORS, open_decompressed
-from posir_tasks.quotation import Row, find_swallowed_row, is_regular, remove_marks, split_literally
+from posir_tasks.quotation import TAB, Row, find_swallowed_row, is_regular, remove_marks, split_literally
 
 if TYPE_CHECKING:
     import yaml
@@ -261,18 +261,19 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
     """Return the rows of a table that are not blank; between tabs, by its content."""
-    if delimiter != "\t":
-        return _split_cells(text, name, delimiter)
-    literal = split_literally(text, delimiter)
-    if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
-        return remove_marks(literal)
-    try:
+    if delimiter == TAB:
+        literal = split_literally(text, delimiter)
+        if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
+            return remove_marks(literal)
+        try:
+            rows = _split_cells(text, name, delimiter)
+        except GateError:
+            # The first line with another number of cells is the cause that a user can find.
+            return literal
+        if not is_regular(rows):
+            return literal
+    else:
         rows = _split_cells(text, name, delimiter)
-    except GateError:
-        # The first line with another number of cells is the cause that a user can find.
-        return literal
-    if not is_regular(rows):
-        return literal
     if (line := find_swallowed_row(text, rows, delimiter)) is not None:
         raise GateError(
             name,

@@ -16,7 +16,9 @@ from typing import TypeAlias
 #: The line that a row ends at, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
 
-QUOTE = '"'
+QUOTE, TAB = '"', "\t"
+#: An id that ends with a number.
+NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Rows from which a column whose cells are all enclosed shows that a file encloses cells.
 MIN_ENCLOSED = 2
 #: What a cell is enclosed for, besides line ends and tabs.
@@ -51,14 +53,32 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
     """Return the line of a quotation mark that joins lines which look like rows of their own; None if there is none."""
-    lines = LINE_END.split(text)
+    lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:
-        start = end - sum(len(LINE_END.findall(cell)) for cell in cells)
-        widths = [line.count(delimiter) + 1 for line in lines[start - 1 : end]]
-        if len(widths) > 1 and widths[0] == width and 2 * widths[1:].count(width) >= len(widths) - 1:
-            return start
+        breaks = sum(len(LINE_END.findall(cell)) for cell in cells)
+        if not breaks:
+            continue
+        lines = lines or LINE_END.split(text)
+        joined = [line.split(delimiter) for line in lines[end - breaks - 1 : end]]
+        if _count_up(joined) or (delimiter == TAB and _are_as_wide(joined, width)):
+            return end - breaks
     return None
+
+
+def _count_up(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first cells of rows are the ids of one and the next: `d3`, `d4`, `d5`."""
+    ids = [NUMBERED.fullmatch(cells[0]) for cells in rows if len(cells) > 1]
+    numbers = [int(name[2]) for name in ids if name]
+    prefixes = {name[1] for name in ids if name}
+    is_complete = len(numbers) == len(rows) and len(prefixes) == 1
+    return is_complete and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+
+
+def _are_as_wide(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return whether the first of joined rows, and half of the others, have as many cells as there are headings."""
+    others = [len(cells) == width for cells in rows[1:]]
+    return len(rows[0]) == width and 2 * sum(others) >= len(others)
 
 
 def _is_enclosed(cell: str) -> bool:

@@ -94,6 +94,9 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
         ("a.tsv", 'id\ttext\n1\t"a b\n2\tb\tc\n', 3),
         # By the rules of CSV, the row with three cells would vanish in a text.
         ("a.tsv", 'id\ttext\n1\t"a\n2\tb\n3\tb\tc\n4\td"\n', 2),
+        ("a.tsv", 'text\n"a\nb\n c"\n', 2),
+        ("a.csv", 'id,text\n1,a\n2,"b\n3,c, d\n4,e"\n', 3),
+        ("a.csv", 'id;text\nd8;"b\nd9;c\nd10;e"\n', 2),
         ("a.csv", "id,text\n1,a\n2,b,c\n", 3),
         ("a.csv", 'id,text\n1,20" pipe, x\n', 2),
         ("a.csv", 'id,text\n1,"Never" again\n', 2),
@@ -107,6 +110,14 @@ def test_a_table_that_has_no_one_meaning_is_an_error_with_its_line(tmp_path: Pat
         read_delimited(tmp_path / name)
     with pytest.raises(DataError, match=rf"{name}: line {line}: "):
         list(open_data(tmp_path / name).read_texts())
+
+
+def test_texts_of_csv_may_have_lines_with_commas_and_numbers(tmp_path: Path):
+    texts = ["Steps:\n1, do this\n2, do that", "Hello,\nworld", "a\n9, b", "x\n\ny"]
+    rows = [[str(number), text] for number, text in enumerate(texts, start=7)]
+    with (tmp_path / "a.csv").open("w", newline="") as opened:
+        csv.writer(opened).writerows([["id", "text"], *rows])
+    assert [list(row) for row in read_delimited(tmp_path / "a.csv").rows()] == rows
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
