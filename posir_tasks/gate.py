@@ -12,6 +12,8 @@ import csv
 import io
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.files import GZIP_ERRORS, open_decompressed
+from posir_tasks.quotation import TAB, Row, find_swallowed_row, is_regular, remove_marks, split_literally
 
 if TYPE_CHECKING:
     import yaml
@@ -96,6 +99,7 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
     """Return the headings of a table of delimited cells, and for each row the line that it ends at and its cells.
 
     Lines without any cell are left out, and empty cells to the right of the last heading are cut off: spreadsheets write both.
+    Cells are read by the rules of CSV, or between tabs as `posir_tasks.quotation` explains.
 
     Raises:
         GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a quotation open, or a row has
@@ -108,11 +112,9 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
         raise GateError(name, f"is not UTF-8 ({error})") from error
     if "\0" in text:
         raise GateError(name, f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is no table")
-    lines = _split_cells(text, name, delimiter)
+    lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
-    repeated = next((heading for place, heading in enumerate(headings) if heading and heading in headings[:place]), None)
-    if repeated is not None:
-        raise GateError(name, f"the column '{sanitized(repeated)}' occurs twice")
+    require_distinct(headings, name)
     rows = []
     for number, cells in lines[1:]:
         while len(cells) > len(headings) and not cells[-1].strip():
@@ -121,6 +123,20 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
             raise GateError(name, f"line {number}: has {len(cells)} cells, and there are {len(headings)} headings")
         rows.append((number, cells))
     return headings, rows
+
+
+def require_distinct(columns: Iterable[object], name: object) -> None:
+    """Raise GateError if a table has two columns of one name, of which a reader would take either; several may have none."""
+    counts = Counter(column for column in columns if column not in (None, ""))
+    repeated = next((column for column, count in counts.items() if count > 1), None)
+    if repeated is not None:
+        raise GateError(name, f"the column '{sanitized(str(repeated))}' occurs twice; keep one of them")
+
+
+def read_heading(content: bytes) -> bytes:
+    """Return the first line of a table that is not blank."""
+    first = re.search(rb"[^\r\n]+", content)
+    return first[0] if first else b""
 
 
 def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
@@ -136,7 +152,7 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
     """
     try:
         content = read_bytes(file)
-        heading = content[: content.find(b"\n")]
+        heading = read_heading(content)
         delimiter = ";" if heading.count(b";") >= max(1, len(columns) - 1) else ","
         headings, rows = parse_table(content, file, delimiter=delimiter)
         missing = [column for column in columns if column not in headings]
@@ -243,15 +259,43 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
     return f"field '{sanitized('.'.join(map(str, (*path, key))), 200)}': "
 
 
-def _split_cells(text: str, name: object, delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return the line at which each row ends, from 1, and its cells."""
+def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
+    """Return the rows of a table that are not blank; between tabs, by its content."""
+    if delimiter == TAB:
+        literal = split_literally(text, delimiter)
+        if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
+            return remove_marks(literal)
+        try:
+            rows = _split_cells(text, name, delimiter)
+        except GateError:
+            # The first line with another number of cells is the cause that a user can find.
+            return literal
+        if not is_regular(rows):
+            return literal
+    else:
+        rows = _split_cells(text, name, delimiter)
+    if (line := find_swallowed_row(text, rows, delimiter)) is not None:
+        raise GateError(
+            name,
+            f"line {line}: a quotation mark opens here and closes in a later line, and the lines between them look like rows; "
+            "double each quotation mark within a text, or save the table as Parquet or JSON Lines",
+        )
+    return rows
+
+
+def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
+    """Return the rows of a table that are not blank, by the rules of CSV."""
     limit = csv.field_size_limit(MAX_CELL)
-    rows: list[tuple[int, list[str]]] = []
+    rows = list[Row]()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    begin = 1
     try:
-        rows.extend((reader.line_num, cells) for cells in reader if any(map(str.strip, cells)))
+        for cells in reader:
+            begin = reader.line_num + 1
+            if any(map(str.strip, cells)):
+                rows.append((reader.line_num, cells))
     except csv.Error as error:
-        raise GateError(name, f"line {reader.line_num}: is not readable as a table ({error})") from error
+        raise GateError(name, f"line {begin}: is not readable as a table ({error})") from error
     finally:
         csv.field_size_limit(limit)
     return rows

@@ -1,5 +1,6 @@
 """`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR layout, and is checked there."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +22,10 @@ from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
 
+#: Share of the questions that have an answer of which an import may leave out.
+MAX_LOSS = 0.2
+#: What a reason says of one question: a text in the quotation marks of Python, and a number.
+QUOTED, NUMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""), re.compile(r"\d+")
 #: What is said of data without positions.
 ADVICE = (
     "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by an `answer` in the "
@@ -38,6 +43,7 @@ def import_data(
     split: str | None = None,
     repair: bool = True,
     tokenizer: str | Path | None = None,
+    allow_loss: bool = False,
 ) -> TableResult:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
 
@@ -53,12 +59,14 @@ def import_data(
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
         repair: Move an answer that is not where its file says to its only match within 5 characters.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
+        allow_loss: Import although more than a fifth of the questions that have an answer are left out.
 
     Returns:
         What was imported, repaired and left out; a row for each question that was left out.
 
     Raises:
-        PosirError: A source cannot be read, or has no question with a usable answer; nothing was written.
+        PosirError: A source cannot be read, has no question with a usable answer, or loses more than a fifth of its questions;
+            nothing was written.
 
     Examples:
         >>> import posir
@@ -69,7 +77,8 @@ def import_data(
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
     passages = read_sources([Path(source) for source in to_list(sources)], split, language)
-    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair)
+    max_loss = 1.0 if allow_loss else MAX_LOSS
+    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair, max_loss=max_loss)
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
@@ -87,9 +96,18 @@ def read_sources(sources: Iterable[Path], split: str | None = None, language: st
 
 
 def import_passages(
-    passages: Iterable[Item], target: Target, *, count_tokens: Callable[[str], int], repair: bool = False
+    passages: Iterable[Item],
+    target: Target,
+    *,
+    count_tokens: Callable[[str], int],
+    repair: bool = False,
+    max_loss: float = 1.0,
 ) -> ImportedData:
-    """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
+    """Import what readers yield as one domain, all or nothing, and return what is used.
+
+    Raises:
+        PosirError: It cannot be read or written, or more than `max_loss` of the questions that have an answer are left out.
+    """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
     advice = ADVICE if imported.unsuited else "Correct what is named, or give another part of the data (docs/data.md)."
@@ -99,8 +117,13 @@ def import_passages(
     imported.unsuited.clear()
     if not imported.questions:
         questions, texts = imported.divide_skipped()
-        listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
+        listed = [*_list_causes(questions, len(questions)), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
+    lost, total = _find_lost(imported)
+    if len(lost) > max_loss * total:
+        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
+        allow = "Correct them, or import the others with --allow-loss."
+        raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
     write_domain(imported.to_position_data("", count_tokens), target.folder)
     return imported
 
@@ -128,23 +151,41 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
             moved = f"{short_repr(answer.text)} from character {answer.start} to {span.start}"
             yield f"  {question.file}: question {question.name}: {moved}"
     unused, texts = imported.divide_skipped()
-    skipped = [question for question in unused if question.detail != UNANSWERABLE]
-    if len(skipped) < len(unused):
-        yield f"without an answer: {pluralize(len(unused) - len(skipped), 'question')}, not imported"
-    if skipped:
-        yield f"skipped: {pluralize(len(skipped), 'question')}, first:"
-        yield from _list_causes(skipped)
+    unanswered = sum(question.detail == UNANSWERABLE for question in unused)
+    lost, total = _find_lost(imported)
+    if unanswered:
+        yield f"without an answer: {pluralize(unanswered, 'question')}, not imported"
+    if lost:
+        yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
+        yield from _list_causes(lost, total)
     if texts:
         yield describe_skipped(texts)
 
 
-def _list_causes(skipped: Iterable[SkippedText]) -> Iterator[str]:
-    """Yield the first question that is left out for each of the most frequent reasons, and how many more there are."""
+def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
+    """Return the questions that are left out although they have an answer, and the number of these and of all imported."""
+    several = len({place.query for place in imported.places.values()})
+    kept = len(imported.questions) - len(imported.places) + several
+    named = {(item.file, item.name): item for item in imported.divide_skipped()[0] if item.detail != UNANSWERABLE}
+    return [*named.values()], kept + len(named)
+
+
+def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
+    """Yield how many questions are left out for each of the most frequent causes, of a total, and the first of them."""
     by_cause: dict[str, list[SkippedText]] = {}
     for question in skipped:
-        by_cause.setdefault(question.detail, []).append(question)
-    for alike in sorted(by_cause.values(), key=len, reverse=True)[:MAX_EXAMPLES]:
-        yield f"  {alike[0]}" + (f" (and {len(alike) - 1:,} more)" if len(alike) > 1 else "")
+        by_cause.setdefault(_generalize(question.detail), []).append(question)
+    ordered = sorted(by_cause.items(), key=lambda row: -len(row[1]))
+    for cause, alike in ordered[:MAX_EXAMPLES]:
+        said = f"{cause}; first: {alike[0]}" if len(alike) > 1 else str(alike[0])
+        yield f"  {len(alike):,} of {total:,}: {said}"
+    if rest := sum(len(alike) for _, alike in ordered[MAX_EXAMPLES:]):
+        yield f"  {rest:,} of {total:,}: other causes"
+
+
+def _generalize(reason: str) -> str:
+    """Return a reason without the texts, numbers and files of one question, for display alone."""
+    return NUMBER.sub("N", QUOTED.sub("...", reason))
 
 
 @public()

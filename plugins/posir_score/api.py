@@ -306,16 +306,24 @@ def _score_runs(
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
-        raise PosirError(f"{len(runs)} runs and {len(names)} names. Give a --name for each run, or none.")
+        counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
+        files = (given for given in runs if isinstance(given, str | Path))
+        others = [f"{given} is no file, so it counts as a run without one. " for given in files if not _exists(given)]
+        first = next(iter(others), "")
+        raise PosirError(f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none.")
     for given in runs:
         if isinstance(given, str | Path):
-            if not (path := Path(given).expanduser()).exists():
-                raise PosirError(f"{path}: no such file or folder. Give {KINDS}.")
+            if not _exists(given):
+                raise PosirError(f"{given}: no such file or folder. Give {KINDS}.")
         elif not isinstance(given, Mapping) and not is_table(given) and not callable(given):
             raise PosirError(
                 f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, rows, a frame, "
                 "or a retriever, called as search(query, k)."
             )
+
+
+def _exists(given: str | Path) -> bool:
+    return Path(given).expanduser().exists()
 
 
 def describe_retriever(search: Retriever) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.gate import require_distinct
 
 #: Scores of unranked documents that rise in at least this share of queries, and by chance with less than this probability, are
 #: taken for distances.
@@ -219,9 +220,15 @@ def find_first(value: Any, places: Iterable[str], names: Iterable[str]) -> Any:
 
 
 def read_rows(value: Any) -> Any:
-    """Return the rows of a frame of polars, Arrow, pandas or LanceDB; anything else as it is."""
+    """Return the rows of a frame of polars, Arrow, pandas or LanceDB; anything else as it is.
+
+    Raises:
+        GateError: Two columns have one name.
+    """
     for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_list", ()), ("to_dict", ("records",))):
         if hasattr(value, method) and (method != "to_dict" or hasattr(value, "columns")):
+            columns = getattr(value, "column_names", getattr(value, "columns", ()))
+            require_distinct(columns if isinstance(columns, Iterable) else (), "a table of hits")
             return getattr(value, method)(*arguments)
     return value
 

@@ -34,7 +34,7 @@ from posir_score.hits import (
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.files import find_files, split_suffix
-from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json
+from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json, require_distinct
 from posir_tasks.models.references import bare_name
 
 #: Hits by query id, each query's best first.
@@ -333,15 +333,15 @@ def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
 
 def _read_cells(file: Path, delimiter: str) -> Iterator[tuple[str, Any]]:
     """Yield place and fields of each row of a table, with or without headings."""
-    content = read_bytes(file)
-    text = decode(content)
-    heading = text.partition("\n")[0]
+    text = decode(read_bytes(file)).removeprefix("\ufeff")
+    text = text if "\n" in text else text.replace("\r", "\n")
+    heading = text.lstrip("\r\n").partition("\n")[0]
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
     _, first = next(_split_lines(heading, delimiter), ("", []))
     if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {*chain(*FIELDS.values())}:
         yield from label_columns(file, _split_lines(text, delimiter))
         return
-    headings, rows = parse_table(content, file, delimiter=delimiter)
+    headings, rows = parse_table(text, file, delimiter=delimiter)
     names = _choose_columns(file, headings)
     for number, row in rows:
         yield f"line {number}", {name: row[column] for column, name in names}
@@ -354,6 +354,7 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
 
     try:
         with pq.ParquetFile(file) as table:
+            require_distinct(table.schema_arrow.names, file)
             columns = [name for _, name in _choose_columns(file, table.schema_arrow.names)]
             rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
             for number, row in enumerate(rows, start=1):

@@ -18,6 +18,7 @@ from polars._typing import PolarsDataType
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import GZIP_ERRORS, split_suffix
+from posir_tasks.gate import GateError, require_distinct
 from posir_tasks.table_files import read_json_rows
 
 #: How the names of files of JSON objects end, and lines from which their columns follow.
@@ -206,6 +207,8 @@ def _is_parquet(file: Path) -> bool:
 def _error_context(file: Path) -> Iterator[None]:
     try:
         yield
+    except GateError as error:
+        raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
     except (*UNREADABLE, *GZIP_ERRORS) as error:
         message = f"not a readable {'parquet' if _is_parquet(file) else 'JSON'} file ({summarize_error(error)})."
         raise ProblemsError([DataProblem(str(file), None, message)]) from error
@@ -241,6 +244,7 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is corrupt."""
     with _error_context(file), pq.ParquetFile(file) as parquet:
+        require_distinct(parquet.schema_arrow.names, file)
         for batch in parquet.iter_batches(BATCH_ROWS):
             yield from batch.to_pylist()
 

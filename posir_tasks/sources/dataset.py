@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from posir_tasks.display.numbers import format_count
@@ -18,12 +20,17 @@ from posir_tasks.languages import UNKNOWN
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, Use, describe_skipped
+from posir_tasks.sources.formats.recognition import describe_form
 from posir_tasks.tasks.catalog import mention_task
 
 logger = logging.getLogger(__name__)
 
 #: Kinds of the data of tasks: with positions, and of mteb's own.
 TASK, JUDGED_TASK = "a task", "a task of mteb"
+#: Kind, name and location of texts in memory.
+IN_MEMORY = "texts"
+#: Most texts that are looked at to say why there is none.
+MAX_LISTED = 1_000
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
 
@@ -158,11 +165,23 @@ class Dataset(Presentable):
         """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
         is_single = self.kind in (TASK, JUDGED_TASK) or len({subset.language for subset in self.subsets}) == 1
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
-            raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
+            raise PosirError(self._describe_unknown_language())
         return {
             subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
             for subset in self.subsets
         }
+
+    def _describe_unknown_language(self) -> str:
+        items = list(islice(self.read_texts(), MAX_LISTED))
+        if any(isinstance(item, Passage) for item in items):
+            return f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`."
+        skipped = describe_skipped(item for item in items if isinstance(item, SkippedText))
+        return " ".join(filter(None, [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()]))
+
+    def _describe_form(self) -> str:
+        """Return what the file or folder has, and the forms that are read; nothing for other data."""
+        path = Path(self.location).expanduser()
+        return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
         """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
@@ -170,20 +189,28 @@ class Dataset(Presentable):
         `several_places`: whether questions with several places of evidence are among them.
         """
         self.require_corpus()
+        is_judged = any(subset.read_stated_judgments for subset in self.subsets)
+        if not self.has_questions and not is_judged:
+            raise DataError(self._describe_missing_questions(user))
         subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
         return replace(self, subsets=tuple(subsets))
 
-    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
+    def _describe_missing_questions(self, user: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
+        missing += mention_task(self.location)
+        missing += " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        return f"{missing} {self._describe_form()}".strip()
+
+    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
         if not self.has_questions:
-            missing += mention_task(self.location)
-            raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
+            raise DataError(self._describe_missing_questions(user))
         data = subset.read().drop_unsuited()
         data = data if several_places else data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
         left_out = describe_skipped(data.skipped)
         if not len(data.evidence):
+            missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
             raise DataError(f"{missing} {left_out}".strip())
         if left_out:
             _warn_once(f"{self.location}: {left_out}")

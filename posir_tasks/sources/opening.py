@@ -22,7 +22,7 @@ from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types, read_columns
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
+from posir_tasks.sources.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID, REVISION
 from posir_tasks.sources.formats.files import find_file_format, find_hub_use, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
@@ -36,7 +36,7 @@ from posir_tasks.sources.formats.passages import (
     Use,
     name_documents,
 )
-from posir_tasks.sources.formats.records import error_context, is_qrels, read_qrels
+from posir_tasks.sources.formats.records import check_qrels, error_context, is_qrels, read_qrels
 from posir_tasks.sources.posir import FILES, SubsetKey, find_layout, list_domains, list_present_files, read_domain
 from posir_tasks.sources.posir_rules import CORPUS
 from posir_tasks.sources.questions import collect_questions
@@ -131,7 +131,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         else:
             items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts"))
     revision = f"{LOCAL}-{digest(*used).hex()}"
-    return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), use=None)
+    return _open_items(IN_MEMORY, IN_MEMORY, IN_MEMORY, partial(iter, items), lambda: revision, ReadOptions(), use=None)
 
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
@@ -190,6 +190,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if options.column is None and is_qrels(path):
+        check_qrels(path)
         return _open_qrels(path, options)
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.

@@ -26,6 +26,7 @@ from posir_tasks.sources.checks import (
     Schema,
     count_tolerated,
     raise_problems,
+    read_column_types,
     read_valid_columns,
 )
 from posir_tasks.sources.data import PositionData
@@ -299,7 +300,7 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
         (folder, "*/", folder.parent, folder.name, None),
         (folder, "", folder.parent.parent, folder.parent.name, folder.name),
     )
-    held = (row[2:] for row in layouts if any(file for name in FILES for file in row[0].glob(row[1] + name)))
+    held = (row[2:] for row in layouts if any(_is_of_layout(file) for name in FILES for file in row[0].glob(row[1] + name)))
     root, language, domain = next(held, (None, None, None))
     if root is None:
         return None
@@ -315,6 +316,18 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     english = list_domains(repository, PIVOT.code)
     crossed = [key for key in own if key.language != PIVOT.code and key.domain in english]
     return root, [*own, *(SubsetKey(key.language, PIVOT.code, key.domain) for key in crossed)]
+
+
+def _is_of_layout(file: Path) -> bool:
+    """Return whether a file is what its name says in the PosIR layout: AutoRAG has a `corpus.parquet`, with other columns."""
+    is_corpus = file.name == FILES[0]
+    if not is_corpus or any((file.parent / name).exists() for name in FILES[1:]):
+        return True
+    try:
+        return bool({"_id", "text"} & read_column_types(file).keys())
+    except DataError:
+        # It is told where the data is read.
+        return True
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import polars as pl
 from pydantic import AliasChoices, BeforeValidator, Field
@@ -29,6 +29,7 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.sources.formats.published import is_repliqa, read_repliqa
+from posir_tasks.sources.formats.recognition import describe_fields, list_keys
 from posir_tasks.sources.formats.records import (
     Id,
     StrictRecord,
@@ -55,11 +56,7 @@ TABLES, ROWS = (".csv", ".tsv"), (".jsonl", *PARQUET)
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why it has none."""
-    try:
-        frame = read_delimited(file)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        yield SkippedText(name, "not CSV", summarize_error(error), name)
-        return
+    frame = read_delimited(file)
     # A column of numbers is no text.
     columns = {key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count() for key in frame.columns}
     field = find_text_column(columns, options)
@@ -79,8 +76,9 @@ def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Ite
             continue
         try:
             row = parse_json(line, f"{name}:{number}")
-        except GateError:
-            row = None
+        except GateError as error:
+            yield SkippedText(f"{name}:{number}", "not a JSON object", error.problem, name)
+            continue
         yield read_text_row(row, name, f"line {number}", f"{name}:{number}", options)
 
 
@@ -93,8 +91,8 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
             yield _without_text(name, name, schema)
             return
         frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
-    except DataError:
-        yield SkippedText(name, "not Parquet", file=name)
+    except DataError as error:
+        yield SkippedText(name, "not Parquet", str(error), name)
         return
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
         yield read_text_row(row, name, f"row {number}", f"{name}:{number}", options)
@@ -250,33 +248,77 @@ class _SquadQuestion(StrictRecord, extra="allow"):
 
 class _Paragraph(StrictRecord):
     context: Text
-    qas: list[_SquadQuestion]
+    qas: list[Any]
 
 
 class _Article(StrictRecord):
     title: Text | None = None
-    paragraphs: list[_Paragraph]
+    paragraphs: list[Any]
 
 
-class _SquadFile(StrictRecord):
-    expected: ClassVar = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+SQUAD = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+MALFORMED = "that are malformed"
 
-    data: list[_Article]
+
+@dataclass(frozen=True)
+class _Section:
+    """A paragraph of an article, with its questions by their number in it."""
+
+    place: str
+    title: str
+    context: str
+    questions: Mapping[int, _SquadQuestion]
+
+
+def _read_sections(file: str, place: str, stated: object) -> Iterator[_Section | SkippedText]:
+    """Yield the paragraphs of an article, and each article, paragraph or question that is malformed, for its reason."""
+    try:
+        article = validate(_Article, stated, place)
+    except ValueError as error:
+        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
+        yield from _skip_questions(file, place, stated)
+        return
+    for row, part in enumerate(article.paragraphs):
+        where, questions = f"{place}.paragraphs[{row}]", dict[int, _SquadQuestion]()
+        try:
+            paragraph = validate(_Paragraph, part, where)
+        except ValueError as error:
+            yield SkippedText(f"{file}: {where}", MALFORMED, str(error), file)
+            yield from _skip_questions(file, where, {"paragraphs": [part]})
+            continue
+        for position, qa in enumerate(paragraph.qas):
+            try:
+                questions[position] = validate(_SquadQuestion, qa, f"{where}.qas[{position}]")
+            except ValueError as error:
+                yield skip_question(file, f"{where}.qas[{position}]", str(error))
+        yield _Section(where, article.title or "", paragraph.context, questions)
+
+
+def _skip_questions(file: str, place: str, article: object) -> Iterator[SkippedText]:
+    """Yield each question that is lost with a malformed article or paragraph."""
+    paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+    for row, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else ()):
+        questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+        for position, _ in enumerate(questions if isinstance(questions, list) else ()):
+            yield skip_question(file, f"{place}, question {position} of paragraph {row}", "its paragraph is malformed")
 
 
 def read_squad_json(file: Path) -> Iterator[Item]:
     """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines; else raise DataError."""
-    with error_context(file, "", _SquadFile.expected):
+    with error_context(file, "", SQUAD):
         content = _load(file)
         data = content.get("data") if isinstance(content, dict) else None
         rows = data if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0] else []
-        articles = [] if rows else validate(_SquadFile, content).data
+        articles = [] if rows else _list_articles(content, str(file))
     for number, row in enumerate(rows):
         yield from read_row(row, str(file), f"data[{number}]")
     for number, article in enumerate(articles):
-        for row, paragraph in enumerate(article.paragraphs):
-            place, questions = f"data[{number}].paragraphs[{row}]", list[PassageQuestion]()
-            for position, qa in enumerate(paragraph.qas):
+        for section in _read_sections(str(file), f"data[{number}]", article):
+            if isinstance(section, SkippedText):
+                yield section
+                continue
+            place, questions = section.place, list[PassageQuestion]()
+            for position, qa in section.questions.items():
                 name = qa.id or f"{place}.qas[{position}]"
                 try:
                     if qa.question.startswith(CUAD_TEMPLATE):
@@ -286,8 +328,30 @@ def read_squad_json(file: Path) -> Iterator[Item]:
                     questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
                 except ValueError as error:
                     yield skip_question(str(file), name, str(error))
-            ids = [qa.id for qa in paragraph.qas if qa.id]
-            yield Passage(str(file), place, paragraph.context, questions, title=article.title or "", question_ids=ids)
+            ids = [qa.id for qa in section.questions.values() if qa.id]
+            yield Passage(str(file), place, section.context, questions, title=section.title, question_ids=ids)
+
+
+def _list_articles(content: object, file: str) -> list[object]:
+    """Return the articles of a file; raise ValueError if it is not of SQuAD's form, or none of them is."""
+    articles = content.get("data") if isinstance(content, dict) else None
+    seen = describe_fields(list_keys(content)).removesuffix(".")
+    if not isinstance(articles, list) or not _has_paragraphs(articles):
+        raise ValueError(f"its form is not recognized. {seen}")
+    first: SkippedText | None = None
+    for number, article in enumerate(articles):
+        for section in _read_sections(file, f"data[{number}]", article):
+            if isinstance(section, _Section):
+                return articles
+            first = first or section
+    if first:
+        raise ValueError(f"{first.detail}. {seen}")
+    return articles
+
+
+def _has_paragraphs(articles: Sequence[object]) -> bool:
+    stated = [isinstance(article, dict) and "paragraphs" in article for article in articles]
+    return any(stated) or not stated
 
 
 def is_cuad(file: Path) -> bool:

@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import polars as pl
 from pydantic import Field
 
-from posir_tasks.errors import DataError, summarize_error
+from posir_tasks.errors import DataError
 from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
@@ -190,16 +190,10 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
 
 
 def _read_qrels(file: Path) -> pl.DataFrame:
-    try:
-        frame = read_delimited(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{file}: not a readable file of tab-separated values ({summarize_error(error)}).") from error
-    # polars renames them.
-    if any("_duplicated_" in name for name in frame.columns):
-        raise DataError(f"{file}: several columns have the same name; keep one of them.")
+    frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns)}.")
+        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns) or 'none'}.")
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns)
     score, integers = pl.col("score"), {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}
     checks = [

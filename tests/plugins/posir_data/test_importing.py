@@ -80,7 +80,7 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     [
         ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: another document has the id 'd' too"),
         ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
-        ([passage(TEXT, asked(answer=StatedAnswer("2001")))], "nothing was written.\n  file: question 1: "),
+        ([passage(TEXT, asked(answer=StatedAnswer("2001")))], "nothing was written.\n  1 of 1: file: question 1: "),
         ([skip_question("file", "1", "has no answer")], "file: question 1: has no answer\nCorrect what is named"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],

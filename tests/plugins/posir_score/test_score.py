@@ -381,6 +381,15 @@ def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_sc
     assert not (tmp_path / "results").exists()
 
 
+def test_names_in_another_number_than_runs_are_refused_with_what_counts_as_a_run(tmp_path: Path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(RUN))
+    with pytest.raises(PosirError, match=r"2 runs and 1 name\. B is no file, so it counts as a run"):
+        posir.score([file, "B"], data="PosIR-Mini", name=["A"])
+    with pytest.raises(PosirError, match=r"2 runs and 1 name\. Give a --name for each run"):
+        posir.score([file, file], data="PosIR-Mini", name=["A"])
+
+
 def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(score: Any, tmp_path: Path):
     other = {**RUN, "place": {"d0": 1.0}}
     first, again = (score(RUN, name="mine").runs[0] for _ in range(2))

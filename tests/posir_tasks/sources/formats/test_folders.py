@@ -109,8 +109,8 @@ def test_an_unusable_query_is_skipped_and_named(tmp_path, case):
 
 REFUSED = {
     "no header": ({"qrels": [FIRST]}, "test.tsv: missing column(s) query-id, corpus-id, score"),
-    "no qrels": ({"qrels": []}, "test.tsv: not a readable file of tab-separated values"),
-    "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: not a readable file"),
+    "no qrels": ({"qrels": []}, "test.tsv: missing column(s) query-id, corpus-id, score; the file has none"),
+    "too many fields": ({"qrels": [HEADER, ("q1", "d1", 1, 2)]}, "test.tsv: line 2: has 4 cells"),
     "score is a text": ({"qrels": [HEADER, ("q1", "d1", "yes")]}, "test.tsv: field 'score': must be a number; 1 row, first: 0"),
     "no score": ({"qrels": [HEADER, ("q1", "d1", "")]}, "test.tsv: field 'score': is missing"),
     "start is no integer": ({"qrels": [WITH_SPAN, ("q1", "d1", 1, 1.5, 4)]}, "test.tsv: field 'start': must be an integer"),
