@@ -65,6 +65,7 @@ def leaderboard_build(
         *(f"excluded: {problem}" for problem in built.problems),
         *(f"model not looked up: {name}" for name in built.unchecked),
         *(f"not ranked: {name}" for name in built.unranked),
+        *(f"kept, as it was changed since it was built: {file}" for file in built.kept),
     ]
     summary = (
         f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "

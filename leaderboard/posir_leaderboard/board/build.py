@@ -57,6 +57,8 @@ class BuildSummary:
     """Model, task and reason of each result that is shown, but not ranked."""
     unchecked: tuple[str, ...]
     """Models that could not be looked up, with the reason."""
+    kept: tuple[str, ...] = ()
+    """Files of the earlier site that someone has changed, which are kept."""
 
 
 def build_site(
@@ -88,11 +90,20 @@ def build_site(
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = builtin_groups({record.task for record in records})
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
-    changed_files = write_site(site, output)
+    change = write_site(site, output)
     models = {record.model.id for record in everything}
     reasons = ((record, record.mark or record.partial) for record in records)
     unranked = sorted(f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason)
-    return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems), tuple(unranked), tuple(unchecked))
+    return BuildSummary(
+        len(models),
+        len(records),
+        scored,
+        change.number,
+        tuple(problems),
+        tuple(unranked),
+        tuple(unchecked),
+        change.kept,
+    )
 
 
 def _describe_submitted(
