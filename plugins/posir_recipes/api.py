@@ -19,7 +19,7 @@ from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.files import check_writable
+from posir_tasks.files import atomic_write, check_writable
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 from posir_tasks.public import public
 from posir_tasks.settings_file import Section, load_settings
@@ -271,10 +271,11 @@ def recipe(
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}
     for copy, source in copies.items():
-        if copy.exists() and copy.read_bytes() != source.read_bytes():
+        if copy.exists() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
             raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
     for copy, source in copies.items():
-        shutil.copyfile(source, copy)
+        with atomic_write(copy) as part:
+            shutil.copyfile(source, part)
     return TableResult(
         title=content.title, tables=(), rows=[{"file": str(copy)} for copy in copies], last=tuple(map(str, copies))
     )
