@@ -155,8 +155,8 @@ def find_file(folder: Path, target: str) -> Path:
         target: What the request names, such as `/js/core.js?v=1` or `http://127.0.0.1/js/core.js`.
 
     Raises:
-        RequestRefusedError: The request is malformed (400), or there is no such file to serve (404). A folder is none, except `/`,
-            which is its index.html.
+        RequestRefusedError: The request is malformed (400), or there is no such file to serve
+            (404). A folder is none, except `/`, which is its index.html.
     """
     encoded = target.partition("#")[0].partition("?")[0]
     try:
