@@ -222,7 +222,7 @@ def submit(
             lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
             continue
         try:
-            result = upload(commit, hub, report=lambda text: print(text, file=sys.stderr))
+            result = upload(commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr))
         except PosirError as error:
             # What was sent before is not lost.
             raise PosirError("\n".join([*lines, str(error)])) from error
@@ -255,7 +255,8 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
     for (name, revision), identity in identities.items():
         if identity.unchecked:
-            print(f"model not looked up: {sanitized(name)}, {sanitized(revision)}: {identity.unchecked}", file=sys.stderr)
+            model, reason = f"{sanitized(name)}, {sanitized(revision)}", sanitized(identity.unchecked, None)
+            print(f"model not looked up: {model}: {reason}", file=sys.stderr)
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
             problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))

@@ -149,7 +149,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         notes = (item.runs and f"Runs {item.runs}.", item.needs, item.missing and f"Missing: {item.missing}")
         rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
-    variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
+    variables = ((f"`{name}`", variable.scaled and f"`{variable.scaled}`") for name, variable in recipe.variables.items())
     exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)])
     differences = "\n".join(f"- {difference}" for difference in _list_differences(paper))
     without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()

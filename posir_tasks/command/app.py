@@ -40,8 +40,10 @@ def main() -> None:
 def run_app() -> None:
     """Run the command, and report a user's mistake and a full disk."""
     from posir_tasks.command.undecided import report_errors
+    from posir_tasks.display.logs import sanitize_log
     from posir_tasks.display.wording import make_output_encodable
 
     make_output_encodable()
+    sanitize_log()
     with report_errors():
         sys.exit(build_app()(sys.argv[1:] or ["--help"], standalone_mode=False))
