@@ -1,7 +1,8 @@
 """Errors for the user to fix: what was wrong, what is allowed, what to do."""
 
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from posir_tasks.display.logs import sanitize_own_records
@@ -86,6 +87,17 @@ def sanitize_chain(error: BaseException | None) -> None:
             if cause is not None and not _sanitize_error(cause):
                 setattr(error, name, None)
         error = error.__cause__ or error.__context__
+
+
+@contextmanager
+def sanitize_errors() -> Iterator[None]:
+    """Remove secrets and control characters from whatever error leaves the context."""
+    try:
+        yield
+    except Exception as error:
+        collect_secrets()
+        sanitize_chain(error)
+        raise
 
 
 def _sanitize_error(error: BaseException) -> bool:

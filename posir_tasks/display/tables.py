@@ -171,7 +171,16 @@ class Table:
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
         rows = tuple(tuple(map(escape_controls, row)) for row in self.rows)
-        return replace(self, rows=rows, title=escape_controls(self.title), notes=tuple(map(escape_controls, self.notes)))
+        columns = tuple(
+            replace(
+                column,
+                heading=escape_controls(column.heading),
+                group=escape_controls(column.group),
+            )
+            for column in self.columns
+        )
+        title, notes = escape_controls(self.title), tuple(map(escape_controls, self.notes))
+        return replace(self, columns=columns, rows=rows, title=title, notes=notes)
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
@@ -354,8 +363,8 @@ def _color(table: Table, limit: int) -> Text:
     return text
 
 
-#: Code in Markdown: between runs of as many backticks.
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:.*?[^`])\1(?!`)", re.DOTALL)
+#: Code in Markdown: between runs of as many backticks, on one line.
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]*?[^`\n])\1(?!`)")
 #: What would be HTML, a character reference, the end of a link's text, an address that becomes a link, or code without an end.
 MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`", re.IGNORECASE)
 #: The same in a cell, and what would be an escape or emphasis.
