@@ -32,12 +32,13 @@ FORMS = re.compile(
     r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"
     r"|\bbearer\s+(?P<bearer>(?=\S*\d)[\w.~+/=-]{8,})"
     r"|\bauthorization[\"']?\s*[:=]\s*[\"']?(?P<header>(?:\w+\s+)?[\w.~+/=-]{8,})"
+    r"|[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=(?P<field>[^&#\s'\"<>]+)"
     r"|\b(?P<hub>hf_[a-z0-9]{16,})"
     r"|\b(?P<key>sk-(?=[\w-]*\d)[\w-]{16,})",
     re.IGNORECASE,
 )
 #: What each of the forms has, so that most texts are not searched.
-MARKS = ("//", "bearer", "authorization", "hf_", "sk-")
+MARKS = ("//", "bearer", "authorization", "hf_", "sk-", "key=", "token=", "password=", "secret=", "signature=", "sig=")
 #: The end of an escape such as `\\x00`, after which a word may begin.
 ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"
 

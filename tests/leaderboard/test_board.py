@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import struct
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -672,6 +673,31 @@ def test_a_manifest_that_names_other_files_is_refused(tmp_path, manifest):
     with pytest.raises(PosirError):
         write_site(LATER, tmp_path / "site")
     assert precious.read_text() == "years of work"
+
+
+PATHS = st.sampled_from([*EARLIER, *LATER, "data/a.js", "js/b/c.js", "lib/d", ".env", "e.html", "data/old.js.replaced"])
+STEPS = st.lists(st.one_of(st.sampled_from([EARLIER, LATER]), st.tuples(PATHS, st.binary(min_size=1, max_size=3))), max_size=8)
+
+
+@given(STEPS)
+def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
+    with tempfile.TemporaryDirectory() as name:
+        folder, written = Path(name) / "site", []
+        write_site(EARLIER, folder)
+        for step in steps:
+            if isinstance(step, dict):
+                with suppress(PosirError):
+                    write_site(step, folder)
+                    assert step.items() <= site_files(folder).items()
+            else:
+                path, content = step
+                # Somebody may overwrite what somebody wrote.
+                before = folder / path
+                written = [other for other in written if not before.is_file() or other != before.read_bytes()]
+                before.parent.mkdir(parents=True, exist_ok=True)
+                before.write_bytes(content)
+                written.append(content)
+        assert set(written) <= set(site_files(folder).values())
 
 
 @pytest.mark.parametrize("writes", range(1, 8))

@@ -3,7 +3,6 @@
 import gzip
 import mimetypes
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from http import HTTPStatus
@@ -28,7 +27,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.files import atomic_write, find_free_name, follow_links, is_unfinished
 
 #: Content of every file by its path.
-Site: TypeAlias = Mapping[str, bytes]
+Site: TypeAlias = dict[str, bytes]
 #: The file that identifies a folder as a site.
 INDEX = "data/board.js"
 #: The largest number of files that a message names.

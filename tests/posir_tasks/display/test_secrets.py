@@ -107,6 +107,7 @@ def test_an_address_that_is_read_elsewhere_and_netrc_are_sources(monkeypatch, tm
         ("Authorization: Bearer abcdefgh12345678", "Authorization: ***"),
         ('{"Authorization": "Basic dXNlcjpwYXNz"}', '{"Authorization": "***"}'),
         ("sent bearer abcdefgh12345678.", "sent bearer ***"),
+        ("/v1?api_key=abc123&x=1&access_token=y#z", "/v1?api_key=***&x=1&access_token=***#z"),
         ("hf_abcdefghijklmnopqrst", "***"),
         ("sk-proj-abcdefghijklmnop1234", "***"),
     ],

@@ -418,7 +418,7 @@ def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_a
         client.embed(["text"])
 
 
-def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
+def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypatch):
     fields = {"query_field": ["task=retrieval.query", "options.num_ctx=8192"], "passage_field": "truncate=true"}
     with with_settings(**fields):
         model = mteb.get_model(server.reference)
@@ -432,6 +432,10 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
     ]  # fmt: skip
     recorded = {"query_field": "task=retrieval.query\noptions.num_ctx=8192", "passage_field": "truncate=true"}
     assert meta.experiment_kwargs == recorded
+    with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
+        patch.setenv("OPENAI_API_KEY", KEY)
+        with pytest.raises(PosirError, match="written into results"):
+            mteb.get_model(server.reference)
     with with_settings(passage_field="truncate"), pytest.raises(PosirError, match="--passage-field truncate: expected"):
         mteb.get_model(server.reference)
 
