@@ -7,13 +7,18 @@ import errno
 import gzip
 import logging
 import os
+import re
+import select
 import shutil
+import stat
+import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase
+from itertools import chain, count
 from pathlib import Path
 
 from filelock import FileLock
@@ -24,8 +29,18 @@ logger = logging.getLogger(__name__)
 
 #: Errors of a full disk, an exhausted quota, or a file at its size limit.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: Suffix of unfinished files and folders.
-PART_SUFFIX = ".part"
+#: Suffix of unfinished files and folders. No other program uses it.
+PART_SUFFIX = ".posir-part"
+#: Name of an unfinished file or folder: a prefix, eight random characters of `tempfile` and the suffix.
+PART_NAME = re.compile(rf"\..*[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
+#: Characters of a file's name in the name of its unfinished file: file systems allow 255 bytes.
+PART_STEM = 40
+#: The largest number of links that a path may lead through, as in Linux.
+MAX_LINKS = 40
+#: The folder in which Linux shows the open files of a process.
+DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
+#: Seconds to wait until the other end of a FIFO or of an open file takes data.
+READER_TIMEOUT = 60.0
 #: Age in seconds from which an unfinished file is assumed to belong to a dead process.
 STALE_AFTER = 1_800
 #: Name of the lock file in a folder.
@@ -63,26 +78,170 @@ def _walk(folder: Path, suffix: str | tuple[str, ...], above: frozenset[Path]) -
             yield entry
 
 
+def follow_links(path: Path) -> Path:
+    """Return the path without links, the last part included; nothing needs to exist there.
+
+    Links to open files, such as `/dev/stdout`, are kept.
+
+    Raises:
+        PosirError: The links form a loop, or the path has a zero byte.
+    """
+    if "\0" in str(path):
+        raise PosirError(f"{path}: the path has a zero byte. Choose another one.")
+    target = path
+    for _ in range(MAX_LINKS):
+        target = Path(os.path.realpath(target.parent)) / target.name
+        if DESCRIPTORS.fullmatch(str(target.parent)) or not os.path.islink(target):  # noqa: PTH114
+            return target
+        target = target.parent / target.readlink()
+    raise PosirError(f"{path}: a link that leads back to itself. Remove it, or choose another path.")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder if there is none; a link to nothing gets the folder that it names."""
+    follow_links(folder).mkdir(parents=True, exist_ok=True)
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a path beside a file that replaces it at the end; raise PosirError if the disk is full or it is not writable."""
+    """Yield a path to write to, and replace a file with what was written there at the end.
+
+    A link stays, and its target is replaced. A replaced file keeps its mode and, where the system allows it, its owner. A
+    device, a FIFO and an open file such as `/dev/stdout` are written to in place.
+
+    Raises:
+        PosirError: The file is a folder, write-protected or not writable; the disk is full; nothing reads the FIFO.
+    """
+    target = follow_links(path)
     with explain_disk_full(path):
+        with _explain_unwritable_file(path):
+            known = _check_target(path, target)
+        if _is_open_file(target) or (known and not stat.S_ISREG(known.st_mode)):
+            with tempfile.TemporaryDirectory() as folder:
+                beside = Path(folder) / f"file{PART_SUFFIX}"
+                beside.touch()
+                yield beside
+                with _explain_unwritable_file(path):
+                    _write_in_place(beside, target)
+            return
         with explain_unwritable(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART_SUFFIX)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            prefix = f".{target.name[:PART_STEM]}."
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX)
         os.close(handle)
         beside = Path(name)
         try:
             yield beside
-            mask = os.umask(0)
-            os.umask(mask)
-            beside.chmod(0o666 & ~mask)
+            _copy_permissions(known, beside)
             # Without this, a file renamed just before a power failure may be empty.
-            with beside.open("rb+") as written:
+            with beside.open("rb") as written:
                 os.fsync(written.fileno())
-            beside.replace(path)
+            with _explain_unwritable_file(path):
+                _replace(beside, target)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _check_target(path: Path, target: Path) -> os.stat_result | None:
+    """Return the state of a file to write, None if there is none; raise PosirError if posir must not write there."""
+    try:
+        known = target.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if _is_open_file(target):
+        return known
+    if stat.S_ISDIR(known.st_mode):
+        raise PosirError(f"{path}: is a folder. Name a file, such as {path / 'NAME'}.")
+    if stat.S_ISBLK(known.st_mode):
+        raise PosirError(f"{path}: is a disk (block device), which posir does not overwrite. Name a file.")
+    # The system lets root write to a file that nobody may write to.
+    if not os.access(target, os.W_OK) or not known.st_mode & 0o222:
+        raise PosirError(f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file.")
+    return known
+
+
+def _is_open_file(target: Path) -> bool:
+    return bool(DESCRIPTORS.fullmatch(str(target.parent)))
+
+
+@contextmanager
+def _explain_unwritable_file(path: Path) -> Iterator[None]:
+    """Turn errors about a file other than a full disk into a PosirError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise PosirError(f"{path}: cannot be written to ({error.strerror}). Choose another file or folder.") from error
+
+
+def _copy_permissions(known: os.stat_result | None, file: Path) -> None:
+    """Give a file mode and owner of the file that it replaces, or the mode of a new file."""
+    if known is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        file.chmod(0o666 & ~mask)
+        return
+    for user, group in ((known.st_uid, -1), (-1, known.st_gid)):
+        # Only root may give a file to another user.
+        with suppress(OSError):
+            os.chown(file, user, group)
+    file.chmod(stat.S_IMODE(known.st_mode))
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Move a file in the place of another one; a file that is mounted by itself, as in containers, gets the content."""
+    try:
+        source.replace(target)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        shutil.copyfile(source, target)
+
+
+def _write_in_place(source: Path, target: Path) -> None:
+    """Write the content of a file to a device, a FIFO or an open file.
+
+    Raises:
+        OSError: It cannot be written to; TimeoutError if nothing reads what is written.
+    """
+    descriptor = _open_in_place(target)
+    try:
+        rest = memoryview(source.read_bytes())
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        while rest:
+            if not poll.poll(READER_TIMEOUT * 1_000):
+                raise _no_reader()
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)
+
+
+def _no_reader() -> TimeoutError:
+    reason = f"nothing read from it for {READER_TIMEOUT:.0f} seconds"
+    return TimeoutError(errno.ETIMEDOUT, reason)
+
+
+def _open_in_place(target: Path) -> int:
+    """Return a descriptor to write to a device, a FIFO or an open file; the caller closes it."""
+    process = DESCRIPTORS.fullmatch(str(target.parent))
+    if process and int(process[1]) == os.getpid() and target.name.isdecimal():
+        # A file that is opened anew would be written from its start, over what the process has printed.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        return os.dup(int(target.name))
+    is_fifo = target.is_fifo()
+    deadline = time.monotonic() + READER_TIMEOUT
+    while True:
+        try:
+            return os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_APPEND)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not is_fifo:
+                raise
+            if time.monotonic() > deadline:
+                raise _no_reader() from error
+        time.sleep(0.05)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -105,7 +264,7 @@ def explain_unwritable(folder: Path) -> Iterator[None]:
 def check_writable(folder: Path) -> None:
     """Create a folder if there is none; raise PosirError if files cannot be written there."""
     with explain_disk_full(folder), explain_unwritable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         tempfile.TemporaryFile(dir=folder).close()
 
 
@@ -123,22 +282,35 @@ def explain_disk_full(path: Path) -> Iterator[None]:
         raise
 
 
-def remove_stale_parts(folder: Path, prefix: str = ".") -> None:
-    """Remove the unfinished files and folders, at least half an hour old, that killed processes left behind."""
-    for part in folder.glob(f"{prefix}*{PART_SUFFIX}"):
+def find_free_name(file: Path, suffix: str) -> Path:
+    """Return a free path beside a file: its name and a suffix, numbered from the second one on."""
+    suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
+    paths = (file.with_name(f"{file.name}.{ending}") for ending in suffixes)
+    return next(path for path in paths if not os.path.lexists(path))
+
+
+def is_unfinished(path: Path) -> bool:
+    """Return whether a file or folder is an unfinished one of posir, by its name."""
+    return bool(PART_NAME.fullmatch(path.name)) and not path.is_symlink()
+
+
+def remove_stale_parts(folder: Path) -> None:
+    """Remove the unfinished files and folders, at least half an hour old, of killed processes."""
+    for part in folder.glob(f".*{PART_SUFFIX}"):
         # It may belong to another user, or be gone by now.
         with suppress(OSError):
-            if part.stat().st_mtime < time.time() - STALE_AFTER:
-                if part.is_dir():
-                    shutil.rmtree(part)
-                else:
-                    part.unlink()
+            if not is_unfinished(part) or part.stat().st_mtime >= time.time() - STALE_AFTER:
+                continue
+            if part.is_dir():
+                shutil.rmtree(part)
+            else:
+                part.unlink()
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes, on any machine, while this one lives; where locking fails, warn and continue."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:
         lock.acquire()
@@ -152,15 +324,28 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_update(file: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of a file, which replaces it at the end, for code that can only change a file in place."""
-    with folder_lock(file.parent), explain_disk_full(file):
-        remove_stale_parts(file.parent)
-        with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.", suffix=PART_SUFFIX) as beside:
+    """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it in place.
+
+    Links, modes and errors are those of `atomic_write`; a device, a FIFO or an open file is an error.
+    """
+    target = follow_links(file)
+    with _explain_unwritable_file(file):
+        found = _check_target(file, target)
+    if _is_open_file(target) or (found and not stat.S_ISREG(found.st_mode)):
+        raise PosirError(f"{file}: is a device, a FIFO or an open file. Name a file that can be changed.")
+    with folder_lock(target.parent), explain_disk_full(file):
+        # Another process may have written it since.
+        known = target.stat() if target.exists() else None
+        remove_stale_parts(target.parent)
+        prefix = f".{target.name[:PART_STEM]}."
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX) as beside:
             copy = Path(beside) / file.name
-            if file.exists():
-                shutil.copyfile(file, copy)
+            if known:
+                shutil.copyfile(target, copy)
             yield copy.parent
-            copy.replace(file)
+            _copy_permissions(known, copy)
+            with _explain_unwritable_file(file):
+                _replace(copy, target)
 
 
 SUFFIX = ".gz"

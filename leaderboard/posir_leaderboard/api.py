@@ -70,6 +70,7 @@ def leaderboard_build(
         *(f"not ranked: {name}" for name in built.unranked),
         *(f"in a table of its own, since its data differ: {name}" for name in built.separate),
         *_suggest_steps(source, repository, built),
+        *(f"kept, as it was changed since it was built: {file}" for file in built.kept),
     ]
     summary = (
         f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
@@ -237,7 +238,7 @@ def submit(
             lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
             continue
         try:
-            result = upload(commit, hub, report=lambda text: print(text, file=sys.stderr))
+            result = upload(commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr))
         except PosirError as error:
             # What was sent before is not lost.
             raise PosirError("\n".join([*lines, str(error)])) from error
@@ -270,7 +271,8 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
     for (name, revision), identity in identities.items():
         if identity.unchecked:
-            print(f"model not looked up: {sanitized(name)}, {sanitized(revision)}: {identity.unchecked}", file=sys.stderr)
+            model, reason = f"{sanitized(name)}, {sanitized(revision)}", sanitized(identity.unchecked, None)
+            print(f"model not looked up: {model}: {reason}", file=sys.stderr)
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
             problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))

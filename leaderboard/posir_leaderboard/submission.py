@@ -1,7 +1,6 @@
 """Submission: a model's results as one commit in one pull request on the Hub, sent once however often it is repeated."""
 
 import hashlib
-import logging
 import re
 import shutil
 import tempfile
@@ -20,6 +19,8 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects, yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import PINS, Entry
+from posir_tasks.display.logs import sanitize_log
+from posir_tasks.display.secrets import add_secret
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import read_retry_after
@@ -133,16 +134,9 @@ class HuggingFaceHub:
     def __init__(self, *, direct: bool = False) -> None:
         self.direct = direct
         self._token = get_token()
+        add_secret(self._token)
         self.api = HfApi(library_name="posir")
-        for handler in logging.getLogger("huggingface_hub").handlers:
-            handler.addFilter(self._redact_record)
-
-    def _redact(self, text: str) -> str:
-        return text.replace(self._token, "***") if self._token else text
-
-    def _redact_record(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._redact(record.getMessage()), ()
-        return True
+        sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
         """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
@@ -243,7 +237,7 @@ class HuggingFaceHub:
         return HubError(" ".join(filter(None, (f"{repository}: {message}.", *steps))))
 
     def _clean(self, text: str) -> str:
-        return sanitized(self._redact(text), 300)
+        return sanitized(text, 300)
 
 
 def _hash_content(content: bytes) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Worklo
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import note_progress, progress, track
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.host.result_saving import process_saver
@@ -190,7 +190,11 @@ def run(
         with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
-        print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)
+        folder = sanitized(str(output), None)
+        print(
+            f"interrupted. Finished results are in {folder}; run the same command again to resume.",
+            file=sys.stderr,
+        )
         raise
     # What was done is no output.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
@@ -283,7 +287,8 @@ def _evaluate_missing(
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.jobs())
     if len(jobs) < total:
-        print(f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result in {output_folder}", file=sys.stderr)
+        known = f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result"
+        print(f"{known} in {sanitized(str(output_folder), None)}", file=sys.stderr)
     if jobs:
         # Before hours of evaluation.
         check_writable(output_folder)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -125,9 +125,16 @@ class Journal:
         """Yield the answers of the file; lines that are damaged are counted, and said."""
         if not self.file.exists():
             return
+        if not self.file.is_file():
+            raise PosirError(f"{self.file}: is not a file. Move it, or choose another --output.")
         header, *lines = self.file.read_bytes().split(b"\n")
-        with suppress(GateError, KeyError, TypeError):
-            check_schema(parse_json(header, self.file)["schema_version"], SCHEMA, f"{self.file}: this journal")
+        try:
+            schema = parse_json(header, self.file)["schema_version"]
+            check_schema(schema, SCHEMA, f"{self.file}: this journal")
+        except (GateError, KeyError, TypeError, IndexError) as error:
+            raise PosirError(
+                f"{self.file}: is not a journal of answers, or is damaged. It is kept; move it elsewhere, and run again."
+            ) from error
         damaged = 0
         texts: dict[str | None, str | None] = {None: None}
         for line in filter(None, lines):

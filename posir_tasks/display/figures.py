@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
+from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.strip import (
     SCALE,
     SHORT,
@@ -255,4 +256,5 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph}
     environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
     environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
-    return environment.get_template(template).render(values, version=version("posir"), today=date.today())
+    page = environment.get_template(template).render(values, version=version("posir"), today=date.today())
+    return redact_collected(page)

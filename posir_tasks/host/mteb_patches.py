@@ -20,6 +20,7 @@ from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from posir_tasks.display.logs import sanitize_log
 from posir_tasks.display.progress import clear_bars
 from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
@@ -175,6 +176,7 @@ def answer_runs(module: ModuleType) -> None:
 
         if args.model is None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
+        sanitize_log()
         for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
             handler.addFilter(is_told)
         if getattr(args, "batch_size", 0) is None:

@@ -15,7 +15,7 @@ import threading
 import zlib
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
@@ -25,6 +25,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from posir_tasks.display.secrets import add_address, add_secret, redact
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.gate import GateError, parse_json
 
@@ -60,12 +62,18 @@ MAX_VALUES = 10
 
 @dataclass(eq=False)
 class RequestError(Exception):
-    """A request without an answer that can be used. It is not to be chained: the reason may repeat the key."""
+    """A request without an answer that can be used."""
 
     reason: str
+    """The server's own words, without secrets."""
     status: int = 0
     """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then what it does."""
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Remove secrets from what is kept and printed."""
+        self.reason = redact(self.reason)
+        self.args = (sanitized(self.reason, MAX_MESSAGE), self.status)
 
     @property
     def refused(self) -> bool:
@@ -124,6 +132,7 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
+        add_secret(key)
         self._key, self._key_variable, self.address = key, key_variable, address
         self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
         self.address_advice = "Addresses usually end in /v1."
@@ -131,6 +140,7 @@ class Connection:
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        add_address(self._proxy)
 
     def send(self, url: str, body: Mapping[str, Any] | None = None) -> str:
         """Return a server's answer; raise RequestError. Without a body, it is asked with GET."""
@@ -190,7 +200,7 @@ class Connection:
 
     def explain(self, error: RequestError, *, advice: str) -> str:
         """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses."""
-        attempts, reason = self.retries + 1, self.redact(error.reason)
+        attempts, reason = self.retries + 1, quote_message(error.reason)
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
@@ -215,14 +225,14 @@ class Connection:
             # Its own session is perhaps of an event loop that waits for this.
             other = Connection(self.address, key_variable=self._key_variable, retries=0)
             models = parse_json(other.send(f"{self.address}/models"), self.address)["data"]
-            return f" Its models: {self.redact(shorten([model['id'] for model in models]))}."
+            return f" Its models: {quote_message(shorten([model['id'] for model in models]))}."
         except (RequestError, GateError, TypeError, KeyError):
             return ""
 
-    def redact(self, message: object) -> str:
-        """Return a message without the key, on one line, of limited length."""
-        text = str(message).replace(self._key, "***") if self._key else str(message)
-        return " ".join(text.split())[:MAX_MESSAGE]
+
+def quote_message(message: str) -> str:
+    """Return a server's message on one line, of limited length, without secrets and control characters."""
+    return sanitized(" ".join(message.split()), MAX_MESSAGE)
 
 
 @cache
@@ -292,5 +302,6 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
 
 
 def shorten(values: Sequence[object]) -> str:
-    """Return the first values of a list as text."""
-    return ", ".join(map(str, values[:MAX_VALUES])) + (", ..." if len(values) > MAX_VALUES else "")
+    """Return the first values of a list as text on one line."""
+    shown = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
+    return shown + (", ..." if len(values) > MAX_VALUES else "")

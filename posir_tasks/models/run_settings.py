@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.display.secrets import collect_secrets, redact_collected
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.protocols import Protocol, find_protocol
@@ -129,6 +130,11 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
         if fields := os.environ.get(variable, "").strip():
             if model_origin(str(meta.name)) != ENDPOINT:
                 raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
+            collect_secrets()
+            if redact_collected(fields) != fields:
+                raise PosirError(
+                    f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
+                )
             settings[name] = fields
     given = os.environ.get(PROMPT_VARIABLE)
     return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}

@@ -16,7 +16,7 @@ from datasets import Dataset
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Evidence, Place
-from posir_tasks.files import PART_SUFFIX, remove_stale_parts
+from posir_tasks.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
 from posir_tasks.languages import CODE, PIVOT, check_code
 from posir_tasks.sources.checks import (
     NO_COLUMNS,
@@ -385,9 +385,12 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     if places.frame.height:
         tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64})
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale_parts(folder.parent)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as temporary:
+        # A link to a folder stays a link.
+        target = follow_links(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_parts(target.parent)
+        prefix = f".{target.name[:PART_STEM]}."
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX) as temporary:
             part = Path(temporary)
             for file, table in tables.items():
                 (part / file).parent.mkdir(exist_ok=True)
@@ -395,7 +398,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
             for name, text in (others or {}).items():
                 (part / name).write_text(text, encoding="utf-8")
             part.chmod(0o755)
-            part.rename(folder)
+            part.rename(target)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise PosirError(
             f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose another --output."

@@ -12,6 +12,7 @@ import random
 import re
 import resource
 import shutil
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ CASES = {
     **{"report": 600, "compare": 300, "rescore": 300, "submit": 300, "board": 100, "score": 900, "settings": 300},
     **{"endpoint": 1_000, "model": 300},
 }
+#: What an endpoint is sent, and may repeat.
+KEY = "sk-key/of+the-corpus=1"
 DOMAINS = ("sports", "game", "mining")
 #: The entries of a result that its numbers follow from; damage is most often to these.
 STORED = ("position_profile", "document_ranks", "read_ranks", "document_keys", "position_run", "read", "position_scores")
@@ -581,8 +584,12 @@ HEADERS: tuple[dict[str, str], ...] = (
 
 
 @pytest.mark.usefixtures("short_waits")
-def test_endpoint_answers():
-    """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent."""
+def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
+    """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent.
+
+    It may repeat the key anywhere, which no message and no traceback shows.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     texts = ["A mill by the river.", "Ada kept bees.", "Nothing grows on the north slope.", "x"]
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
@@ -600,7 +607,10 @@ def test_endpoint_answers():
                 status = draw.choice([301, 302, 307, 308, 204, 206, 304, 400, 401, 403, 404, 413, 422, 429, 500, 503, 999])
                 location = draw.choice([f"{elsewhere.url}/embeddings", server.url, "//evil", "file:///etc/passwd", "\\x00", ""])
                 headers = {"Location": location, "Retry-After": draw.choice(["0", "x", "-5"])}
-                what, body = f"status {status}", b"{}"
+                what, body = f"status {status}", json.dumps(place_key({"error": {"message": "no"}}, draw)).encode()
+            elif draw.random() < 0.15:
+                status, headers = 200, {}
+                what, body = "the key", json.dumps(place_key(whole, draw)).encode()
             else:
                 status, (what, headers, body) = 200, damage_answer(whole, draw)
             answers[:] = [(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}, body)]
@@ -609,6 +619,8 @@ def test_endpoint_answers():
                 try:
                     vectors = client.embed(texts)
                 except PosirError as error:
+                    if KEY in "".join(traceback.format_exception(error)):
+                        raise WrongError("shows the key") from None
                     if server.url not in str(error) or len(str(error)) > 2_000:
                         raise WrongError(f"does not name the endpoint, or is too long: {str(error)[:300]}") from None
                     return False
@@ -619,6 +631,21 @@ def test_endpoint_answers():
             return True
 
         try_cases("endpoint", CASES["endpoint"], examine)
+
+
+def place_key(whole: Any, draw: random.Random) -> Any:
+    """Return an answer with the key at a random place, as a value or as the name of a field."""
+    changed = json.loads(json.dumps(whole))
+    place = choose_place(changed, draw)
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    secret = draw.choice([KEY, f"\0{KEY}", f"{'x' * draw.randrange(600)}{KEY}", f"http://{KEY}/", f"\x1b[31m{KEY}"])
+    if isinstance(inner, dict) and draw.random() < 0.5:
+        inner[secret] = inner.pop(place[-1])
+    else:
+        inner[place[-1]] = draw.choice([secret, [secret], {"message": secret}])
+    return changed
 
 
 def check_vectors(vectors: Any, body: bytes, headers: dict[str, str]) -> None:

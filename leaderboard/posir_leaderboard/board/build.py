@@ -62,6 +62,8 @@ class BuildSummary:
     """Names of the tables of results on other data than those that keep a task's name."""
     unpinned: tuple[str, ...] = ()
     """Tasks of submitted results whose data have no pin."""
+    kept: tuple[str, ...] = ()
+    """Files of the earlier site that someone has changed, which are kept."""
 
 
 def build_site(
@@ -93,7 +95,7 @@ def build_site(
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
     groups = add_data_tables(builtin_groups({record.base_task or record.task for record in records}), records)
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
-    changed_files = write_site(site, output)
+    change = write_site(site, output)
     models = {record.model.id for record in everything}
     reasons = ((record, record.mark or record.partial) for record in records)
     unranked = sorted(f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason)
@@ -101,12 +103,13 @@ def build_site(
         len(models),
         len(records),
         scored,
-        changed_files,
+        change.number,
         tuple(problems),
         tuple(unranked),
         tuple(unchecked),
         separate=tuple(sorted({record.task for record in records if record.base_task})),
         unpinned=_list_unpinned(records, {**KNOWN_PINS, **(pins or {})}),
+        kept=change.kept,
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import signal
 import sys
@@ -258,6 +259,17 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as again:
         assert again.answers["all", "q"].hits == again.answers["all", "r"].hits == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
     assert {file.name: file.read_text().count("A chunk.") for file in tmp_path.iterdir()} == {"a.jsonl": 1}
+
+
+@pytest.mark.parametrize("content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"])
+def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(PosirError, match=r"a\.jsonl: is not a journal"):
+        Journal(tmp_path / "a.jsonl")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PosirError, match="fifo: is not a file"):
+        Journal(tmp_path / "fifo")
+    assert (tmp_path / "a.jsonl").read_text() == content
 
 
 @pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])
