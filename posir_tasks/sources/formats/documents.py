@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import read_decompressed
 from posir_tasks.gate import decode, find_encoding
+from posir_tasks.limits import MAX_BYTES, MAX_ROWS, LimitError, describe_bytes, limit_seconds, max_pages, max_unpacked
 from posir_tasks.sources.formats.passages import Item, Passage, ReadOptions, SkippedText
 
 #: Bytes of a file in which a zero byte marks it as binary.
 BINARY_BYTES = 8192
 NOT_UTF8 = "not UTF-8"
+PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> str:
@@ -27,9 +30,25 @@ def extract_pdf(content: bytes) -> str:
     # It logs each irregularity of a file.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
-        return "\n".join(page.extract_text() for page in library.PdfReader(BytesIO(content)).pages)
+        with limit_seconds(PDF, len(content)):
+            return _extract_pages(library.PdfReader(BytesIO(content)).pages, len(content))
+    except LimitError as error:
+        raise DataError(error.problem) from error
     except Exception as error:  # a damaged or encrypted file may raise anything
         raise DataError(f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`") from error
+
+
+def _extract_pages(pages: Sequence[Any], size: int) -> str:
+    """Return the text of the pages of a file of `size` bytes; raise LimitError if there are too many, or too much text."""
+    if len(pages) > max_pages():
+        raise MAX_ROWS.refuse(PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read")
+    texts, limit = list[str](), max_unpacked(size)
+    for page in pages:
+        texts.append(page.extract_text())
+        limit -= len(texts[-1])
+        if limit < 0:
+            raise MAX_BYTES.refuse(PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text")
+    return "\n".join(texts)
 
 
 def is_binary(content: bytes) -> bool:
@@ -66,7 +85,8 @@ def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item
     """Yield the text of a page as it is read, or why it has none: blocks are on lines of their own, scripts left out."""
     for item in read_text_file(file, name, options):
         if isinstance(item, Passage):
-            lines = import_module("inscriptis").get_text(item.text).splitlines()
+            with limit_seconds(name, len(item.text)):
+                lines = import_module("inscriptis").get_text(item.text).splitlines()
             yield _name_text("\n".join(line.strip() for line in lines), name)
         else:
             yield item

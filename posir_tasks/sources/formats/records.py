@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from posir_tasks.display.progress import track_reading
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import GZIP_ERRORS, iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
@@ -161,9 +161,15 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
 
 def is_qrels(file: Path) -> bool:
     """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
+    has_lines = False
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
-        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
-    return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
+        for line in islice(iterate_lines(content, file), QRELS_LINES):
+            if not line.strip():
+                continue
+            if not QRELS_LINE.fullmatch(line):
+                return False
+            has_lines = True
+    return has_lines
 
 
 def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
