@@ -28,6 +28,7 @@ from posir_tasks.limits import (
     MAX_BYTES,
     MAX_FILES,
     LimitError,
+    check_rows,
     describe_bytes,
     file_size,
     limit_seconds,
@@ -299,7 +300,9 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         else:
             with limit_seconds(file):
                 content = opened.read(limit + 1)
-    if len(content) <= limit:
-        return content
-    problem = f"is larger than {describe_bytes(limit)}, the most that is read"
-    raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
+    if len(content) > limit:
+        problem = f"is larger than {describe_bytes(limit)}, the most that is read"
+        raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
+    if is_compressed(file):
+        check_rows(file, content.count(b"\n"), file_size(file))
+    return content

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.files import GZIP_ERRORS, read_decompressed
-from posir_tasks.limits import MAX_BYTES, LimitError, describe_bytes
+from posir_tasks.limits import MAX_BYTES, LimitError, check_values, describe_bytes
 
 if TYPE_CHECKING:
     import yaml
@@ -69,6 +69,10 @@ def parse_json(data: str | bytes, name: object, *, max_bytes: int | None = None,
             an integer beyond 64 bits.
     """
     check_size(len(data), name, max_bytes)
+    try:
+        check_values(name, data)
+    except LimitError as error:
+        raise GateError(name, error.problem) from error
     with _explain_json_errors(name):
         value = _DECODER.decode(decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff"))
     _check_values(value, name, nan_prefix)

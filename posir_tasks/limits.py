@@ -23,6 +23,8 @@ MAX_EXPANSION = 100
 LINE_PART = 4
 #: A PDF may have this part of the rows of a file as pages.
 PAGE_PART = 1_000
+#: Fewest bytes of a value of JSON, on average, in a document with more values than the limit of rows.
+BYTES_PER_VALUE = 8
 #: Seconds that a document may take for each MiB.
 SECONDS_PER_MIB = 10
 MIB = 2**20
@@ -80,7 +82,7 @@ def max_pages() -> int:
 
 def max_unpacked(size: int) -> int:
     """Return the most bytes that a compressed file of a size may have, decompressed."""
-    return max(MAX_BYTES.read(), MAX_EXPANSION * size)
+    return max(max_line(), MAX_EXPANSION * size)
 
 
 def check_rows(name: object, rows: int, size: int) -> None:
@@ -88,6 +90,18 @@ def check_rows(name: object, rows: int, size: int) -> None:
     limit = max(MAX_ROWS.read(), size)
     if rows > limit:
         raise MAX_ROWS.refuse(name, f"has {rows:,} rows, and at most {limit:,} are read")
+
+
+def check_values(name: object, content: str | bytes) -> None:
+    """Raise LimitError if a JSON document, whose values take far more memory than text, has too many of them."""
+    limit = max(MAX_ROWS.read(), len(content) // BYTES_PER_VALUE)
+    # A document of fewer bytes has fewer values.
+    if len(content) <= limit:
+        return
+    marks = (",", "[", "{") if isinstance(content, str) else (b",", b"[", b"{")
+    values = sum(map(content.count, marks))  # type: ignore[arg-type]
+    if values > limit:
+        raise MAX_ROWS.refuse(name, f"has about {values:,} values, and at most {limit:,} are read")
 
 
 def describe_bytes(size: int) -> str:

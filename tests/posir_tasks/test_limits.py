@@ -1,11 +1,13 @@
 """Work is bounded: small inputs that stand for much are refused in little time, and large ones are read."""
 
+import base64
 import gzip
 import os
 import re
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from posir_score.run_files import NUMBER, read_run_file
 from posir_tasks.digests import digest_file
+from posir_tasks.document_ranks import unpack_column
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.files import find_files, iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.gate import GateError, find_repeated, parse_json, parse_table, parse_yaml, read_bytes
@@ -230,6 +233,26 @@ def test_a_small_parquet_file_that_stands_for_much_is_refused(
         list(iterate_batches(file))
     with pytest.raises(LimitError, match=variable):
         list(iterate_rows(file))
+
+
+@pytest.mark.parametrize("column", ["9" * 12, "z" + base64.b85encode(zlib.compress(bytes(2**25))).decode()])
+def test_a_column_of_a_result_is_limited_whatever_the_result_says(column: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("POSIR_MAX_ROWS", "1000000")
+    with pytest.raises(ValueError, match="column"):
+        unpack_column(column, 10**12)
+
+
+def test_values_of_json_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("POSIR_MAX_ROWS", "1000")
+    for document in ("[" + "{}," * 2_000 + "{}]", b"[" + b"[]," * 2_000 + b"[]]"):
+        with pytest.raises(GateError, match="POSIR_MAX_ROWS"):
+            parse_json(document, "x")
+    text = '["' + "The bell rang. " * 2_000 + '"]'
+    assert parse_json(text, "x")[0].startswith("The bell")
+    run = tmp_path / "run.trec.gz"
+    run.write_bytes(gzip.compress(b"q Q0 d 1 1 t\n" * 100_000))
+    with pytest.raises(DataError, match="POSIR_MAX_ROWS"):
+        read_run_file(run)
 
 
 def test_lists_of_parquet_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
