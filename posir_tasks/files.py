@@ -3,6 +3,8 @@
 Data files may be compressed: `a.json.gz` is read as `a.json` is.
 """
 
+from __future__ import annotations
+
 import errno
 import gzip
 import logging
@@ -15,15 +17,31 @@ import sys
 import tempfile
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader, RawIOBase
 from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from posir_tasks.errors import PosirError
+from posir_tasks.limits import (
+    MAX_BYTES,
+    MAX_FILES,
+    LimitError,
+    check_rows,
+    describe_bytes,
+    file_size,
+    limit_seconds,
+    max_line,
+    max_unpacked,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +80,40 @@ def cache_folder() -> Path:
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
     """Return the files below a folder whose names end with a suffix (or one of several), sorted; links to folders are followed.
 
-    A link to a folder that contains it is not: it has no new files. A folder that cannot be read has none.
+    Each folder is visited once, by its own path if it has one below the folder. A folder that cannot be read has no files.
+
+    Raises:
+        LimitError: There are more files and folders than `POSIR_MAX_FILES`.
     """
-    return sorted(_walk(folder, suffix, frozenset(folder.resolve().parents)))
+    return sorted(entry for entry in _walk(folder) if entry.name.endswith(suffix) and entry.is_file())
 
 
-def _walk(folder: Path, suffix: str | tuple[str, ...], above: frozenset[Path]) -> Iterator[Path]:
-    real = folder.resolve()
-    if real in above or not os.access(folder, os.R_OK | os.X_OK):
-        return
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        if entry.is_dir():
-            yield from _walk(entry, suffix, above | {real})
-        elif entry.name.endswith(suffix) and entry.is_file():
-            yield entry
+def _walk(folder: Path) -> Iterator[Path]:
+    """Yield what is in a folder and below, except folders; links to folders are followed after all else."""
+    limit, count = MAX_FILES.read(), 0
+    visited = {_identify(parent) for parent in folder.resolve().parents}
+    folders, links = deque([folder]), deque[Path]()
+    while folders or links:
+        parent = folders.popleft() if folders else links.popleft()
+        if not parent.is_dir() or not os.access(parent, os.R_OK | os.X_OK) or _identify(parent) in visited:
+            continue
+        visited.add(_identify(parent))
+        for entry in sorted(parent.iterdir()):
+            count += 1
+            if count > limit:
+                raise MAX_FILES.refuse(folder, f"has more than {limit:,} files and folders")
+            if not entry.is_dir():
+                yield entry
+            elif entry.is_symlink():
+                links.append(entry)
+            else:
+                folders.append(entry)
+
+
+def _identify(folder: Path) -> tuple[int, int]:
+    """Return what is the same for all paths of a folder."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def follow_links(path: Path) -> Path:
@@ -370,12 +408,85 @@ def find_compressed(file: Path) -> Path:
     return compressed if compressed.is_file() and not file.is_file() else file
 
 
-def open_decompressed(file: Path) -> BufferedIOBase:
-    """Open a data file, decompressed; raise OSError if it cannot be opened. Reading also raises `GZIP_ERRORS`."""
-    return gzip.open(file) if is_compressed(file) else file.open("rb")
+def check_readable(file: Path) -> None:
+    """Raise OSError if a file is a device or a pipe, whose reading may never end; a pipe without a name may be read."""
+    mode = file.stat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_anonymous_pipe(file):
+        return
+    kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that")
 
 
-def read_decompressed(file: Path) -> bytes:
-    """Return the decompressed content of a data file; raise OSError or `GZIP_ERRORS` if it cannot be read."""
+def is_anonymous_pipe(file: Path) -> bool:
+    """Return whether a path is a pipe between two processes, such as that of `command | posir` or of `<(command)`."""
+    return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
+
+
+def open_decompressed(file: Path) -> BufferedReader:
+    """Open a data file, decompressed; reading raises `GZIP_ERRORS` as well, and LimitError if it unpacks to too much.
+
+    Raises:
+        OSError: It cannot be opened, or is no file.
+    """
+    check_readable(file)
+    return BufferedReader(_UnpackedFile(file)) if is_compressed(file) else file.open("rb")
+
+
+class _UnpackedFile(RawIOBase):
+    """The decompressed content of a file, up to a limit."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._limit = max_unpacked(file_size(file))
+        self._read = 0
+        self._content = gzip.open(file)  # noqa: SIM115 (closed with this file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        size = self._content.readinto(buffer)
+        self._read += size
+        if self._read > self._limit:
+            raise MAX_BYTES.refuse(self._file, f"unpacks to more than {describe_bytes(self._limit)}")
+        return size
+
+    def close(self) -> None:
+        if not self.closed:
+            self._content.close()
+        super().close()
+
+
+def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
+    """Yield the lines of an open file; raise LimitError if one is too long."""
+    limit, number = max_line(), 0
+    while line := content.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise MAX_BYTES.refuse(name, f"line {number} is longer than {describe_bytes(limit)}")
+        yield line
+
+
+def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
+    """Return the decompressed content of a data file.
+
+    Args:
+        file: The file.
+        max_bytes: Most bytes that it may have; by default those of `POSIR_MAX_BYTES`.
+
+    Raises:
+        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is too large.
+    """
+    limit = MAX_BYTES.read() if max_bytes is None else max_bytes
     with open_decompressed(file) as opened:
-        return opened.read()
+        if not is_anonymous_pipe(file):
+            content = opened.read(limit + 1)
+        else:
+            with limit_seconds(file):
+                content = opened.read(limit + 1)
+    if len(content) > limit:
+        problem = f"is larger than {describe_bytes(limit)}, the most that is read"
+        raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
+    if is_compressed(file):
+        check_rows(file, content.count(b"\n"), file_size(file))
+    return content

@@ -5,6 +5,7 @@ path is literal, so no other module calls them.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 import polars as pl
 
 from posir_tasks.display.wording import sanitized
-from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, parse_json, parse_table, read_bytes, read_heading, require_distinct
+from posir_tasks.limits import MAX_BYTES, MAX_ROWS, describe_bytes
 
 #: Columns of a table without headings, those on the right first.
 UNNAMED = ("id", "text")
@@ -62,16 +64,54 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
     """Read JSON objects, one per line or in a list, which may be compressed; of lines, at most a number, for their columns."""
     with open_decompressed(file) as opened:
         is_list = opened.read(1) == b"["
+    content = read_decompressed(file) if is_list or limit is None else _read_first_lines(file, limit)
+    _check_keys(content, file, is_list=is_list)
     if is_list:
-        content = read_decompressed(file)
         frame = pl.read_json(BytesIO(content), infer_schema_length=None)
         parse_json(content, file)
         return frame
-    with open_decompressed(file) as opened:
-        lines = [*islice(opened, limit)]
-    frame = pl.read_ndjson(BytesIO(b"".join(lines)), infer_schema_length=None)
+    frame = pl.read_ndjson(BytesIO(content), infer_schema_length=None)
     # Of two fields of one name, polars takes the first and says nothing.
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             parse_json(line, f"{file}: line {number}")
     return frame
+
+
+def _read_first_lines(file: Path, number: int) -> bytes:
+    lines, left = list[bytes](), MAX_BYTES.read()
+    with open_decompressed(file) as opened:
+        for line in islice(iterate_lines(opened, file), number):
+            left -= len(line)
+            if left < 0:
+                raise MAX_BYTES.refuse(file, f"has {number:,} lines of more than {describe_bytes(MAX_BYTES.read())}")
+            lines.append(line)
+    return b"".join(lines)
+
+
+def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
+    """Raise LimitError if a table of all keys of all rows has too many cells: a row may have keys that no other has."""
+    keys, rows = set[str](), 0
+    parts = [content] if is_list else content.splitlines()
+    for part in parts:
+        # JSON that cannot be read is an error of polars, which says where.
+        with suppress(GateError):
+            value = parse_json(part, file)
+            _collect_keys(value, keys)
+            rows += len(value) if is_list else 1
+    limit = max(MAX_ROWS.read(), len(content))
+    if rows * len(keys) > limit:
+        problem = f"has {rows:,} rows and {len(keys):,} different keys, and at most {limit:,} cells are read"
+        raise MAX_ROWS.refuse(file, problem)
+
+
+def _collect_keys(value: object, keys: set[str]) -> None:
+    """Add the keys of a JSON value at any depth."""
+    rest = [value]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, dict):
+            keys.update(part)
+            rest += part.values()
+        elif isinstance(part, list):
+            rest += part

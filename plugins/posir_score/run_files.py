@@ -33,7 +33,7 @@ from posir_score.hits import (
 )
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.files import find_files, split_suffix
+from posir_tasks.files import check_readable, find_files, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json, require_distinct
 from posir_tasks.models.references import bare_name
 
@@ -53,7 +53,7 @@ LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "h
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Columns of a run without headings: query, document, and score or rank.
 FEWEST_COLUMNS = 3
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 #: What mteb's prediction files state beside the subsets, and how their names end.
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
 #: Where Elasticsearch's `_rank_eval` has the hits of each query.
@@ -352,13 +352,16 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
+    from posir_tasks.parquet import iterate_batches
+
     try:
-        with pq.ParquetFile(file) as table:
-            require_distinct(table.schema_arrow.names, file)
-            columns = [name for _, name in _choose_columns(file, table.schema_arrow.names)]
-            rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
-            for number, row in enumerate(rows, start=1):
-                yield f"row {number}", row
+        check_readable(file)
+        headings = pq.read_schema(file).names
+        require_distinct(headings, file)
+        columns = [name for _, name in _choose_columns(file, headings)]
+        rows = (row for batch in iterate_batches(file, columns) for row in batch.to_pylist())
+        for number, row in enumerate(rows, start=1):
+            yield f"row {number}", row
     except ArrowException as error:
         raise GateError(file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})") from error
 
@@ -371,7 +374,7 @@ def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]
     for kind in needed:
         if named[kind] is None:
             raise DataError(
-                f"{file}: no column of the {kind}; the file has {', '.join(present) or 'none'}. "
+                f"{file}: no column of the {kind}; the file has {sanitized(', '.join(present), 300) or 'none'}. "
                 f"Name one {' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."
             )
     chosen = {*lists, *(name for name in named.values() if name)}

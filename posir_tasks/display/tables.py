@@ -37,7 +37,7 @@ DIVIDED_WIDTH = 20
 NARROW, PROSE = 80, 100
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
 #: before one is looked for. A number with a sign is none.
-FORMULA = re.compile(r"(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
+FORMULA = re.compile(r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",

@@ -29,6 +29,7 @@ from posir_tasks.display.secrets import add_address, add_secret, redact
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.gate import GateError, parse_json
+from posir_tasks.limits import MAX_BYTES, describe_bytes, max_line
 
 T = TypeVar("T")
 
@@ -44,8 +45,8 @@ FIRST_WAIT, MAX_WAIT = 0.5, 8.0
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
 #: An answer must be complete within this multiple, however steadily it comes. It is not asked for again.
 COMPLETE_FACTOR = 2
-#: Most bytes of an answer, decompressed: vectors of 2,048 texts.
-MAX_ANSWER = 2**28
+#: Most characters of an answer with an error that are looked at.
+MAX_ERROR = 10_000
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -195,7 +196,7 @@ class Connection:
                 text = (await _read_content(response)).decode("utf-8", "replace")
                 if response.ok:
                     return text
-                raise RequestError(_find_message(text), response.status, response.headers)
+                raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
         raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
@@ -268,19 +269,21 @@ def _find_message(text: str) -> str:
 
 
 async def _read_content(response: aiohttp.ClientResponse) -> bytes:
-    """Return the content of an answer, decompressed within `MAX_ANSWER`."""
+    """Return the content of an answer, decompressed within the limit of a line."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "deflate"):
         raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
     # Zlib tells gzip from deflate by the header.
-    decoder, content = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32), bytearray()
+    decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
+    content, limit = bytearray(), max_line()
     async for chunk in response.content.iter_any():
         try:
-            content += decoder.decompress(chunk, MAX_ANSWER + 1 - len(content)) if decoder else chunk
+            content += decoder.decompress(chunk, limit + 1 - len(content)) if decoder else chunk
         except zlib.error:
             raise RequestError("is not compressed as it says", UNREAD_STATUS) from None
-        if len(content) > MAX_ANSWER:
-            raise RequestError(f"is larger than {MAX_ANSWER >> 20:,} MiB", UNREAD_STATUS)
+        if len(content) > limit:
+            problem = f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger number to read it"
+            raise RequestError(problem, UNREAD_STATUS)
     if decoder and response.content.total_bytes and not decoder.eof:
         raise RequestError("ends in the middle", UNREAD_STATUS)
     return bytes(content)

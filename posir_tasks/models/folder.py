@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.digests import digest_files
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import read_decompressed
 from posir_tasks.host.private_names import RESOLVE_LOADER
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
 
@@ -298,7 +299,7 @@ def describe_folder(folder: Path) -> ModelMeta:
 def _read_settings(folder: Path, file: str) -> Any:
     path = folder / file
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:
         raise PosirError(f"{path}: cannot be read ({summarize_error(error)}). Save the model again.") from error
 

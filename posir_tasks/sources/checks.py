@@ -17,8 +17,9 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, split_suffix
+from posir_tasks.files import GZIP_ERRORS, check_readable, split_suffix
 from posir_tasks.gate import GateError, require_distinct
+from posir_tasks.parquet import iterate_batches
 from posir_tasks.table_files import read_json_rows
 
 #: How the names of files of JSON objects end, and lines from which their columns follow.
@@ -27,8 +28,6 @@ JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
 Schema: TypeAlias = Mapping[str, PolarsDataType]
 NO_COLUMNS: Schema = {}
 UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
-#: Rows that are read at a time, each of which may have a long document.
-BATCH_ROWS = 64
 #: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
 #: What a task does with rows that it cannot use.
@@ -218,14 +217,16 @@ def read_column_types(file: Path, columns: Iterable[str] | None = None) -> dict[
     """Return the types of columns, or all, that a file has; raise ProblemsError if it is corrupt, or a name is not unique."""
     schema = _read_schema(file)
     with _error_context(file):
-        columns = list(dict.fromkeys(schema.names)) if columns is None else columns
-        duplicates = [name for name in columns if schema.names.count(name) > 1]
+        occurrences = Counter(schema.names)
+        columns = list(occurrences) if columns is None else columns
+        duplicates = [name for name in columns if occurrences[name] > 1]
         raise_problems(DataProblem(str(file), name, "is the name of several columns; keep one of them.") for name in duplicates)
-        return dict(_to_polars(schema.empty_table(), [name for name in columns if name in schema.names]).schema)
+        return dict(_to_polars(schema.empty_table(), [name for name in columns if name in occurrences]).schema)
 
 
 def _read_schema(file: Path) -> pa.Schema:
     with _error_context(file):
+        check_readable(file)
         schema = pq.read_schema(file) if _is_parquet(file) else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
         # Arrow decodes the names on access.
         return schema if schema.names else pa.schema([])
@@ -237,15 +238,17 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
         # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust the memory.
-        with pq.ParquetFile(file) as parquet:
-            return _to_polars(parquet.read(columns), columns)
+        batches = list(iterate_batches(file, columns))
+        table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
+        return _to_polars(table, columns)
 
 
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is corrupt."""
-    with _error_context(file), pq.ParquetFile(file) as parquet:
-        require_distinct(parquet.schema_arrow.names, file)
-        for batch in parquet.iter_batches(BATCH_ROWS):
+    with _error_context(file):
+        check_readable(file)
+        require_distinct(pq.read_schema(file).names, file)
+        for batch in iterate_batches(file):
             yield from batch.to_pylist()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
@@ -14,6 +14,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.files import read_decompressed
 from posir_tasks.gate import decode, find_encoding
+from posir_tasks.limits import MAX_BYTES, MAX_ROWS, LimitError, describe_bytes, limit_seconds, max_pages, max_unpacked
 from posir_tasks.sources.formats.passages import Item, Passage, ReadOptions, SkippedText
 
 #: Bytes of a file in which a zero byte marks it as binary.
@@ -21,6 +22,7 @@ BINARY_BYTES = 8192
 #: Parts of pypdf that warn when they leave out content.
 LOSSY = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
+PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> tuple[str, list[int]]:
@@ -34,15 +36,17 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
     except ImportError as error:
         raise DataError("`pip install pypdf`, or convert it: `pdftotext FILE.pdf`") from error
     try:
-        with _collect_losses() as losses:
+        with _collect_losses() as losses, limit_seconds(PDF, len(content)):
             reader = library.PdfReader(BytesIO(content))
-            texts = [page.extract_text() for page in reader.pages]
+            texts = _extract_texts(reader.pages, len(content))
             scanned = [
                 number
                 for number, (page, text) in enumerate(zip(reader.pages, texts, strict=True), 1)
                 if not text.strip() and _has_pictures(page)
             ]
             stated = reader.root_object["/Pages"].get("/Count")
+    except LimitError as error:
+        raise DataError(error.problem) from error
     except Exception as error:  # a damaged or encrypted file may raise anything
         raise DataError(f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`") from error
     if isinstance(stated, int) and stated > len(texts):
@@ -75,6 +79,19 @@ def _collect_losses() -> Iterator[list[str]]:
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
+
+
+def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
+    """Return the text of each page of a file of `size` bytes; raise LimitError if there are too many, or too much text."""
+    if len(pages) > max_pages():
+        raise MAX_ROWS.refuse(PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read")
+    texts, limit = list[str](), max_unpacked(size)
+    for page in pages:
+        texts.append(page.extract_text())
+        limit -= len(texts[-1])
+        if limit < 0:
+            raise MAX_BYTES.refuse(PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text")
+    return texts
 
 
 def is_binary(content: bytes) -> bool:
@@ -114,7 +131,13 @@ def read_html_file(file: Path, name: str, options: ReadOptions) -> Iterator[Item
 
     item = _read_text(file, name, decode_page)
     try:
-        yield _name_text(extract_text(item.text), name) if isinstance(item, Passage) else item
+        if isinstance(item, Passage):
+            with limit_seconds(name, len(item.text)):
+                yield _name_text(extract_text(item.text), name)
+        else:
+            yield item
+    except LimitError:
+        raise
     except DataError as error:
         yield SkippedText(name, "of HTML", str(error), name)
 

@@ -11,9 +11,11 @@ from typing import Annotated, Any, ClassVar
 import polars as pl
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json
+from posir_tasks.limits import LimitError
 from posir_tasks.sources.checks import iterate_rows, read_column_types, read_table
 from posir_tasks.sources.formats.documents import BINARY_BYTES, is_binary, read_html_file, read_pdf_file, read_text_file
 from posir_tasks.sources.formats.passages import (
@@ -91,6 +93,8 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
             yield _without_text(name, name, schema)
             return
         frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
+    except LimitError:
+        raise
     except DataError as error:
         yield SkippedText(name, "not Parquet", str(error), name)
         return
@@ -114,7 +118,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
 
 
 def _without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
-    detail = f"it has {', '.join(map(str, columns))}; name one with --column, or text_field in `posir build`"
+    detail = f"it has {sanitized(', '.join(map(str, columns)), 300)}; name one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -376,7 +380,7 @@ def is_squad_json(file: Path) -> bool:
     """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of a file of JSON Lines with texts."""
     with open_decompressed(file) as content:
         try:
-            first = parse_json(content.readline(), file)
+            first = parse_json(next(iterate_lines(content, file), b""), file)
         except GateError:
             return True
     return not isinstance(first, dict) or bool({"data", "context"} & first.keys())

@@ -24,6 +24,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import polars as pl
 from pydantic import Field
 
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
@@ -193,7 +194,9 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns) or 'none'}.")
+        raise DataError(
+            f"{file}: missing column(s) {', '.join(missing)}; the file has {sanitized(', '.join(frame.columns), 300)}."
+        )
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns)
     score, integers = pl.col("score"), {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}
     checks = [

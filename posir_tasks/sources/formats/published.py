@@ -7,6 +7,7 @@ qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.128
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import tarfile
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ from pydantic import Field
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import DataError
-from posir_tasks.files import open_decompressed
+from posir_tasks.files import iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.gate import parse_json, read_json
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
@@ -122,7 +123,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
         name = file.relative_to(folder / "corpus").as_posix()
         if options.split in (None, name.partition("/")[0]):
             with error_context(file, "", "text in UTF-8"):
-                text = file.read_text(encoding="utf-8")
+                text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
             yield Passage(name, "", text, asked.pop(name, ()), name) if text.strip() else SkippedText(name, "empty", file=name)
     for document, places in asked.items():
         for lost in places:
@@ -215,15 +216,15 @@ def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield name and lines of a file, or of each compressed file in an archive."""
     if source.suffix != ".tar":
-        with open_decompressed(source) as lines:
-            yield source.name, lines
+        with open_decompressed(source) as content:
+            yield source.name, iterate_lines(content, source)
         return
     try:
         with tarfile.open(source, "r|") as archive:
             for member in archive:
                 if member.name.endswith(".gz") and (content := archive.extractfile(member)):
-                    with gzip.open(content) as lines:
-                        yield member.name, lines
+                    with gzip.open(content) as member_content:
+                        yield member.name, iterate_lines(member_content, f"{source}: {member.name}")
     except tarfile.TarError as error:
         raise ValueError(f"is not a complete archive ({error})") from error
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from posir_tasks.display.progress import track_reading
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import GZIP_ERRORS, iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
@@ -169,7 +169,7 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
 def is_qrels(file: Path) -> bool:
     """Return whether a file is meant to be TREC qrels, by most of its first lines or by its name; see `check_qrels`."""
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
-        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
+        lines = [line for line in islice(iterate_lines(content, file), QRELS_LINES) if line.strip()]
     rows = [line for line in lines if QRELS_LINE.fullmatch(line) or QRELS_WITHOUT_GRADE.fullmatch(line)]
     others = [line for line in lines if line not in rows and not line.startswith(COMMENT)]
     if rows and len(rows) > len(others):
