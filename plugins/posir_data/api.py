@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -14,6 +14,9 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
+from posir_tasks.sources.copies import describe_merged, find_copies
+from posir_tasks.sources.copies import merge_copies as merge_data_copies
+from posir_tasks.sources.data import Judgments
 from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
@@ -37,6 +40,7 @@ def import_data(
     output: str | Path,
     split: str | None = None,
     repair: bool = True,
+    merge_copies: bool = False,
     tokenizer: str | Path | None = None,
 ) -> TableResult:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
@@ -52,6 +56,7 @@ def import_data(
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
         repair: Move an answer that is not where its file says to its only match within 5 characters.
+        merge_copies: Make documents with the same text, white space aside, one document.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
 
     Returns:
@@ -69,7 +74,7 @@ def import_data(
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
     passages = read_sources([Path(source) for source in to_list(sources)], split, language)
-    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair)
+    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair, is_merged=merge_copies)
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
@@ -87,7 +92,12 @@ def read_sources(sources: Iterable[Path], split: str | None = None, language: st
 
 
 def import_passages(
-    passages: Iterable[Item], target: Target, *, count_tokens: Callable[[str], int], repair: bool = False
+    passages: Iterable[Item],
+    target: Target,
+    *,
+    count_tokens: Callable[[str], int],
+    repair: bool = False,
+    is_merged: bool = False,
 ) -> ImportedData:
     """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
     target.check()
@@ -101,8 +111,14 @@ def import_passages(
         questions, texts = imported.divide_skipped()
         listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
-    write_domain(imported.to_position_data("", count_tokens), target.folder)
-    return imported
+    data = imported.to_position_data("", count_tokens)
+    originals: Mapping[str, str] = {}
+    if is_merged:
+        data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
+    copies = find_copies(data.corpus, data.evidence.document_ids)
+    write_domain(data, target.folder)
+    merged = (describe_merged(originals),) if originals else ()
+    return replace(imported.take(data), notes=(*imported.notes, *merged, *filter(None, [copies and copies.describe()])))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
@@ -117,6 +133,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
+    yield from imported.notes
     repaired = [(question, question.answer, span) for question, span in imported.repaired if question.answer]
     if repaired:
         shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)

@@ -117,7 +117,7 @@ GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
     "Text splitters": "protocol batch_size",
-    "Data": "clusters split repair",
+    "Data": "clusters split repair merge_copies",
 }
 
 
@@ -150,6 +150,7 @@ def score(
     batch_size: Annotated[int, Option(min=1)] = 32,
     split: str | None = None,
     repair: bool = True,
+    merge_copies: bool = False,
 ) -> ScoredRuns | ScoredChunkers:
     """Score a run of any system, a retriever, or text splitters.
 
@@ -190,6 +191,7 @@ def score(
         split: Split of a BEIR folder; by default test.
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
+        merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
@@ -217,7 +219,8 @@ def score(
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
         with with_settings(protocol=protocol):
-            return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
+            sizes = batch_size, k or RETRIEVED
+            return _score_chunkers(splitters, opened, str(model), revision, *sizes, repair=repair, is_merged=merge_copies)
     if protocol is not None:
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
@@ -228,7 +231,8 @@ def score(
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
-    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, overwrite=overwrite)
+    choices = {"overwrite": overwrite, "is_merged": merge_copies}
+    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices)
 
 
 def _score_chunkers(
@@ -240,6 +244,7 @@ def _score_chunkers(
     retrieve: int,
     *,
     repair: bool,
+    is_merged: bool,
 ) -> ScoredChunkers:
     with track("Loading the model"):
         # The models' libraries take seconds to import.
@@ -248,7 +253,7 @@ def _score_chunkers(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        excerpts = read_excerpts(open_scored(), repair=repair)
+        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
         # A mistake in a chunker should not cost the time to load the model.
         for splitter in splitters:
             splitter.divide(next(iter(excerpts.documents.values())))
@@ -268,6 +273,7 @@ def _score_runs(
     settings: CollectionSettings,
     *,
     overwrite: bool,
+    is_merged: bool,
 ) -> ScoredRuns:
     from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
 
@@ -276,7 +282,7 @@ def _score_runs(
             f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
             "letter or digit, such as v2 or 2026-11-23."
         )
-    opened = open_scored_data(open_scored(), clusters)
+    opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
     read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []

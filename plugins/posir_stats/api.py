@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from posir_stats import tables
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.public import public
+from posir_tasks.sources.copies import find_copies
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.sources.statistics import Statistics
@@ -17,6 +19,8 @@ from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
+
+logger = logging.getLogger(__name__)
 
 
 @public(charts=True)
@@ -67,6 +71,8 @@ def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool 
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
+        if copies := find_copies(data.corpus, data.evidence.document_ids):
+            logger.warning("%s, %s: %s", dataset.name, subset.name, copies.describe())
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))
     source = f"{dataset.location}, revision {combine_revisions(revisions)}"
     return tables.DatasetStatistics(dataset.name, source, subsets)

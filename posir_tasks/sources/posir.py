@@ -28,6 +28,7 @@ from posir_tasks.sources.checks import (
     raise_problems,
     read_valid_columns,
 )
+from posir_tasks.sources.copies import find_copies
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
@@ -104,12 +105,18 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
+    warnings = list[str]()
+    if tables.complete and not wrong:
+        corpus = tables.corpus.frame.select(pl.col("_id").alias("id"), "text")
+        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+        if copies := find_copies(Dataset.from_polars(corpus), relevant):
+            warnings.append(f"{key}: {copies.describe()}")
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
-    return problems, [warning] if count else []
+    return problems, [*warnings, warning] if count else warnings
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:

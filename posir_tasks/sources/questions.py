@@ -1,5 +1,7 @@
 """Questions of any format with ids, documents and spans; a span is repaired only where that is no guess."""
 
+from __future__ import annotations
+
 import logging
 import unicodedata
 from collections import defaultdict
@@ -182,6 +184,18 @@ class ImportedData:
     """Questions whose span was repaired, and where it is."""
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of the article that it is part of."""
+
+    notes: tuple[str, ...] = ()
+    """A sentence for each thing that is said of the data as a whole."""
+
+    def take(self, data: PositionData) -> ImportedData:
+        """Return this with the documents, questions and places of data that were made from it."""
+        corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
+        spans = map(Span, data.evidence.starts.tolist(), data.evidence.ends.tolist())
+        rows = zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, spans, strict=True)
+        questions = {name: (text, document, span) for name, text, document, span in rows}
+        titles = {name: title for name, title in self.titles.items() if name in corpus}
+        return replace(self, documents=corpus, questions=questions, places=dict(data.places), titles=titles)
 
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
