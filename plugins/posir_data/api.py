@@ -14,10 +14,17 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.sources.copies import describe_merged, find_copies
+from posir_tasks.sources.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.sources.copies import merge_copies as merge_data_copies
 from posir_tasks.sources.data import Judgments
-from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
+from posir_tasks.sources.formats.passages import (
+    UNANSWERABLE,
+    Item,
+    Scope,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
 from posir_tasks.sources.questions import ImportedData, collect_questions
@@ -41,6 +48,7 @@ def import_data(
     split: str | None = None,
     repair: bool = True,
     merge_copies: bool = False,
+    scope: Scope | None = None,
     tokenizer: str | Path | None = None,
 ) -> TableResult:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
@@ -57,6 +65,7 @@ def import_data(
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
         repair: Move an answer that is not where its file says to its only match within 5 characters.
         merge_copies: Make documents with the same text, white space aside, one document.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
 
     Returns:
@@ -73,8 +82,10 @@ def import_data(
     """
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
-    passages = read_sources([Path(source) for source in to_list(sources)], split, language)
-    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair, is_merged=merge_copies)
+    paths = [Path(source) for source in to_list(sources)]
+    passages = read_sources(paths, split, language, scope)
+    choices = {"repair": repair, "is_merged": merge_copies, "needs_corpus": scope is None}
+    imported = import_passages(passages, target, count_tokens=count_tokens, **choices)
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
@@ -82,11 +93,14 @@ def import_data(
     )
 
 
-def read_sources(sources: Iterable[Path], split: str | None = None, language: str | None = None) -> Iterator[Item]:
+def read_sources(
+    sources: Iterable[Path], split: str | None = None, language: str | None = None, scope: Scope | None = None
+) -> Iterator[Item]:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
     for source in sources:
-        opened = open_data(source, split=split, language=language)
-        opened.require_corpus()
+        opened = open_data(source, split=split, language=language, scope=scope)
+        # Whether questions repeat is counted over all sources, when they are read.
+        replace(opened, count_repeated=None).require_corpus()
         for subset in opened.subsets:
             yield from subset.read_passages()
 
@@ -98,6 +112,7 @@ def import_passages(
     count_tokens: Callable[[str], int],
     repair: bool = False,
     is_merged: bool = False,
+    needs_corpus: bool = False,
 ) -> ImportedData:
     """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
     target.check()
@@ -112,13 +127,21 @@ def import_passages(
         listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
     data = imported.to_position_data("", count_tokens)
+    if needs_corpus and (repeated := count_repeated(data)).use is not Use.CORPUS:
+        raise PosirError(
+            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
+            "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
+        )
     originals: Mapping[str, str] = {}
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
     copies = find_copies(data.corpus, data.evidence.document_ids)
     write_domain(data, target.folder)
-    merged = (describe_merged(originals),) if originals else ()
-    return replace(imported.take(data), notes=(*imported.notes, *merged, *filter(None, [copies and copies.describe()])))
+    # What was repaired is listed apart.
+    notes = [*data.warnings[bool(imported.repaired) :]]
+    notes += [describe_merged(originals)] if originals else []
+    notes += [copies.describe()] if copies else []
+    return replace(imported.take(data), notes=tuple(notes))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:

@@ -26,6 +26,7 @@ from posir_tasks.public import Option, load_function, public, to_list
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.sources.dataset import Dataset
+from posir_tasks.sources.formats.passages import Scope
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
@@ -117,7 +118,7 @@ GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
     "Text splitters": "protocol batch_size",
-    "Data": "clusters split repair merge_copies",
+    "Data": "clusters split repair merge_copies scope",
 }
 
 
@@ -151,6 +152,7 @@ def score(
     split: str | None = None,
     repair: bool = True,
     merge_copies: bool = False,
+    scope: Scope | None = None,
 ) -> ScoredRuns | ScoredChunkers:
     """Score a run of any system, a retriever, or text splitters.
 
@@ -192,6 +194,7 @@ def score(
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
         merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
@@ -211,7 +214,7 @@ def score(
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
-    opened = partial(open_data, data, split=split, language=language, repair=repair)
+    opened = partial(open_data, data, split=split, language=language, repair=repair, scope=scope)
     if clusters is not None and chunker is not None:
         raise PosirError("--clusters is of runs. Omit it with --chunker.")
     if chunker is not None:

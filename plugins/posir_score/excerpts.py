@@ -25,8 +25,8 @@ from posir_tasks.scores import Estimate
 from posir_tasks.sources.copies import digest_words, find_copies, move_span
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Passage, SkippedText, Use
-from posir_tasks.sources.questions import find_span
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedText, Use
+from posir_tasks.sources.questions import find_answer, prepare_offsets
 from posir_tasks.tasks.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
 
@@ -207,34 +207,49 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
     originals: dict[bytes, str] = {}
-    for item in (item for subset in opened.subsets for item in subset.read_passages()):
+    unnamed: dict[str, str] = {}
+    items, notes = prepare_offsets((item for part in opened.subsets for item in part.read_passages()), repair=repair)
+    for note in notes:
+        logger.warning("%s: %s", opened.name, note)
+    for item in items:
         if isinstance(item, SkippedText) and item.file:
             skipped.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        name = item.id or f"{item.name}#{len(documents)}"
+        # Rows without ids that state one text are about one document.
+        name = item.id or unnamed.setdefault(item.text, f"{item.name}#{len(documents)}")
         if is_merged:
             name = originals.setdefault(digest_words(item.text), name)
         number = numbers.setdefault(name, len(documents))
         text = documents.setdefault(name, item.text)
         titles[name] = titles.get(name) or item.title
         for question in item.questions:
-            try:
-                span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
-            except ValueError:
-                span = None
+            span = _locate(question, item.text, text, repair=repair)
             places = excerpts.setdefault((question.file, question.name, question.text), [])
             if span is not None:
-                excerpt = Excerpt(number, span if text == item.text else move_span(span, item.text, text))
+                excerpt = Excerpt(number, span)
                 # The same place may be stated of several copies.
                 places += [] if is_merged and excerpt in places else [excerpt]
     questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
+    if opened.is_recognized and opened.repeated:
+        logger.warning("%s: %s; each is asked of its own document (--scope).", opened.name, opened.repeated.describe())
     _warn_of_copies(opened, documents, questions)
     articles = link_documents(digest_documents([*documents], titles, documents).T)
     left_out = len(skipped) + len(excerpts) - len(questions)
     return ExcerptData(opened.name, documents, tuple(questions), articles, left_out, within=opened.use is not Use.CORPUS)
+
+
+def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
+    """Return the answer of a question about a text, in the document that it is a copy of; None if the text lacks it."""
+    if question.answer is None:
+        return None
+    try:
+        span = find_answer(question, text, repair=repair).span
+    except ValueError:
+        return None
+    return span if text == original else move_span(span, text, original)
 
 
 def _warn_of_copies(opened: Dataset, documents: Mapping[str, str], questions: Iterable[tuple[str, Sequence[Excerpt]]]) -> None:

@@ -19,6 +19,7 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.evidence import Evidence, Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.sources.data import BATCH_ROWS, Judgments, PositionData
+from posir_tasks.sources.formats.passages import RepeatedTexts
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
 
@@ -133,6 +134,22 @@ def merge_copies(data: PositionData, judgments: Judgments) -> tuple[PositionData
     evidence = _move_evidence(data, originals)
     merged = _join_places(replace(data, corpus=data.corpus.select(rows), evidence=evidence))
     return merged, _merge_grades(judgments, originals), originals
+
+
+def count_repeated(data: PositionData) -> RepeatedTexts:
+    """Count the questions whose text is asked of documents with different texts; a question with several places is one."""
+    documents: dict[str, set[str]] = defaultdict(set)
+    texts = dict[str, str]()
+    for name, text, document in zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True):
+        if name not in data.places and name not in data.unsuited:
+            texts[name] = " ".join(text.split()).casefold()
+            documents[texts[name]].add(document)
+    several = {document for names in documents.values() if len(names) > 1 for document in names}
+    groups = find_copies(data.corpus, several).groups if several else ()
+    originals = {name: group[0] for group in groups for name in group}
+    repeated = {text for text, names in documents.items() if len({originals.get(name, name) for name in names}) > 1}
+    several_places = len({place.query for place in data.places.values()})
+    return RepeatedTexts(len(texts) + several_places, sum(text in repeated for text in texts.values()))
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:
