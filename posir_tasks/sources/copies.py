@@ -137,19 +137,25 @@ def merge_copies(data: PositionData, judgments: Judgments) -> tuple[PositionData
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
-    """Count the questions whose text is asked of documents with different texts; a question with several places is one."""
+    """Count the questions whose text is asked of several documents; a question with several places is one."""
+    rows = zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True)
+    asked = [(text, document) for name, text, document in rows if name not in data.places and name not in data.unsuited]
+    counted = count_repeated_texts(asked, data.corpus)
+    several = len({place.query for place in data.places.values()})
+    return replace(counted, questions=counted.questions + several)
+
+
+def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> RepeatedTexts:
+    """Count the questions whose text is asked of documents with different texts, given text and document of each."""
+    rows = [(" ".join(text.split()).casefold(), document) for text, document in asked]
     documents: dict[str, set[str]] = defaultdict(set)
-    texts = dict[str, str]()
-    for name, text, document in zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, strict=True):
-        if name not in data.places and name not in data.unsuited:
-            texts[name] = " ".join(text.split()).casefold()
-            documents[texts[name]].add(document)
+    for text, document in rows:
+        documents[text].add(document)
     several = {document for names in documents.values() if len(names) > 1 for document in names}
-    groups = find_copies(data.corpus, several).groups if several else ()
+    groups = find_copies(corpus, several).groups if several else ()
     originals = {name: group[0] for group in groups for name in group}
     repeated = {text for text, names in documents.items() if len({originals.get(name, name) for name in names}) > 1}
-    several_places = len({place.query for place in data.places.values()})
-    return RepeatedTexts(len(texts) + several_places, sum(text in repeated for text in texts.values()))
+    return RepeatedTexts(len(rows), sum(text in repeated for text, _ in rows))
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:

@@ -79,6 +79,21 @@ def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
     raise ValueError("is outside the text")
 
 
+@lru_cache(maxsize=2)
+def _list_folded(document: str) -> list[int]:
+    """Return the places of the characters that are left if runs of white space are one character, and the end."""
+    pairs = zip(f"x{document}", document, strict=False)
+    kept = [place for place, (last, this) in enumerate(pairs) if not (last.isspace() and this.isspace())]
+    return [*kept, len(document)]
+
+
+def _from_folded(document: str, offset: int) -> int:
+    places = _list_folded(document)
+    if not 0 <= offset < len(places):
+        raise ValueError("is outside the text")
+    return places[offset]
+
+
 def _from_visible(document: str, offset: int) -> int:
     return offset + len(document) - len(document.lstrip(" \t\r\n\v\f\u00a0\u3000\ufeff"))
 
@@ -92,6 +107,7 @@ UNITS = (
     Counting(r"code points with \r\n as one", partial(_from_lines, end="\r\n", length=1)),
     Counting(r"code points with \n as two", partial(_from_lines, end="\n", length=2)),
     Counting("code points after leading white space", _from_visible),
+    Counting("code points with runs of white space as one", _from_folded),
 )
 
 

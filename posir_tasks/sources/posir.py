@@ -28,7 +28,7 @@ from posir_tasks.sources.checks import (
     raise_problems,
     read_valid_columns,
 )
-from posir_tasks.sources.copies import find_copies
+from posir_tasks.sources.copies import count_repeated, count_repeated_texts, find_copies
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
@@ -109,8 +109,12 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     if tables.complete and not wrong:
         corpus = tables.corpus.frame.select(pl.col("_id").alias("id"), "text")
         relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
-        if copies := find_copies(Dataset.from_polars(corpus), relevant):
+        documents = Dataset.from_polars(corpus)
+        if copies := find_copies(documents, relevant):
             warnings.append(f"{key}: {copies.describe()}")
+        asked = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id").drop_nulls("text")
+        if repeated := count_repeated_texts(asked.select("text", "corpus-id").iter_rows(), documents).warning:
+            warnings.append(f"{key}: {repeated}")
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
@@ -217,7 +221,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     if of_places:
         rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
         kept = replace(kept, queries=replace(kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")))
-    return PositionData(
+    data = PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
         evidence=build_evidence(kept),
@@ -226,6 +230,8 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         warnings=tuple(warnings),
         places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
     )
+    repeated = count_repeated(data).warning
+    return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
 
 
 def build_evidence(tables: PosirTables) -> Evidence:

@@ -251,10 +251,8 @@ class ImportedData:
         )
         unsuited = {name: skipped.detail for name, skipped in self.unsuited.items()}
         data = replace(data, skipped=tuple(self.skipped), unsuited=unsuited, places=self.places)
-        repeated = count_repeated(data)
-        asked = f"{repeated.describe()}, of which one counts as relevant to each."
-        warnings = [*([moved] if self.repaired else []), *self.notes, *([asked] if repeated.is_mentioned else [])]
-        return replace(data, warnings=tuple(warnings))
+        warnings = [moved if self.repaired else "", *self.notes, count_repeated(data).warning]
+        return replace(data, warnings=tuple(filter(None, warnings)))
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:

@@ -173,9 +173,10 @@ class RepeatedTexts:
         return Use.WITHIN if self.repeated and self.repeated >= WITHIN_SHARE * self.questions else Use.CORPUS
 
     @property
-    def is_mentioned(self) -> bool:
-        """Whether there are so many that a reader should know."""
-        return bool(self.repeated) and self.repeated >= MENTIONED_SHARE * self.questions
+    def warning(self) -> str:
+        """A sentence if there are so many that a reader should know; else empty."""
+        is_mentioned = self.repeated and self.repeated >= MENTIONED_SHARE * self.questions
+        return f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
 
     def describe(self) -> str:
         """Return the counts."""

@@ -1,6 +1,7 @@
 """Offsets that count otherwise are recognized by the texts of answers, for a whole file, and become code points."""
 
 import json
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from posir_tasks.text.spans import Span
 from tests.support.datasets import write_beir_folder
 
 #: Texts before each answer whose lengths differ in all ways of counting.
-TEXTS = [f"\ufeff {'😀' * number} Bei Köln 👍 steht\r\nseit {1870 + number} die Brücke №{number}. 🎉" for number in range(1, 9)]
+TEXTS = [
+    f"\ufeff {'😀' * number} Bei Köln 👍  steht\r\nseit {1870 + number} die Brücke №{number}. 🎉" for number in range(1, 9)
+]
 ANSWERS = [str(1870 + number) for number in range(1, 9)]
 #: Offset of a code point of a text, by how it is counted.
 COUNT = {
@@ -25,6 +28,7 @@ COUNT = {
     "bytes": lambda text, place: len(text[:place].encode()),
     "from 1": lambda _, place: place + 1,
     "line ends of one": lambda text, place: len(text[:place].replace("\r\n", "\n")),
+    "runs of white space": lambda text, place: len(re.sub(r"\s+", " ", text[:place])),
     "after white space": lambda text, place: len(text[:place].lstrip(" \ufeff")),
 }
 
