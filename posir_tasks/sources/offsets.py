@@ -1,4 +1,4 @@
-"""How the files of questions count offsets: recognized by the texts of answers, and converted to code points from 0.
+"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted to code points from 0.
 
 Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both are code points where a text
 is ASCII, so that only the answers of other texts show it. A file has one way of counting, which is decided for all of it.
@@ -45,13 +45,13 @@ class Counting:
         """Return whether the text of an answer is where its span says."""
         assert answer.text is not None
         try:
-            found = self.convert(answer, document)
+            converted = self.convert(answer, document)
         except ValueError:
             return False
-        start = found.start
+        start = converted.start
         if start is None or start < 0 or not document.startswith(answer.text, start):
             return False
-        return found.end in (None, start + len(answer.text))
+        return converted.end in (None, start + len(answer.text))
 
 
 @lru_cache(maxsize=2)
@@ -192,7 +192,7 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
 def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> StatedAnswer:
     """Return a converted answer; one that the reader found, or that has no such span, stays as it is and is checked later."""
     try:
-        return answer if answer.is_found else counting.convert(answer, text)
+        return answer if answer.is_located else counting.convert(answer, text)
     except ValueError:
         return answer
 
@@ -200,7 +200,7 @@ def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> Stat
 def describe_unchecked(items: Iterable[Item]) -> str:
     """Return how many spans are stated without the text of the answer, which alone could show a mistake; empty if none is."""
     answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
-    unchecked = sum(answer.text is None and answer.start is not None and not answer.is_found for answer in answers)
+    unchecked = sum(answer.text is None and answer.start is not None and not answer.is_located for answer in answers)
     if not unchecked:
         return ""
     return (

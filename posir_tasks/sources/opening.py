@@ -164,7 +164,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = None if span is None else StatedAnswer.found(span)
+        answer = None if span is None else StatedAnswer.from_span(span)
         place = data.places.get(query, Place(query))
         asked[document].append(PassageQuestion(name, place.query, text, answer, query, place.query, place.grade))
     for row in data.corpus:

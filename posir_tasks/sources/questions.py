@@ -357,17 +357,17 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     """Add a question and return its id; raise ValueError with the reason if it is skipped, DataError if the id is another's."""
     if not question.text.strip():
         raise ValueError("its text is empty")
-    found = find_answer(question, imported.documents[document], repair=repair) if question.answer else None
-    span = found.span if found else NO_SPAN
+    match = find_answer(question, imported.documents[document], repair=repair) if question.answer else None
+    span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)
     if imported.questions.setdefault(name, content) is not content:
         if imported.questions[name] == content:
             raise ValueError(DUPLICATE)
         raise DataError(f"{question.file}: question {question.name}: another question has the id too; ids must be unique.")
-    if found is None:
+    if match is None:
         imported.unsuited[name] = skip_question(question.file, question.name, NO_ANSWER)
-    elif found.is_moved:
-        imported.repaired.append((replace(question, answer=found.answer), span))
-    imported.others += found is not None and found.is_other
+    elif match.is_moved:
+        imported.repaired.append((replace(question, answer=match.answer), span))
+    imported.others += match is not None and match.is_other
     return name

@@ -255,7 +255,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     first = {number for number in numbers if number - 1 not in numbers}
     last = sorted(number for number in numbers if number + 1 not in numbers)
     for begin, end in zip(sorted(first), last, strict=True):
-        yield StatedAnswer.found((sentences[begin].start, sentences[end].end))
+        yield StatedAnswer.from_span((sentences[begin].start, sentences[end].end))
 
 
 CORPORA = "corpora"

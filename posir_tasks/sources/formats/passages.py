@@ -45,13 +45,13 @@ class StatedAnswer:
     text: str | None = None
     start: int | None = None
     end: int | None = None
-    is_found: bool = field(default=False, kw_only=True)
+    is_located: bool = field(default=False, kw_only=True)
     """Whether the reader itself found the span, or its format says how spans count: without a text, it needs no check."""
 
     @classmethod
-    def found(cls, span: tuple[int, int]) -> StatedAnswer:
+    def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
         """Return the answer at a span that needs no check."""
-        return cls(None, *span, is_found=True)
+        return cls(None, *span, is_located=True)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def add_places(
 
 @dataclass(frozen=True)
 class RepeatedTexts:
-    """How many questions have a text that is asked of several documents."""
+    """Counts of the questions whose text is asked of several documents."""
 
     questions: int
     repeated: int

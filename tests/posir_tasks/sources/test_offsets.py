@@ -141,4 +141,4 @@ def test_data_in_the_layout_has_nothing_to_check():
     items = chain.from_iterable(subset.read_passages() for subset in open_data("PosIR-Mini").subsets)
     answers = [question.answer for item in items if hasattr(item, "questions") for question in item.questions]
     assert len(answers) == 720
-    assert all(answer.is_found for answer in answers)
+    assert all(answer.is_located for answer in answers)
