@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -15,7 +15,17 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
+from posir_tasks.sources.copies import count_repeated, describe_merged, find_copies
+from posir_tasks.sources.copies import merge_copies as merge_data_copies
+from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats.passages import (
+    UNANSWERABLE,
+    Item,
+    Scope,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
 from posir_tasks.sources.questions import ImportedData, collect_questions
@@ -42,6 +52,8 @@ def import_data(
     output: str | Path,
     split: str | None = None,
     repair: bool = True,
+    merge_copies: bool = False,
+    scope: Scope | None = None,
     tokenizer: str | Path | None = None,
     allow_loss: bool = False,
 ) -> TableResult:
@@ -58,6 +70,8 @@ def import_data(
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
         repair: Move an answer that is not where its file says to its only match within 5 characters.
+        merge_copies: Make documents with the same text, white space aside, one document.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
         allow_loss: Import although more than a fifth of the questions that have an answer are left out.
 
@@ -76,9 +90,17 @@ def import_data(
     """
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
-    passages = read_sources([Path(source) for source in to_list(sources)], split, language)
-    max_loss = 1.0 if allow_loss else MAX_LOSS
-    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair, max_loss=max_loss)
+    paths = [Path(source) for source in to_list(sources)]
+    passages = read_sources(paths, split, language, scope)
+    imported = import_passages(
+        passages,
+        target,
+        count_tokens=count_tokens,
+        repair=repair,
+        is_merged=merge_copies,
+        needs_corpus=scope is None,
+        max_loss=1.0 if allow_loss else MAX_LOSS,
+    )
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
@@ -86,11 +108,14 @@ def import_data(
     )
 
 
-def read_sources(sources: Iterable[Path], split: str | None = None, language: str | None = None) -> Iterator[Item]:
+def read_sources(
+    sources: Iterable[Path], split: str | None = None, language: str | None = None, scope: Scope | None = None
+) -> Iterator[Item]:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
     for source in sources:
-        opened = open_data(source, split=split, language=language)
-        opened.require_corpus()
+        opened = open_data(source, split=split, language=language, scope=scope)
+        # Whether questions repeat is counted over all sources, when they are read.
+        replace(opened, count_repeated=None).require_corpus()
         for subset in opened.subsets:
             yield from subset.read_passages()
 
@@ -102,6 +127,8 @@ def import_passages(
     count_tokens: Callable[[str], int],
     repair: bool = False,
     max_loss: float = 1.0,
+    is_merged: bool = False,
+    needs_corpus: bool = False,
 ) -> ImportedData:
     """Import what readers yield as one domain, all or nothing, and return what is used.
 
@@ -124,8 +151,22 @@ def import_passages(
         share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
         allow = "Correct them, or import the others with --allow-loss."
         raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
-    write_domain(imported.to_position_data("", count_tokens), target.folder)
-    return imported
+    data = imported.to_position_data("", count_tokens)
+    if needs_corpus and (repeated := count_repeated(data)).use is not Use.CORPUS:
+        raise PosirError(
+            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
+            "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
+        )
+    originals: Mapping[str, str] = {}
+    if is_merged:
+        data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
+    copies = find_copies(data.corpus, data.evidence.document_ids)
+    write_domain(data, target.folder)
+    # What was repaired is listed apart.
+    notes = [*data.warnings[bool(imported.repaired) :]]
+    notes += [describe_merged(originals)] if originals else []
+    notes += [copies.describe()] if copies else []
+    return replace(imported.take(data), notes=tuple(notes))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
@@ -140,6 +181,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
+    yield from imported.notes
     repaired = [(question, question.answer, span) for question, span in imported.repaired if question.answer]
     if repaired:
         shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from itertools import islice
@@ -146,6 +146,24 @@ class SubsetQueries:
     digest: str = ""
     has_corpus: bool = True
     """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is not known."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """The document that each copy counts as, by the id of the copy, which is not one of `documents`."""
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Ids that a run may have of documents."""
+        return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
+
+    def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Return hits, best first, with documents in place of copies; of whole texts, a document's best hit alone."""
+        merged, whole = list[Hit](), set[str]()
+        for hit in hits:
+            document = self.copies.get(hit.document, hit.document)
+            if hit.chunk != hit.document or document not in whole:
+                merged.append(hit._replace(document=document))
+            if hit.chunk == hit.document:
+                whole.add(document)
+        return merged
 
 
 @dataclass
@@ -254,14 +272,17 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
 def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules) -> tuple[HitsByQuery, Rankings, RunCounts]:
     judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents)) if subset.has_corpus else 0
     answered = {query: stated[query] for query in judged if query in stated}
-    hits = {query: rules.resolve_hits(listed, subset.documents) for query, listed in answered.items()}
+    ids = subset.ids
+    hits = {query: rules.resolve_hits(listed, ids) for query, listed in answered.items()}
+    chunks = sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True))
+    if subset.copies:
+        hits = {query: subset.merge_copies(listed) for query, listed in hits.items()}
     rankings = {
         query: separate(nlargest(DEPTH, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
         for query, listed in hits.items()
     }
     known = subset.documents if subset.has_corpus else {name for scores in rankings.values() for name in scores}
     unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in known]
-    chunks = sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True))
     if chunks and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
             "The ids are those of chunks, and which documents they are of is not known without the corpus. Give --data with "

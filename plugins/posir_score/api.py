@@ -26,6 +26,7 @@ from posir_tasks.public import Option, load_function, public, to_list
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.sources.dataset import Dataset
+from posir_tasks.sources.formats.passages import Scope
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
@@ -117,7 +118,7 @@ GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
     "Text splitters": "protocol batch_size",
-    "Data": "clusters split repair",
+    "Data": "clusters split repair merge_copies scope",
 }
 
 
@@ -150,6 +151,8 @@ def score(
     batch_size: Annotated[int, Option(min=1)] = 32,
     split: str | None = None,
     repair: bool = True,
+    merge_copies: bool = False,
+    scope: Scope | None = None,
 ) -> ScoredRuns | ScoredChunkers:
     """Score a run of any system, a retriever, or text splitters.
 
@@ -190,6 +193,8 @@ def score(
         split: Split of a BEIR folder; by default test.
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
+        merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
@@ -209,7 +214,7 @@ def score(
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
-    opened = partial(open_data, data, split=split, language=language, repair=repair)
+    opened = partial(open_data, data, split=split, language=language, repair=repair, scope=scope)
     if clusters is not None and chunker is not None:
         raise PosirError("--clusters is of runs. Omit it with --chunker.")
     if chunker is not None:
@@ -217,7 +222,8 @@ def score(
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
         with with_settings(protocol=protocol):
-            return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
+            sizes = batch_size, k or RETRIEVED
+            return _score_chunkers(splitters, opened, str(model), revision, *sizes, repair=repair, is_merged=merge_copies)
     if protocol is not None:
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
     settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
@@ -228,7 +234,8 @@ def score(
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
-    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, overwrite=overwrite)
+    choices = {"overwrite": overwrite, "is_merged": merge_copies}
+    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices)
 
 
 def _score_chunkers(
@@ -240,6 +247,7 @@ def _score_chunkers(
     retrieve: int,
     *,
     repair: bool,
+    is_merged: bool,
 ) -> ScoredChunkers:
     with track("Loading the model"):
         from posir_tasks.models.registry import refuse_unloadable
@@ -251,7 +259,7 @@ def _score_chunkers(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        excerpts = read_excerpts(open_scored(), repair=repair)
+        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
         # A mistake in a chunker should not cost the time to load the model.
         for splitter in splitters:
             splitter.divide(next(iter(excerpts.documents.values())))
@@ -271,6 +279,7 @@ def _score_runs(
     settings: CollectionSettings,
     *,
     overwrite: bool,
+    is_merged: bool,
 ) -> ScoredRuns:
     from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
 
@@ -279,7 +288,7 @@ def _score_runs(
             f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
             "letter or digit, such as v2 or 2026-11-23."
         )
-    opened = open_scored_data(open_scored(), clusters)
+    opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
     read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []

@@ -48,6 +48,7 @@ from posir_tasks.result_schema import (
 )
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources import mini
+from posir_tasks.sources.copies import describe_merged, find_copies, list_relevant, merge_copies
 from posir_tasks.sources.data import Judgments, PositionData, digest_texts
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.repository import name_version
@@ -136,6 +137,10 @@ class RunSearch:
         return counted or ReadEvidence.estimate(self.read_part, complete, languages)
 
 
+#: End of the revision of data whose copies are one document.
+MERGED = "+merged-copies"
+
+
 @dataclass(frozen=True)
 class ScoredData:
     """Data as runs are scored on it."""
@@ -161,12 +166,18 @@ class ScoredData:
         return ExcerptData.from_positions(self.name, self.parts)
 
 
-def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData:
+def open_scored_data(opened: Dataset, clusters: str | None = None, *, is_merged: bool = False) -> ScoredData:
     """Return data as runs are compared with it; positions of evidence are optional.
 
+    `is_merged` makes copies one document.
     `clusters` is what queries are clustered by; raise PosirError if that is not the document and the evidence has positions.
     """
     data = _open_scored_data(opened, clusters or DOCUMENT)
+    data = _merge_copies(data) if is_merged else data
+    for subset in data.subsets:
+        copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
+        if copies:
+            logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
             f"--clusters {clusters}: the evidence of each query of {opened.location} has one position, and queries about one "
@@ -196,8 +207,7 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     if not opened.has_texts:
         known = [frozenset(name for row in subset.judgments.grades.values() for name in row) for subset in subsets]
         subsets = tuple(replace(row, documents=names, has_corpus=False) for row, names in zip(subsets, known, strict=True))
-    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
-    is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
+    is_plain = _is_plain(subsets)
     if is_stated and is_plain:
         # Warns of what is left out.
         for subset in with_places.subsets:
@@ -222,6 +232,30 @@ def _open_task(name: str) -> ScoredData:
     meta = task.metadata
     languages = meta.hf_subsets_to_langscripts
     return ScoredData(meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts)
+
+
+def _merge_copies(data: ScoredData) -> ScoredData:
+    """Return data in which copies are one document; its revision then says so."""
+    parts, subsets = dict(data.parts), list[SubsetQueries]()
+    for subset in data.subsets:
+        part, judgments, copies = merge_copies(parts[subset.name], subset.judgments)
+        if copies:
+            logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
+            parts[subset.name] = part
+            judged = _as_judged(subset.name, part.drop_unsuited(), judgments)
+            subset = replace(judged, copies=copies)
+        subsets.append(subset)
+    if not any(subset.copies for subset in subsets):
+        return data
+    revision = f"{data.revision}{MERGED}"
+    parts = {name: replace(part, revision=revision) for name, part in parts.items()}
+    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=_is_plain(subsets))
+
+
+def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
+    """Return whether each judged query has one relevant document, of grade 1, with evidence of known position."""
+    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
+    return all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:

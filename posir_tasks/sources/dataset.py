@@ -19,7 +19,14 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import UNKNOWN
 from posir_tasks.schemes import PositionScheme
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, Use, describe_skipped
+from posir_tasks.sources.formats.passages import (
+    Item,
+    Passage,
+    RepeatedTexts,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
 from posir_tasks.sources.formats.recognition import describe_form
 from posir_tasks.tasks.catalog import mention_task
 
@@ -101,7 +108,9 @@ class Dataset(Presentable):
     has_texts: bool = True
     """Whether documents are known beside the judgments."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts of which its questions can be asked."""
+    """Returns the texts of which its questions can be asked, as its format or the user says."""
+    count_repeated: Callable[[], RepeatedTexts] | None = None
+    """Reads the questions and counts those with a text that several documents share; None if the use is known."""
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
@@ -110,15 +119,28 @@ class Dataset(Presentable):
 
     @cached_property
     def use(self) -> Use:
-        """Texts of which its questions can be asked."""
-        return self.find_use()
+        """Texts of which its questions can be asked: as is known, or else as their texts show."""
+        stated = self.find_use()
+        return self.repeated.use if stated is Use.CORPUS and self.repeated else stated
+
+    @cached_property
+    def repeated(self) -> RepeatedTexts | None:
+        """The questions that several documents share, None if the use of the questions does not follow from them."""
+        return self.count_repeated() if self.count_repeated else None
+
+    @property
+    def is_recognized(self) -> bool:
+        """Whether the texts of its questions alone show that they are about one document each."""
+        return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
 
     def require_corpus(self) -> None:
         """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
+            shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`."
+                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`. If each stands alone, --scope corpus of "
+                "import, score and stats asks it of the whole corpus."
             )
 
     @property

@@ -21,6 +21,7 @@ from posir_tasks.public import DataReference
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types, read_columns
+from posir_tasks.sources.copies import count_repeated
 from posir_tasks.sources.data import Judgments, PositionData
 from posir_tasks.sources.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID, REVISION
@@ -31,6 +32,8 @@ from posir_tasks.sources.formats.passages import (
     Passage,
     PassageQuestion,
     ReadOptions,
+    RepeatedTexts,
+    Scope,
     SkippedText,
     StatedAnswer,
     Use,
@@ -68,6 +71,7 @@ def open_data(
     revision: str | None = None,
     language: str | None = None,
     repair: bool = True,
+    scope: Scope | None = None,
 ) -> Dataset:
     """Open data in any format that the commands take.
 
@@ -84,7 +88,9 @@ def open_data(
         revision: Revision of a dataset on the Hub; by default its main branch.
         language: Code of the language of data that does not state it, such as `eng-Latn`; detected if None.
         repair: Whether an answer that is not where its file says is moved to its only match within 5 characters; without, its
-            question is left out.
+            question is left out. Also whether offsets that count UTF-16 units or bytes are converted.
+        scope: Texts of which each question is asked: all of the corpus, or its own document; by default as the format says, and
+            its own document if half of the questions have a text that is asked of several documents.
 
     Returns:
         A row for each question: characters `start` to `end` (half-open) of its evidence in the document, and the `position`
@@ -106,7 +112,7 @@ def open_data(
         if not isinstance(data, Iterable):
             raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a list of texts.")
         return _open_strings(data)
-    options = ReadOptions(column, id_column, split, revision, language, repair)
+    options = ReadOptions(column, id_column, split, revision, language, repair, scope)
     path = Path(data).expanduser()
     if path.is_dir():
         return _open_folder(path, options)
@@ -158,7 +164,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = None if span is None else StatedAnswer(None, *span)
+        answer = None if span is None else StatedAnswer.from_span(span)
         place = data.places.get(query, Place(query))
         asked[document].append(PassageQuestion(name, place.query, text, answer, query, place.query, place.grade))
     for row in data.corpus:
@@ -242,7 +248,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     read = partial(read_hub, reference, commit, options)
     kind, location = "a dataset on the Hub", f"{reference}@{commit}"
     opened = _open_items(name, kind, location, read, lambda: commit, options)
-    return replace(opened, find_use=partial(find_hub_use, reference, commit))
+    return opened if options.scope else replace(opened, find_use=partial(find_hub_use, reference, commit))
 
 
 def _open_items(
@@ -280,7 +286,14 @@ def _open_items(
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
     opened = Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, use is not None, in_memory=True)
-    return replace(opened, find_use=lambda: use or Use.CORPUS)
+    if options.scope is not None:
+        return replace(opened, find_use=lambda: Use.CORPUS if options.scope == "corpus" else Use.WITHIN)
+    count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
+    return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
+
+
+def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
+    return count_repeated(read())
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:

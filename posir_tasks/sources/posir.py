@@ -29,6 +29,7 @@ from posir_tasks.sources.checks import (
     read_column_types,
     read_valid_columns,
 )
+from posir_tasks.sources.copies import count_repeated, count_repeated_texts, find_copies
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
@@ -105,12 +106,22 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
+    warnings = list[str]()
+    if tables.complete and not wrong:
+        corpus = tables.corpus.frame.select(pl.col("_id").alias("id"), "text")
+        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+        documents = Dataset.from_polars(corpus)
+        if copies := find_copies(documents, relevant):
+            warnings.append(f"{key}: {copies.describe()}")
+        asked = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id").drop_nulls("text")
+        if repeated := count_repeated_texts(asked.select("text", "corpus-id").iter_rows(), documents).warning:
+            warnings.append(f"{key}: {repeated}")
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
-    return problems, [warning] if count else []
+    return problems, [*warnings, warning] if count else warnings
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
@@ -211,7 +222,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     if of_places:
         rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
         kept = replace(kept, queries=replace(kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")))
-    return PositionData(
+    data = PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
         evidence=build_evidence(kept),
@@ -220,6 +231,8 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         warnings=tuple(warnings),
         places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
     )
+    repeated = count_repeated(data).warning
+    return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
 
 
 def build_evidence(tables: PosirTables) -> Evidence:

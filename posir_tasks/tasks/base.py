@@ -27,6 +27,7 @@ from posir_tasks.result_schema import (
 )
 from posir_tasks.schemes import PositionScheme, RelativePositions
 from posir_tasks.search.request import SearchRequest
+from posir_tasks.sources.copies import find_copies
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
@@ -223,6 +224,8 @@ class PositionTask(RetrievalTask):
         data = self.read_subset(subset)
         for warning in data.warnings:
             logger.warning("%s, %s", self.metadata.name, warning)
+        if copies := find_copies(data.corpus, data.evidence.document_ids):
+            logger.warning("%s, %s: %s", self.metadata.name, subset, copies.describe())
         return data
 
     def evaluate_subset(

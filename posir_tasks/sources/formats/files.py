@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -44,6 +45,7 @@ from posir_tasks.sources.formats.records import (
     validate,
 )
 from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
+from posir_tasks.sources.markers import is_token, states_no_answer
 from posir_tasks.table_files import read_delimited
 
 #: Split of a dataset on the Hub that is read.
@@ -142,14 +144,16 @@ def _parse_integer(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _select_first(value: object) -> object:
-    """Return the first of several answers: a list of objects or of pairs (start and text), or an object of lists."""
+def _list_stated(value: object) -> list[object]:
+    """Return each of several answers: a list of objects or of pairs (start and text), an object of lists, or one object."""
     if isinstance(value, dict):
-        first = {name: item[:1] if isinstance(item, list) else [item] for name, item in value.items()}
-        return {name: item[0] for name, item in first.items() if item and item[0] is not None} or None
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return {"answer_start": value[0], "text": value[1]} if isinstance(value, list) and len(value) == 2 else value
+        columns = {name: item if isinstance(item, list) else [item] for name, item in value.items()}
+        rows = zip_longest(*columns.values())
+        objects = [{name: item for name, item in zip(columns, row, strict=True) if item is not None} for row in rows]
+        return [row for row in objects if row]
+    values = value if isinstance(value, list) else [value]
+    pairs = ({"answer_start": row[0], "text": row[1]} if isinstance(row, list) and len(row) == 2 else row for row in values)
+    return [row for row in pairs if row is not None]
 
 
 class _AnswerField(StrictRecord):
@@ -168,21 +172,34 @@ class _AllAnswers(StrictRecord):
 def _list_all_answers(file: str, name: str, text: str, stated: object) -> Iterator[PassageQuestion]:
     """Yield a question for each answer, all of which count in CUAD; raise ValueError if there is none."""
     answers = validate(_AllAnswers, stated).answers
-    if not answers:
+    if not answers or (isinstance(stated, Mapping) and states_no_answer(stated)):
         raise ValueError(UNANSWERABLE)
     yield from list_places(file, name, text, (StatedAnswer(answer.text, answer.answer_start) for answer in answers))
 
 
 class _AnswersField(StrictRecord):
-    answers: Annotated[_AnswerField | None, BeforeValidator(_select_first)] = None
-    is_impossible: object = None
-    """True in SQuAD 2.0 if the document does not answer the question."""
+    answers: _AnswerField
 
-    def first(self) -> StatedAnswer:
-        """Return text and start of the first answer; raise ValueError if there is none."""
-        if self.answers is None or self.is_impossible is True:
-            raise ValueError(UNANSWERABLE)
-        return StatedAnswer(self.answers.text, self.answers.answer_start)
+
+def _list_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
+    """Return the answers that a question lists; raise ValueError if there is none, or with what is wrong with the first."""
+    rows, answers, problems = _list_stated(stated.get("answers")), list[StatedAnswer](), list[ValueError]()
+    for row in rows:
+        text = (row.get("text") or row.get("answer_text")) if isinstance(row, dict) else None
+        try:
+            # A mark may have no start.
+            if isinstance(text, str) and is_token(text):
+                answers.append(StatedAnswer(text))
+            else:
+                answer = validate(_AnswersField, {"answers": row}).answers
+                answers.append(StatedAnswer(answer.text, answer.answer_start))
+        except ValueError as error:
+            problems.append(error)
+    if problems and not answers:
+        raise problems[0]
+    if not answers:
+        raise ValueError(UNANSWERABLE)
+    return answers
 
 
 class _Line(StrictRecord, extra="allow"):
@@ -198,7 +215,7 @@ class _Line(StrictRecord, extra="allow"):
     id: Annotated[Id | None, Field(validation_alias=AliasChoices("id", "question_id"))] = None
 
 
-class _LineAnswer(_AnswersField):
+class _LineAnswer(StrictRecord):
     answer: Text | None = None
     start: int | None = None
     end: int | None = None
@@ -225,6 +242,17 @@ def read_row(row: object, file: str, place: str) -> Iterator[Item]:
     yield from _read_line(line, file, place)
 
 
+def _list_line_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
+    """Return the answers of a line, listed or in fields of its own; raise ValueError if there is none, or one is wrong."""
+    if states_no_answer(stated):
+        raise ValueError(UNANSWERABLE)
+    answer = validate(_LineAnswer, stated)
+    is_empty = "answers" in stated and answer.answer is None and answer.start is None
+    if is_empty or _list_stated(stated.get("answers")):
+        return _list_answers(stated)
+    return [StatedAnswer(answer.answer, answer.start, answer.end)]
+
+
 def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
     name, questions, stated = line.id or place, list[PassageQuestion](), line.model_extra or {}
     try:
@@ -232,11 +260,8 @@ def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
             questions += _list_all_answers(file, name, line.question, stated)
         elif line.question is not None:
             # Checked here, since an invalid answer excludes this question only.
-            answer = validate(_LineAnswer, stated)
-            is_empty = "answers" in stated and answer.answer is None and answer.start is None
-            listed = answer.answers or answer.is_impossible is True or is_empty
-            place_of = answer.first() if listed else StatedAnswer(answer.answer, answer.start, answer.end)
-            questions.append(PassageQuestion(file, name, line.question, place_of, line.id))
+            first, *others = _list_line_answers(stated)
+            questions.append(PassageQuestion(file, name, line.question, first, line.id, others=tuple(others)))
         elif any(stated.get(field) for field in ("answers", "answer", "end")):
             raise ValueError("has an answer but no 'question'")
     except ValueError as error:
@@ -328,8 +353,11 @@ def read_squad_json(file: Path) -> Iterator[Item]:
                     if qa.question.startswith(CUAD_TEMPLATE):
                         questions += _list_all_answers(str(file), name, qa.question, qa.model_extra)
                         continue
-                    answer = validate(_AnswersField, qa.model_extra).first()
-                    questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
+                    stated = qa.model_extra or {}
+                    if states_no_answer(stated):
+                        raise ValueError(UNANSWERABLE)
+                    first, *others = _list_answers(stated)
+                    questions.append(PassageQuestion(str(file), name, qa.question, first, qa.id, others=tuple(others)))
                 except ValueError as error:
                     yield skip_question(str(file), name, str(error))
             ids = [qa.id for qa in section.questions.values() if qa.id]

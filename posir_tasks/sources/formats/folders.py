@@ -34,6 +34,7 @@ from posir_tasks.sources.formats import published, wikipedia
 from posir_tasks.sources.formats.documents import read_text_file
 from posir_tasks.sources.formats.files import JSON_LINES, PARQUET, ROWS, TABLES, find_file_format, read_file
 from posir_tasks.sources.formats.passages import (
+    UNANSWERABLE,
     Item,
     Passage,
     PassageQuestion,
@@ -45,6 +46,7 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_records, validate
+from posir_tasks.sources.markers import states_no_answer
 from posir_tasks.table_files import read_delimited
 from posir_tasks.text.sentences import find_sentences
 
@@ -214,6 +216,8 @@ def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[
     fields = query.model_extra or {}
     metadata = fields.get("metadata")
     stated = [fields, metadata if isinstance(metadata, Mapping) else {}]
+    if any(map(states_no_answer, stated)):
+        raise ValueError(UNANSWERABLE)
     own = [span for row in stated if (span := validate(_QuerySpan, row).pos_char_span)]
     distinct = list(dict.fromkeys([*spans, *((start, end) for start, end in own)]))
     texts = list(dict.fromkeys(text for row in stated for key in TEXT_FIELDS for text in _list_texts(row.get(key), name, key)))
@@ -248,7 +252,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     first = {number for number in numbers if number - 1 not in numbers}
     last = sorted(number for number in numbers if number + 1 not in numbers)
     for begin, end in zip(sorted(first), last, strict=True):
-        yield StatedAnswer(None, sentences[begin].start, sentences[end].end)
+        yield StatedAnswer.from_span((sentences[begin].start, sentences[end].end))
 
 
 CORPORA = "corpora"
@@ -284,6 +288,8 @@ def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for number, row in enumerate(rows, start=1):
         with error_context(file, f"question {number}", EXPECTED):
             references = validate(_ReferenceList, {"references": parse_json(row["references"], "references")}).references
+        if not references:
+            yield skip_question(str(file), f"line {number + 1}", UNANSWERABLE)
         answers = (StatedAnswer(part.content, part.start_index, part.end_index) for part in references)
         places = list_places(str(file), f"q{number}", row["question"], answers)
         asked[row["corpus_id"]] += (replace(place, name=f"line {number + 1}") for place in places)

@@ -158,7 +158,7 @@ def read_repliqa(file: Path, options: ReadOptions) -> Iterator[Item]:
         try:
             if row.answer == "UNANSWERABLE":
                 raise ValueError(UNANSWERABLE)
-            answers = [StatedAnswer(None, *locate_once(row.long_answer, row.document_extracted))]
+            answers = [StatedAnswer.from_span(locate_once(row.long_answer, row.document_extracted))]
         except ValueError as error:
             yield skip_question(str(file), row.question_id, str(error))
             answers = []
@@ -306,7 +306,7 @@ def _place_ratings(
             try:
                 if query not in queries:
                     raise ValueError("its text is not among the queries")
-                answer = StatedAnswer(None, *to_characters(content, passage.start, passage.end))
+                answer = StatedAnswer.from_span(to_characters(content, passage.start, passage.end))
             except ValueError as error:
                 yield skip_question(file, query, str(error))
                 continue
@@ -365,4 +365,4 @@ def _place_gold(row: _BrightExample, short: Mapping[str, str], long: Mapping[str
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in row.gold_ids_long:
             raise ValueError("has a gold passage whose text or long document is missing")
-        yield document, StatedAnswer(None, *locate_once(short[name], long[document]))
+        yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))

@@ -74,7 +74,7 @@ class _Pages:
         """Return the kept text of a page, and where spans of a text of it are there; raise ValueError if that is unclear."""
         kept = self._texts.setdefault(page, text)
         if kept == text:
-            return kept, [StatedAnswer(None, *span) for span in spans]
+            return kept, [StatedAnswer.from_span(span) for span in spans]
         answers = [text[span.start : span.end] for span in spans]
         if any(kept.count(answer) != 1 for answer in answers):
             raise ValueError(REVISED)

@@ -138,7 +138,7 @@ UNUSABLE = {
     "start is between": (".json", question("bad", "When?", "1999", 1.5), f"'answers.answer_start' {INTEGER} float"),
     "answer is half a character": (".json", question("bad", "Who?", "\ud83d", 4), r"encode character '\ud83d' in position 0"),
     "another layout": (".json", {"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}}, "'answers.answer_start' is"),
-    "empty answer": (".json", question("bad", "When?", "", 3), "its answer is blank"),
+    "empty answer": (".json", question("bad", "When?", "", 3), "has no answer"),
     "blank question": (".json", question("bad", " ", "Zoë", 0), "its text is empty"),
     "several places": (".jsonl", record(answer="in"), "its answer 'in' occurs 2 times in its document; state its start"),
     "no question": (".jsonl", {"context": TEXT, "answer": "1999"}, "has an answer but no 'question'"),
