@@ -29,6 +29,20 @@ EVIDENCE = "questions with the span of their evidence"
 
 
 @dataclass(frozen=True)
+class ScoringRules:
+    """How the owner of data scores it."""
+
+    ignore_identical_ids: bool = False
+    """Whether a document with the id of the query is left out of its results: each query is a document of the corpus."""
+    skip_first_result: bool = False
+    """Whether the best document of each query is left out, since it is the query itself."""
+    main_score: str = "ndcg_at_10"
+    """The score that results are ranked by."""
+    k_values: tuple[int, ...] = ()
+    """Cut-offs of its scores."""
+
+
+@dataclass(frozen=True)
 class Subset:
     """One language and domain of data, read on demand."""
 
@@ -95,6 +109,7 @@ class Dataset(Presentable):
     """Whether documents are known beside the judgments."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
     """Returns the texts of which its questions can be asked."""
+    rules: ScoringRules = ScoringRules()
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""

@@ -30,6 +30,7 @@ from posir_tasks.sources.checks import (
 )
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
+from posir_tasks.sources.grades import read_grade
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
@@ -42,6 +43,7 @@ from posir_tasks.sources.posir_rules import (
     check_places,
     check_tables,
     count_translated,
+    find_doubts,
     tolerate_tables,
 )
 from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
@@ -104,12 +106,13 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
+    doubts = [f"{key}: {sentence}" for sentence in find_doubts(tables)]
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
-    return problems, [warning] if count else []
+    return problems, [*doubts, *([warning] if count else [])]
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
@@ -217,7 +220,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         warnings=tuple(warnings),
-        places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
+        places={name: Place(query, read_grade(grade)) for name, (query, grade) in of_places.items()},
     )
 
 
@@ -370,7 +373,9 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
     raise_problems([*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)])
     if places.frame.height:
-        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64})
+        scores = [place.grade for place in several.places.values()]
+        is_whole = all(isinstance(score, int) for score in scores)
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(folder.parent)

@@ -10,12 +10,12 @@ from reprlib import repr as short_repr
 
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
-from posir_tasks.sources.checks import MAX_EXAMPLES
+from posir_tasks.sources.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES, ToleratedRows, count_tolerated
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import (
     NO_ANSWER,
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 DUPLICATE, PLACE_UNKNOWN = "is an exact duplicate", "has several places of evidence, of which one is not known"
+#: Why a question about a document without text is left out.
+BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
 #: Characters that texts of one language use for each other: Arabic for Persian letters and digits, cedillas for commas below.
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
@@ -183,6 +185,15 @@ class ImportedData:
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of the article that it is part of."""
 
+    def tolerate_blank(self) -> list[ToleratedRows]:
+        """Return the documents without text, which stay in the corpus, and a sentence on them; empty if there are none."""
+        blank = [name for name, text in self.documents.items() if not text.strip()]
+        if not blank:
+            return []
+        lacking = pluralize(len(blank), "document has", "documents have")
+        sentence = f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus."
+        return [ToleratedRows(DOCUMENTS_WITHOUT_TEXT, len(blank), sentence)]
+
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
         questions = [skipped for skipped in self.skipped if skipped.is_question]
@@ -193,13 +204,15 @@ class ImportedData:
         relevant = progress([*{document: None for _, document, _ in self.questions.values()}], "Counting tokens")
         tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
         data = PositionData.from_questions(self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens)
+        blank = self.tolerate_blank()
         moved = (
             f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} are not where the file says: "
             f"moved to the only match within {REPAIR_DISTANCE} characters."
         )
         return replace(
             data,
-            warnings=(moved,) if self.repaired else (),
+            tolerated=count_tolerated(blank),
+            warnings=(*([moved] if self.repaired else []), *(rows.sentence for rows in blank)),
             skipped=tuple(self.skipped),
             unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
             places=self.places,
@@ -207,7 +220,10 @@ class ImportedData:
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
+    """Give passages and questions ids, and questions spans; raise DataError if an id is not unique.
+
+    A document without text stays in the corpus, as in the PosIR layout, and its questions are left out.
+    """
     imported, items, stated = ImportedData(), [*items], dict[str, PassageQuestion]()
     passages = [item for item in items if isinstance(item, Passage)]
     repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
@@ -216,8 +232,6 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.skipped.append(passage)
             continue
         document = passage.id or derived[passage.text]
-        if not passage.text.strip():
-            raise DataError(f"{passage.where}: the text is empty; every document must have content.")
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{passage.where}: another document has the id {document!r} too; ids must be unique.")
         if passage.title.strip():
@@ -251,7 +265,7 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
             unknown = {name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN) for name in names}
             imported.unsuited |= unknown
         elif len(kept := _merge_places(imported, names)) > 1:
-            grades = dict[str, int]()
+            grades = dict[str, float]()
             for name in names:
                 document = imported.questions[name][1] if name in imported.questions else ""
                 grades[document] = max(stated[name].grade, grades.get(document, 0))
@@ -295,6 +309,8 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     """Add a question and return its id; raise ValueError with the reason if it is skipped, DataError if the id is another's."""
     if not question.text.strip():
         raise ValueError("its text is empty")
+    if not imported.documents[document].strip():
+        raise ValueError(BLANK_DOCUMENT)
     span, is_repaired = NO_SPAN, False
     if question.answer is not None:
         span, is_repaired = find_span(question.answer, imported.documents[document], repair=repair)

@@ -234,10 +234,10 @@ class _Rated:
 
     start: int
     end: int
-    ratings: Mapping[str, int]
+    ratings: Mapping[str, float]
 
 
-def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], dict[str, dict[str, int]], str]:
+def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], dict[str, dict[str, float]], str]:
     """Return queries, the ratings by passage and query, and the qrels' names, of all years or one (`--split 2021`)."""
     year = options.split or ""
     qrels = [file for file in sorted(folder.rglob("*qrels*")) if year in file.name and "doc" not in file.name.lower()]
@@ -248,10 +248,11 @@ def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], d
             "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the folder."
         )
     queries = {name: text for file in topics for name, text in split_lines(file, 2, "\t")}
-    rated: dict[str, dict[str, int]] = defaultdict(dict)
+    rated: dict[str, dict[str, float]] = defaultdict(dict)
     for file in qrels:
-        for query, passage, rating in read_qrels(file):
-            rated[passage][query] = max(rating, rated[passage].get(query, 0))
+        for query, ratings in read_qrels(file).by_query.items():
+            for passage, rating in ratings.items():
+                rated[passage][query] = max(rating, rated[passage].get(query, 0))
     return queries, rated, ", ".join(map(str, qrels))
 
 

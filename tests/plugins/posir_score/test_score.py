@@ -295,9 +295,6 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
     chunks = {query: {f"{name}#1": score for name, score in scores.items()} for query, scores in PLAIN_RUNS["a"].items()}
     with pytest.raises(PosirError, match="without the corpus"):
         posir.score(chunks, data=file, output=tmp_path / "out")
-    file.write_text("q Q0 d 1\nq Q0 d 2\n")
-    with pytest.raises(PosirError, match="query q, document d: has two grades"):
-        posir.score(PLAIN_RUNS["a"], data=file, output=tmp_path / "out")
 
 
 def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
