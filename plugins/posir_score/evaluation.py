@@ -25,6 +25,7 @@ from posir_score.run_files import Run
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.progress import track
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.files import atomic_write, check_writable, explain_disk_full, folder_lock
@@ -242,8 +243,8 @@ def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
     k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
-            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. Run `mteb run -t {opened.name}` "
-            "with a model."
+            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb run -m MODEL -t "
+            f"{opened.name}` computes it for a model."
         )
     return depth, k_values
 
@@ -315,6 +316,12 @@ def prepare_run(
     read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
+    if data.rules.split and (others := run.splits - {data.rules.split}):
+        # Queries of different splits may have the same ids.
+        raise PosirError(
+            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split {data.rules.split} of {data.name} "
+            f"is scored. Give --split {sanitized(min(others))}."
+        )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     model = RunSearch(run.name, revision, aligned, read_by, chunks)

@@ -50,11 +50,10 @@ def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> Split
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:
         raise DataError(f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)}).") from error
-    loaded = dict(task.dataset[subset][name])
-    if lacking := [part for part in ("queries", "corpus") if "text" not in loaded[part].column_names]:
-        raise DataError(
-            f"{task.metadata.name}: its {' and '.join(lacking)} have no texts, which posir needs. Score it with mteb."
-        )
+    loaded: SplitData = dict(task.dataset[subset][name])
+    for part, nouns in (("queries", "queries"), ("corpus", "documents")):
+        if "text" not in loaded[part].column_names:
+            raise DataError(f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it with mteb.")
     return loaded
 
 
@@ -79,9 +78,10 @@ def _join_turns(text: object) -> str:
     return text if isinstance(text, str) else json.dumps(text)
 
 
-def read_scoring_rules(task: AbsTaskRetrieval) -> ScoringRules:
-    """Return how a task of mteb is scored."""
+def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRules:
+    """Return how a task of mteb is scored on a split, by default the first that it evaluates."""
     return ScoringRules(
+        split=split or task.metadata.eval_splits[0],
         ignore_identical_ids=task.ignore_identical_ids,
         skip_first_result=task.skip_first_result,
         main_score=task.metadata.main_score,

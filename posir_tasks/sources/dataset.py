@@ -32,6 +32,8 @@ EVIDENCE = "questions with the span of their evidence"
 class ScoringRules:
     """How the owner of data scores it."""
 
+    split: str = ""
+    """The split that is scored; empty if the data has one that nothing else names."""
     ignore_identical_ids: bool = False
     """Whether a document with the id of the query is left out of its results: each query is a document of the corpus."""
     skip_first_result: bool = False

@@ -316,7 +316,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
     opened = Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
-    return replace(opened, rules=read_scoring_rules(task))
+    return replace(opened, rules=read_scoring_rules(task, options.split))
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
