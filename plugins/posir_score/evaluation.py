@@ -49,8 +49,8 @@ from posir_tasks.result_schema import (
 )
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources import mini
-from posir_tasks.sources.data import Judgments, PositionData, digest_texts
-from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, ScoringRules
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules, digest_texts
+from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.sources.judgment_audit import JudgmentAudit
 from posir_tasks.sources.repository import name_version
 from posir_tasks.tasks.scoring import K_VALUES, Rows, SearchedSubset, SubsetScorer, divide_split, select_texts

@@ -17,8 +17,7 @@ from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 from posir_tasks.result_schema import SPLIT
-from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.dataset import ScoringRules
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules
 from posir_tasks.sources.formats.passages import Item, Passage
 from posir_tasks.sources.grades import read_grade
 from posir_tasks.tasks.scoring import SplitData, divide_split

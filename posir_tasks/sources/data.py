@@ -69,6 +69,22 @@ class Judgments:
 
 
 @dataclass(frozen=True)
+class ScoringRules:
+    """How the owner of data scores it: the attributes of a task of mteb; of other data, the usual ones."""
+
+    split: str = ""
+    """The split that is scored; empty if the data has one that nothing else names."""
+    ignore_identical_ids: bool = False
+    """Whether a document with the id of the query is left out of its results: each query is a document of the corpus."""
+    skip_first_result: bool = False
+    """Whether the best document of each query is left out, since it is the query itself."""
+    main_score: str = "ndcg_at_10"
+    """The score that results are ranked by."""
+    k_values: tuple[int, ...] = ()
+    """Cut-offs of its scores."""
+
+
+@dataclass(frozen=True)
 class PositionData:
     """One subset of a task: corpus, queries, and the evidence of each query."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import UNKNOWN
 from posir_tasks.schemes import PositionScheme
-from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules
 from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, Use, describe_skipped
 from posir_tasks.tasks.catalog import mention_task
 
@@ -26,22 +26,6 @@ logger = logging.getLogger(__name__)
 TASK, JUDGED_TASK = "a task", "a task of mteb"
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
-
-
-@dataclass(frozen=True)
-class ScoringRules:
-    """How the owner of data scores it."""
-
-    split: str = ""
-    """The split that is scored; empty if the data has one that nothing else names."""
-    ignore_identical_ids: bool = False
-    """Whether a document with the id of the query is left out of its results: each query is a document of the corpus."""
-    skip_first_result: bool = False
-    """Whether the best document of each query is left out, since it is the query itself."""
-    main_score: str = "ndcg_at_10"
-    """The score that results are ranked by."""
-    k_values: tuple[int, ...] = ()
-    """Cut-offs of its scores."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +95,7 @@ class Dataset(Presentable):
     """Whether documents are known beside the judgments."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
     """Returns the texts of which its questions can be asked."""
-    rules: ScoringRules = ScoringRules()
+    rules: ScoringRules = field(default_factory=ScoringRules)
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""

@@ -183,9 +183,8 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_d
         (document,) = scored.document()
         found = {name: value["count"] for name, value in document["judgments"].items() if isinstance(value, dict)}
         # d9 is not in the corpus of these judgments either.
-        assert found == {
-            "missing_documents": 2, "unanswerable": 0, "contradictions": 1, "without_relevant": 1, "without_text": 1, "left_out": 0
-        }  # fmt: skip
+        expected = {"missing_documents": 2, "contradictions": 1, "without_relevant": 1, "without_text": 1}
+        assert found == expected | {"unanswerable": 0, "left_out": 0}
     assert texts[0] == texts[1]
     assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
 
