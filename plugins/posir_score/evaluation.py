@@ -171,7 +171,7 @@ class ScoredData:
 
     @cached_property
     def audit(self) -> JudgmentAudit:
-        """What does not fit in the judgments."""
+        """Misfits in the judgments: documents, texts and grades."""
         known = ((subset, subset.documents if subset.has_corpus else None) for subset in self.subsets)
         audits = (JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known)
         return sum(audits, JudgmentAudit())
@@ -288,7 +288,7 @@ class RunScores:
     evidence: EvidenceScores | None = None
     """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
     audit: JudgmentAudit = field(default_factory=JudgmentAudit)
-    """What does not fit in the judgments."""
+    """Misfits in the judgments: documents, texts and grades."""
     main_score: tuple[str, float] = ("", 0.0)
     """Name and value of the score that the owner of the data ranks results by."""
 

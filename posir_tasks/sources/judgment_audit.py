@@ -1,4 +1,4 @@
-"""What does not fit in the judgments of data: counts, and the sentences on them."""
+"""Misfits in the judgments of data: counts, and the sentences on them."""
 
 from __future__ import annotations
 

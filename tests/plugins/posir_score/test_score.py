@@ -181,10 +181,10 @@ def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_d
         (note,) = [text for text in section.tables[0].notes if text.startswith("Judgments: ")]
         texts.append((note, scored.runs[0].to_json()["recall_at_100"]))
         (document,) = scored.document()
-        found = {name: value["count"] for name, value in document["judgments"].items() if isinstance(value, dict)}
+        counted = {name: value["count"] for name, value in document["judgments"].items() if isinstance(value, dict)}
         # d9 is not in the corpus of these judgments either.
         expected = {"missing_documents": 2, "contradictions": 1, "without_relevant": 1, "without_text": 1}
-        assert found == expected | {"unanswerable": 0, "left_out": 0}
+        assert counted == expected | {"unanswerable": 0, "left_out": 0}
     assert texts[0] == texts[1]
     assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
 

@@ -1,4 +1,4 @@
-"""What the owner of data asks of its scoring: the numbers are those that mteb itself has for the same rankings."""
+"""Rules of scoring that the owner of data has: the numbers are those that mteb itself has for the same rankings."""
 
 from __future__ import annotations
 
