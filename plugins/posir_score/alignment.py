@@ -65,6 +65,8 @@ class RunCounts:
     """Hits whose document has the id of its query, and which are left out."""
     skipped_first: int = 0
     """First hits that are left out, as the owner of the data does."""
+    other_candidates: int = 0
+    """Hits that are not among the documents which the owner of the data has reranked for their query."""
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
@@ -117,6 +119,12 @@ class RunCounts:
         if self.skipped_first:
             hits = pluralize(self.skipped_first, "first hit is", "first hits are")
             yield f"{hits} left out, as the task's own evaluation does."
+        if self.other_candidates:
+            hits = pluralize(self.other_candidates, "hit is", "hits are")
+            yield (
+                f"{hits} not among the documents that the task has reranked for the query: mteb ranks only those, so the "
+                "scores are not comparable with mteb's."
+            )
 
 
 @dataclass(frozen=True)
@@ -327,6 +335,9 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         identical_ids=sum(query in scores and judged[query].get(query, 0) <= 0 for query, scores in rankings.items()),
         ignored_ids=sum(identical for identical, _ in left_out.values()),
         skipped_first=sum(first for _, first in left_out.values()),
+        other_candidates=sum(
+            name not in subset.judgments.candidates.get(query, scores) for query, scores in rankings.items() for name in scores
+        ),
     )
     return hits, rankings, counts
 

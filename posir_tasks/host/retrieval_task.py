@@ -69,7 +69,9 @@ def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) 
             scored[query] = {name: read_grade(grade) for name, grade in documents.items()}
         except ValueError as error:
             raise DataError(f"{task.metadata.name}: a grade of query {query} {error}.") from error
-    return Judgments({query: texts[query] for query in scored}, scored, left_out=tuple(sorted(left_out)))
+    candidates = {query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()}
+    asked = {query: texts[query] for query in scored}
+    return Judgments(asked, scored, left_out=tuple(sorted(left_out)), candidates=candidates)
 
 
 def _join_turns(text: object) -> str:

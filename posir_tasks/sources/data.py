@@ -47,6 +47,8 @@ class Judgments:
     """Pairs of query and document that the data judges several times, with different grades; the highest counts."""
     left_out: tuple[str, ...] = ()
     """Judged queries that the owner of the data does not score, which are not in `grades`."""
+    candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Query id to the documents that a reranker gets, which alone the owner of the data ranks; empty if all are ranked."""
 
     def list_relevant(self) -> dict[str, list[str]]:
         """Return the relevant documents of each judged query."""

@@ -47,6 +47,14 @@ class CollectedGrades:
     contradictions: tuple[Pair, ...] = ()
     """Pairs with different grades, in the order of their queries and documents."""
 
+    def list_by_document(self) -> dict[str, dict[str, float]]:
+        """Return document id to query id to grade."""
+        by_document: dict[str, dict[str, float]] = defaultdict(dict)
+        for query, grades in self.by_query.items():
+            for document, grade in grades.items():
+                by_document[document][query] = grade
+        return dict(by_document)
+
     def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
         """Yield the judgments that do not count, one for each pair."""
         for query, document in self.contradictions:

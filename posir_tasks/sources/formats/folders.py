@@ -186,7 +186,7 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
         for key, value in {**fields, **(metadata if isinstance(metadata, dict) else {})}.items():
             if isinstance(value, str | int):
                 columns[key][name] = str(value)
-    texts = {name: query.text for name, query in known.items()}
+    texts = {name: query.text for name, query in known.items() if query.text.strip()}
     return Judgments(texts, grades.by_query, dict(columns), grades.contradictions)
 
 

@@ -168,9 +168,9 @@ def is_qrels(file: Path) -> bool:
     return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
 
 
-def read_qrels(file: Path) -> CollectedGrades:
+def read_qrels(*files: Path) -> CollectedGrades:
     """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
-    return collect_grades(_read_qrels_rows(file))
+    return collect_grades(row for file in files for row in _read_qrels_rows(file))
 
 
 def _read_qrels_rows(file: Path) -> Iterator[tuple[str, str, float]]:

@@ -130,6 +130,16 @@ def test_predictions_of_another_split_are_refused(task_with: Any, tmp_path: Path
         posir.score(predictions, data="MSMARCO", output=tmp_path / "results")
 
 
+def test_hits_that_mteb_would_not_rerank_are_counted(task_with: Any, tmp_path: Path):
+    loaded, rankings = draw_task(4)
+    cut = {query: dict([*ranked.items()][:20]) for query, ranked in rankings.items()}
+    candidates = {query: [*ranked][: 17 if query == "q0" else 20] for query, ranked in cut.items()}
+    task_with("SciFact", {**loaded, "top_ranked": candidates}, "test")
+    (run,) = posir.score(cut, data="SciFact", name="mine", output=tmp_path).runs
+    assert run.counts.other_candidates == 3
+    assert any("reranked" in sentence for sentence in run.describe())
+
+
 def test_the_form_of_mteb_1_is_converted(task_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     loaded, rankings = draw_task(2)
     task = task_with("SciFact", loaded, "test")
