@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules
+from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.hits import Order
 from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
@@ -80,6 +80,7 @@ class ScoredRuns(Presentable):
             for run in self.runs
         )
         notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.describe()]))
+        notes += tuple(dict.fromkeys(f"Judgments: {text}" for run in self.runs if (text := " ".join(run.audit.describe()))))
         usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),))
         scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
         answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
@@ -97,8 +98,11 @@ class ScoredRuns(Presentable):
         return [run.to_json() for run in self.runs]
 
     def document(self) -> object:
-        """Return the rows, with all numbers of chunks under `evidence`."""
-        return [run.to_json() | ({"evidence": run.evidence} if run.evidence else {}) for run in self.runs]
+        """Return the rows, with what does not fit in the judgments, and all numbers of chunks under `evidence`."""
+        return [
+            run.to_json() | {"judgments": asdict(run.audit)} | ({"evidence": run.evidence} if run.evidence else {})
+            for run in self.runs
+        ]
 
     def legend(self) -> Sequence[str]:
         """Return paragraphs on how to read the tables."""
@@ -118,7 +122,7 @@ GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
     "Text splitters": "protocol batch_size",
-    "Data": "clusters split repair merge_copies scope",
+    "Data": "clusters split ignore_identical_ids repair merge_copies scope",
 }
 
 
@@ -150,6 +154,7 @@ def score(
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
     batch_size: Annotated[int, Option(min=1)] = 32,
     split: str | None = None,
+    ignore_identical_ids: bool = False,
     repair: bool = True,
     merge_copies: bool = False,
     scope: Scope | None = None,
@@ -191,6 +196,8 @@ def score(
         timeout: Seconds that a search may take.
         batch_size: Number of texts encoded at a time.
         split: Split of a BEIR folder; by default test.
+        ignore_identical_ids: Leave out hits whose document has the id of the query, as mteb does for tasks whose queries are
+            documents; by default only for those.
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
         merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
@@ -226,8 +233,9 @@ def score(
             return _score_chunkers(splitters, opened, str(model), revision, *sizes, repair=repair, is_merged=merge_copies)
     if protocol is not None:
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
-    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
-    rules = AlignmentRules(missing == "error", chunk_separator, find_document)
+    # How many documents the scores need follows from the data.
+    settings = CollectionSettings(k or 0, concurrency, retries, timeout, order, document_field, Path(output))
+    rules = AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
@@ -289,6 +297,8 @@ def _score_runs(
             "letter or digit, such as v2 or 2026-11-23."
         )
     opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
+    rules = opened.complete_rules(rules)
+    settings = replace(settings, k=settings.k or rules.asked)
     read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []

@@ -1,8 +1,8 @@
 """Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves results, all without mteb.
 
 Data may have several relevant documents for a query, grades, or no position of its evidence. Scores by judgments are those of
-trec_eval: the gain of a document is its grade and the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is
-relevant. A query without ranking scores 0, as with `trec_eval -c`.
+trec_eval: the gain of a document is its grade, perhaps a fraction, and the ideal ranking is of all judged documents
+(`ndcg_cut`); a grade above 0 is relevant. A query without ranking scores 0, as with `trec_eval -c`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import islice
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posir_score.alignment import AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
+from posir_score.alignment import DEPTH, AlignedRun, AlignmentRules, RunCounts, SubsetQueries, align_run
 from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
 from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.progress import track
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.files import atomic_write, check_writable, explain_disk_full, folder_lock
@@ -33,7 +35,7 @@ from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.ranks import rank_results, score_each_query, score_rankings
+from posir_tasks.ranks import list_score_names, rank_results, score_each_query, score_rankings
 from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -49,10 +51,11 @@ from posir_tasks.result_schema import (
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.sources import mini
 from posir_tasks.sources.copies import describe_merged, find_copies, list_relevant, merge_copies
-from posir_tasks.sources.data import Judgments, PositionData, digest_texts
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules, digest_texts
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
+from posir_tasks.sources.judgment_audit import JudgmentAudit
 from posir_tasks.sources.repository import name_version
-from posir_tasks.tasks.scoring import Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
+from posir_tasks.tasks.scoring import K_VALUES, Rows, SearchedSubset, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.tokens_read import CorpusRead, count_tokens_read, settle_read_part
 
@@ -159,6 +162,25 @@ class ScoredData:
     """The key of the clusters of queries; see `cluster_queries`."""
     is_plain: bool = True
     """Whether the usual scores of results are those of the evidence: each judged query has one, or they are of a task."""
+    rules: ScoringRules = field(default_factory=ScoringRules)
+    depth: int = DEPTH
+    """Documents that are kept for each query."""
+
+    def complete_rules(self, rules: AlignmentRules) -> AlignmentRules:
+        """Return the rules of a user with those of the owner of the data."""
+        return replace(
+            rules,
+            ignore_identical_ids=rules.ignore_identical_ids or self.rules.ignore_identical_ids,
+            skip_first_result=self.rules.skip_first_result,
+            depth=self.depth,
+        )
+
+    @cached_property
+    def audit(self) -> JudgmentAudit:
+        """Misfits in the judgments: documents, texts and grades."""
+        known = ((subset, subset.documents if subset.has_corpus else None) for subset in self.subsets)
+        audits = (JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known)
+        return sum(audits, JudgmentAudit())
 
     @cached_property
     def excerpts(self) -> ExcerptData:
@@ -214,9 +236,28 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
             subset.read()
     for warning in (warning for data in parts.values() for warning in data.warnings):
         logger.warning("%s, %s", opened.name, warning)
-    return ScoredData(
-        opened.name, revision, SubsetScorer(opened.scheme), SHOWN_SCORES[0], languages, subsets, parts, clusters, is_plain
-    )
+    depth, k_values = _choose_cutoffs(opened)
+    scorer = SubsetScorer(opened.scheme, k_values)
+    main_score, rules = opened.rules.main_score, opened.rules
+    return ScoredData(opened.name, revision, scorer, main_score, languages, subsets, parts, clusters, is_plain, rules, depth)
+
+
+def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
+    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main score is among these.
+
+    Raises:
+        PosirError: The main score is one that only mteb computes.
+    """
+    rules = opened.rules
+    needed = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
+    depth = max((DEPTH, *needed))
+    k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
+    if rules.main_score not in list_score_names(k_values):
+        raise PosirError(
+            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb run -m MODEL -t "
+            f"{opened.name}` computes it for a model."
+        )
+    return depth, k_values
 
 
 def _open_task(name: str) -> ScoredData:
@@ -281,16 +322,23 @@ class RunScores:
     folder: Path
     evidence: EvidenceScores | None = None
     """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
+    audit: JudgmentAudit = field(default_factory=JudgmentAudit)
+    """Misfits in the judgments: documents, texts and grades."""
+    main_score: tuple[str, float] = ("", 0.0)
+    """Name and value of the score that the owner of the data ranks results by."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
-        others = ("counts", "folder", "evidence")
+        others = ("counts", "folder", "evidence", "audit", "main_score")
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
         return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
         yield from self.counts.describe()
+        name, value = self.main_score
+        if name not in SHOWN_SCORES:
+            yield f"The main score of {self.task}, {name}, is {format_percent(value)}."
         yield from self.evidence.describe_chunks() if self.evidence else ()
 
 
@@ -303,6 +351,12 @@ def prepare_run(
     read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
+    if data.rules.split and (others := run.splits - {data.rules.split}):
+        # Queries of different splits may have the same ids.
+        raise PosirError(
+            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split {data.rules.split} of {data.name} "
+            f"is scored. Give --split {sanitized(min(others))}."
+        )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     if isinstance(read_by, ReadPart):
@@ -424,6 +478,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         for subset in data.subsets
         if subset.judgments.grades and subset.name in run.rankings
     ]
+    means = {name: sum(scores[name] * count for scores, count in scored) / queries for name in (*SHOWN_SCORES, data.main_score)}
     return RunScores(
         model=model.name,
         revision=model.revision,
@@ -432,5 +487,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         counts=run.total,
         folder=file.parent,
         evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
-        **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
+        audit=data.audit,
+        main_score=(data.main_score, means[data.main_score]),
+        **{name: means[name] for name in SHOWN_SCORES},
     )

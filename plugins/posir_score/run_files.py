@@ -77,6 +77,8 @@ class Run:
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
+    splits: frozenset[str] = frozenset()
+    """Splits of a task, as mteb's predictions state them."""
 
 
 class RankingBuilder:
@@ -190,7 +192,8 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
                 earlier = by_subset.setdefault(subset, {}).get(query, [])
                 duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
                 by_subset[subset][query] = sort_hits([*earlier, *hits], "score")
-    return Run(first.name if predictions else path.resolve().name, by_subset, duplicates)
+    name = first.name if predictions else path.resolve().name
+    return Run(name, by_subset, duplicates, splits=first.splits)
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
@@ -245,7 +248,8 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
             )
         # mteb writes the documents of a query in no order.
         by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or "score")
-    return Run(bare_name(str(model)) if model else name, by_subset)
+    splits = frozenset(next(iter(stated)) for key, stated in content.items() if key != MODEL_KEY)
+    return Run(bare_name(str(model)) if model else name, by_subset, splits=splits)
 
 
 def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[HitsByQuery, int]:

@@ -30,6 +30,8 @@ NO_COLUMNS: Schema = {}
 UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
 #: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
+#: Key of the number of documents without text in a result.
+DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 #: What a task does with rows that it cannot use.
 LEFT_OUT = "left out"
 
@@ -107,6 +109,8 @@ class Rule:
     outcome: str = LEFT_OUT
     left_out: pl.Expr | None = None
     """The rows that a task leaves out, which alone it counts, if they are not all that break the rule."""
+    is_problem: bool = True
+    """Whether `posir validate` refuses the rows; else it warns of them, as a task does."""
 
 
 def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
@@ -126,7 +130,8 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
     """Return the rule that texts have content; a task keeps or leaves out the others."""
     blank, message = pl.col(field).str.strip_chars() == "", "is empty; every text must have content"
-    return Rule(field, blank, message, f"{nouns}_without_text", f"{nouns} have no text", "kept" if keep else LEFT_OUT)
+    outcome, key = "kept" if keep else LEFT_OUT, f"{nouns}_without_text"
+    return Rule(field, blank, message, key, f"{nouns} have no text", outcome, is_problem=not keep)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import UNKNOWN
 from posir_tasks.schemes import PositionScheme
-from posir_tasks.sources.data import Judgments, PositionData
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules
 from posir_tasks.sources.formats.passages import (
     Item,
     Passage,
@@ -111,6 +111,7 @@ class Dataset(Presentable):
     """Returns the texts of which its questions can be asked, as its format or the user says."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
     """Reads the questions and counts those with a text that several documents share; None if the use is known."""
+    rules: ScoringRules = field(default_factory=ScoringRules)
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""

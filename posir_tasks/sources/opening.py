@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -55,6 +56,8 @@ from posir_tasks.sources.repository import (
     open_repository,
 )
 from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
+
+logger = logging.getLogger(__name__)
 
 #: Kind of judgments without texts.
 QRELS = "TREC qrels"
@@ -208,16 +211,14 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
-    """Open judgments without texts, in which no evidence and no length is known; raise DataError if grades contradict."""
-    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    """Open judgments without texts, in which no evidence and no length is known; raise DataError if a line is malformed."""
     with error_context(path, "", "TREC qrels"):
-        for query, document, grade in read_qrels(path):
-            if grades[query].setdefault(document, grade) != grade:
-                raise DataError(f"{path}: query {query}, document {document}: has two grades; keep one.")
+        grades = read_qrels(path)
+    judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
     opened = _open_items(
         split_suffix(path)[0], QRELS, str(path), partial(iter, ()), revision, replace(options, language=code),
-        read_judgments=lambda: Judgments({}, dict(grades)),
+        read_judgments=lambda: judgments,
     )  # fmt: skip
     return replace(opened, has_texts=False)
 
@@ -274,7 +275,7 @@ def _open_items(
         return collect_questions(read(), domain, repair=options.repair).to_position_data(find_revision())
 
     def list_texts() -> Iterator[Item]:
-        items = (read_texts or read)()
+        items = (_skip_blank(item) for item in (read_texts or read)())
         return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.is_question)), domain)
 
     @cache
@@ -296,12 +297,28 @@ def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
     return count_repeated(read())
 
 
+def _skip_blank(item: Item) -> Item:
+    """Return a document without text as skipped, for who takes texts only, and anything else as it is."""
+    if isinstance(item, Passage) and not item.text.strip():
+        return SkippedText(item.name, "empty", file=item.file)
+    return item
+
+
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None if there is none."""
-    from posir_tasks.host.retrieval_task import find_retrieval_task, list_task_texts, read_task_judgments
+    from posir_tasks.host.retrieval_task import (
+        find_retrieval_task,
+        list_task_texts,
+        read_scoring_rules,
+        read_task_judgments,
+    )
 
     if (task := find_retrieval_task(name)) is None:
         return None
+    splits = task.metadata.eval_splits
+    if options.split is None and len(splits) > 1:
+        others = ", ".join(splits[1:])
+        logger.warning("%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others)
     metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
     subsets = list[Subset]()
     for subset in task.hf_subsets:
@@ -312,7 +329,8 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         subsets += [replace(part, domain=subset) for part in opened.subsets]
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
-    return Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
+    opened = Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
+    return replace(opened, rules=read_scoring_rules(task, options.split))
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:

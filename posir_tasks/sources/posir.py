@@ -32,6 +32,7 @@ from posir_tasks.sources.checks import (
 from posir_tasks.sources.copies import count_repeated, count_repeated_texts, find_copies
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
+from posir_tasks.sources.grades import read_grade
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
@@ -44,6 +45,7 @@ from posir_tasks.sources.posir_rules import (
     check_places,
     check_tables,
     count_translated,
+    find_doubts,
     tolerate_tables,
 )
 from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
@@ -106,22 +108,26 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
-    warnings = list[str]()
-    if tables.complete and not wrong:
-        corpus = tables.corpus.frame.select(pl.col("_id").alias("id"), "text")
-        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
-        documents = Dataset.from_polars(corpus)
-        if copies := find_copies(documents, relevant):
-            warnings.append(f"{key}: {copies.describe()}")
-        asked = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id").drop_nulls("text")
-        if repeated := count_repeated_texts(asked.select("text", "corpus-id").iter_rows(), documents).warning:
-            warnings.append(f"{key}: {repeated}")
+    doubts = [*find_doubts(tables), *([] if wrong else _find_repeats(tables, places))]
+    warnings = [f"{key}: {sentence}" for sentence in doubts]
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
     return problems, [*warnings, warning] if count else warnings
+
+
+def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
+    """Yield a sentence on copies of relevant documents, and one on questions with a text that several documents share."""
+    if not tables.complete:
+        return
+    documents = Dataset.from_polars(tables.corpus.frame.select(pl.col("_id").alias("id"), "text"))
+    if copies := find_copies(documents, [*tables.positives["corpus-id"], *places.frame["corpus-id"]]):
+        yield copies.describe()
+    asked = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id").drop_nulls("text")
+    if repeated := count_repeated_texts(asked.select("text", "corpus-id").iter_rows(), documents).warning:
+        yield repeated
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
@@ -229,7 +235,7 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         warnings=tuple(warnings),
-        places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
+        places={name: Place(query, read_grade(grade)) for name, (query, grade) in of_places.items()},
     )
     repeated = count_repeated(data).warning
     return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
@@ -396,7 +402,9 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
     raise_problems([*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)])
     if places.frame.height:
-        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64})
+        scores = [place.grade for place in several.places.values()]
+        is_whole = all(isinstance(score, int) for score in scores)
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
     try:
         # A link to a folder stays a link.
         target = follow_links(folder)

@@ -12,12 +12,12 @@ from reprlib import repr as short_repr
 
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
-from posir_tasks.sources.checks import MAX_EXAMPLES
+from posir_tasks.sources.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES, ToleratedRows, count_tolerated
 from posir_tasks.sources.copies import count_repeated
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import (
@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 DUPLICATE, PLACE_UNKNOWN = "is an exact duplicate", "has several places of evidence, of which one is not known"
+#: Why a question about a document without text is left out.
+BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
 #: Characters that texts of one language use for each other: Arabic for Persian letters and digits, cedillas for commas below.
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
@@ -235,6 +237,15 @@ class ImportedData:
         titles = {name: title for name, title in self.titles.items() if name in corpus}
         return replace(self, documents=corpus, questions=questions, places=dict(data.places), titles=titles)
 
+    def tolerate_blank(self) -> list[ToleratedRows]:
+        """Return the documents without text, which stay in the corpus, and a sentence on them; empty if there are none."""
+        blank = [name for name, text in self.documents.items() if not text.strip()]
+        if not blank:
+            return []
+        lacking = pluralize(len(blank), "document has", "documents have")
+        sentence = f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus."
+        return [ToleratedRows(DOCUMENTS_WITHOUT_TEXT, len(blank), sentence)]
+
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
         questions = [skipped for skipped in self.skipped if skipped.is_question]
@@ -245,18 +256,29 @@ class ImportedData:
         relevant = progress([*{document: None for _, document, _ in self.questions.values()}], "Counting tokens")
         tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
         data = PositionData.from_questions(self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens)
+        blank = self.tolerate_blank()
         moved = (
             f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} are not where the file says: "
             f"moved to the only match within {REPAIR_DISTANCE} characters."
         )
         unsuited = {name: skipped.detail for name, skipped in self.unsuited.items()}
-        data = replace(data, skipped=tuple(self.skipped), unsuited=unsuited, places=self.places)
-        warnings = [moved if self.repaired else "", *self.notes, count_repeated(data).warning]
+        data = replace(
+            data,
+            tolerated=count_tolerated(blank),
+            skipped=tuple(self.skipped),
+            unsuited=unsuited,
+            places=self.places,
+        )
+        sentences = [rows.sentence for rows in blank]
+        warnings = [moved if self.repaired else "", *self.notes, *sentences, count_repeated(data).warning]
         return replace(data, warnings=tuple(filter(None, warnings)))
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
+    """Give passages and questions ids, and questions spans; raise DataError if an id is not unique.
+
+    A document without text stays in the corpus, as in the PosIR layout, and its questions are left out.
+    """
     imported, stated = ImportedData(), dict[str, PassageQuestion]()
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
@@ -266,8 +288,6 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.skipped.append(passage)
             continue
         document = passage.id or derived[passage.text]
-        if not passage.text.strip():
-            raise DataError(f"{passage.where}: the text is empty; every document must have content.")
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{passage.where}: another document has the id {document!r} too; ids must be unique.")
         if passage.title.strip():
@@ -313,7 +333,7 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
             unknown = {name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN) for name in names}
             imported.unsuited |= unknown
         elif len(kept := _merge_places(imported, names)) > 1:
-            grades = dict[str, int]()
+            grades = dict[str, float]()
             for name in names:
                 document = imported.questions[name][1] if name in imported.questions else ""
                 grades[document] = max(stated[name].grade, grades.get(document, 0))
@@ -357,6 +377,8 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     """Add a question and return its id; raise ValueError with the reason if it is skipped, DataError if the id is another's."""
     if not question.text.strip():
         raise ValueError("its text is empty")
+    if not imported.documents[document].strip():
+        raise ValueError(BLANK_DOCUMENT)
     match = find_answer(question, imported.documents[document], repair=repair) if question.answer else None
     span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()

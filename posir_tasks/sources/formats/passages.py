@@ -69,8 +69,8 @@ class PassageQuestion:
     query: str | None = None
     """The id of its query, if the evidence may have several places: each is yielded by itself, with an id of its own, and the
     file and name of its query. If one is skipped, the query is left out; those that overlap are one."""
-    grade: int = 1
-    """Relevance of its document to the query, from 1; the highest of the places in it counts."""
+    grade: float = 1
+    """Relevance of its document to the query, above 0; the highest of the places in it counts."""
     others: tuple[StatedAnswer, ...] = ()
     """Other answers that the file lists, each as good; the first of all that is in the document counts."""
 
@@ -134,7 +134,7 @@ def skip_question(file: str, name: str, reason: str) -> SkippedText:
 
 
 def list_places(
-    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: int = 1
+    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: float = 1
 ) -> Iterator[PassageQuestion]:
     """Yield a question for each place of a query's evidence, numbered from `first`; the first has the id of the query."""
     for number, answer in enumerate(answers, start=first):

@@ -47,6 +47,7 @@ from posir_tasks.sources.formats.records import (
     validate,
 )
 from posir_tasks.sources.formats.wikipedia import is_sampled
+from posir_tasks.sources.grades import CollectedGrades
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span, to_characters
 
@@ -235,11 +236,11 @@ class _Rated:
 
     start: int
     end: int
-    ratings: Mapping[str, int]
+    ratings: Mapping[str, float]
 
 
-def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], dict[str, dict[str, int]], str]:
-    """Return queries, the ratings by passage and query, and the qrels' names, of all years or one (`--split 2021`)."""
+def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], CollectedGrades, str]:
+    """Return queries, the ratings, and the qrels' names, of all years or one (`--split 2021`)."""
     year = options.split or ""
     qrels = [file for file in sorted(folder.rglob("*qrels*")) if year in file.name and "doc" not in file.name.lower()]
     topics = [file for file in sorted(folder.rglob("*queries*.tsv")) if year in file.name]
@@ -249,11 +250,7 @@ def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], d
             "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the folder."
         )
     queries = {name: text for file in topics for name, text in split_lines(file, 2, "\t")}
-    rated: dict[str, dict[str, int]] = defaultdict(dict)
-    for file in qrels:
-        for query, passage, rating in read_qrels(file):
-            rated[passage][query] = max(rating, rated[passage].get(query, 0))
-    return queries, rated, ", ".join(map(str, qrels))
+    return queries, read_qrels(*qrels), ", ".join(map(str, qrels))
 
 
 def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
@@ -261,7 +258,9 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
     Documents with the same body are one: the qrels of 2022 and 2023 are with duplicates.
     """
-    queries, rated, file = _read_ratings(folder, options)
+    queries, grades, file = _read_ratings(folder, options)
+    yield from grades.skip_contradictions(file)
+    rated = grades.list_by_document()
     passages: dict[str, list[_Rated]] = defaultdict(list)
     missing = {query for ratings in rated.values() for query, rating in ratings.items() if rating >= RELEVANT}
     for name in {query for ratings in rated.values() for query in ratings} - missing:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -19,6 +20,7 @@ from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.sources.grades import CollectedGrades, collect_grades, read_grade
 
 #: A line of TREC qrels, and how many decide whether a file has them.
 QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*"), 20
@@ -195,9 +197,16 @@ def check_qrels(file: Path) -> None:
         raise DataError(f"{file}: has no judgment. Expected lines of {QRELS_FORM}.")
 
 
-def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield query, document and grade of each line of TREC qrels; raise DataError if a grade is no integer."""
-    for query, _, document, grade in split_lines(file, 4):
-        if not re.fullmatch(r"-?\d+", grade):
-            raise DataError(f"{file}: query {query}, document {document}: grade {grade!r} is not an integer.")
-        yield query, document, int(grade)
+def read_qrels(*files: Path) -> CollectedGrades:
+    """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
+    return collect_grades(row for file in files for row in _read_qrels_rows(file))
+
+
+def _read_qrels_rows(file: Path) -> Iterator[tuple[str, str, float]]:
+    for query, _, document, stated in split_lines(file, 4):
+        try:
+            grade = read_grade(stated)
+        except ValueError as error:
+            place = f"{file}: query {query}, document {document}"
+            raise DataError(f"{place}: grade {short_repr(stated)} {error}. Correct it.") from error
+        yield query, document, grade

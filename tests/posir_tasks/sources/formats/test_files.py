@@ -203,7 +203,6 @@ REFUSED = {
     "line is a list": (".jsonl", [], "line 2: must be a valid dictionary, not list"),
     "line without context": (".jsonl", {"question": "Who?", "answer": "Zoë"}, "line 2: 'context' is missing"),
     "null character in an id": (".jsonl", record(id="a\0b", answer="1999"), "line 2: 'id' is not valid: has a null character"),
-    "blank context": (".jsonl", {"context": " "}, "line 2: the text is empty"),
 }
 
 
