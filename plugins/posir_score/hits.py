@@ -140,7 +140,7 @@ class OrderCheck:
     first_unscored: tuple[str, str] = ("", "")
     """Document and query of the first of these."""
     distances: int = 0
-    """Hits with a distance and no score."""
+    """Hits that are ranked by a distance."""
     queries: int = 0
     """Queries of which at least two documents have different scores."""
     contradicting: list[str] = field(default_factory=list)
@@ -160,7 +160,7 @@ class OrderCheck:
                 self.unscored += 1
             else:
                 self.scored += 1
-                self.distances += hit.is_distance
+                self.distances += uses_distance(hit, self.order)
         if self.order is None:
             self._compare(query, hits)
 
@@ -251,10 +251,15 @@ def read_value(hit: Hit, order: Order | None) -> float | None:
     return hit.score
 
 
+def uses_distance(hit: Hit, order: Order | None) -> bool:
+    """Return whether a distance that the system states decides about a hit, and not a score."""
+    return hit.is_distance or (order == "distance" and hit.distance is not None)
+
+
 def has_gap(hits: Sequence[Hit], order: Order | None) -> bool:
-    """Return whether some hits have the value that decides, and others do not."""
-    has_value = {read_value(hit, order) is not None for hit in hits}
-    return order != "rank" and len(has_value) == 2
+    """Return whether some hits lack the score or the distance that decides about others."""
+    kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
+    return order != "rank" and len(kinds) > 1
 
 
 def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
@@ -279,8 +284,11 @@ def sort_by_score(hits: Iterable[Hit]) -> list[Hit]:
 
 def _place_hits(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits in the order of their ranks, or as they are. In a group, the first hit has the rank of all."""
-    ranks = [*accumulate((hit.rank for hit in hits), lambda last, rank: last if rank is None else rank)]
-    placed = sorted(range(len(hits)), key=lambda place: (ranks[place] or 0, place))
+    ranks: list[int] = []
+    for hit in hits:
+        before = ranks[-1] if ranks else 0
+        ranks.append(before if hit.rank is None else hit.rank)
+    placed = sorted(range(len(hits)), key=ranks.__getitem__)
     return [hits[row]._replace(score=float(len(hits) - place)) for place, row in enumerate(placed)]
 
 
@@ -468,15 +476,15 @@ def read_hits(answer: object, k: int, document_field: str | None = None, order: 
 def _read_all(stated: Sequence[StatedHit], chosen: AnswerFields, document_field: str | None, order: Order | None) -> list[Hit]:
     """Return hits that are compared by the fields of the answer; raise AnswerError if one lacks what decides."""
     hits = [_read_hit(hit, chosen, document_field, order) for hit in stated]
-    uses_distance = chosen.distance is not None and (chosen.score is None or order == "distance")
-    name = chosen.distance if uses_distance else chosen.score
-    values = [read_value(hit, order) for hit in hits]
+    by_distance = chosen.distance is not None and (chosen.score is None or order == "distance")
+    name = chosen.distance if by_distance else chosen.score
+    values = [hit.distance if by_distance and not hit.is_distance else hit.score for hit in hits]
     if order != "rank" and name is not None and None in values:
         gap, number = values.index(None), values.count(None)
         called = f" in `{name}`" if name else ""
         others = f"; {number:,} of {len(hits):,} lack one" if number > 1 else ""
         raise AnswerError(
-            f"hit {stated[gap].place}, {_abbreviate(hits[gap].document)}, has no {'distance' if uses_distance else 'score'}"
+            f"hit {stated[gap].place}, {_abbreviate(hits[gap].document)}, has no {'distance' if by_distance else 'score'}"
             f"{called}{others}. {GIVE_EACH}"
         )
     return hits
@@ -525,7 +533,8 @@ def _read_hit(hit: StatedHit, chosen: AnswerFields, document_field: str | None, 
         start = find_first(hit.fields, places, STARTS) if start is None else start
         end = find_first(hit.fields, places, ENDS) if end is None else end
     score = _read_score(hit, chosen.score, document, order)
-    distance = _read_score(hit, chosen.distance, document, order)
+    is_needed = chosen.score is None or order == "distance"
+    distance = _read_score(hit, chosen.distance, document, order) if is_needed else _read_unused(hit, chosen.distance)
     is_distance = chosen.score is None and distance is not None
     return Hit(
         document=document if hit.document is None else hit.document,
@@ -568,6 +577,14 @@ def _read_score(hit: StatedHit, name: str | None, document: str, order: Order | 
         raise AnswerError(
             f"hit {hit.place}, {_abbreviate(document)}, has the score {_abbreviate(value)}; it must be a finite number"
         ) from None
+
+
+def _read_unused(hit: StatedHit, name: str | None) -> float | None:
+    """Return the distance next to a score that decides, None where it is none: another stage found the hit."""
+    try:
+        return None if name is None else read_number(hit.find_field(name))
+    except ValueError:
+        return None
 
 
 def _read_stated_rank(hit: StatedHit, document: str) -> int:

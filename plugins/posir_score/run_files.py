@@ -98,6 +98,8 @@ class RankingBuilder:
         self.hits: dict[str, list[Hit]] = {}
         self._problems: dict[str, tuple[int, str]] = {}
         """Number of rows with a problem, and the first."""
+        self._score_fields: dict[str, str] = {}
+        """The first row with each name of the score."""
         self._without_rank = 0, ""
         self._has_rank = False
         self.ranked_by: Order = "score"
@@ -123,6 +125,9 @@ class RankingBuilder:
         elif lists:
             self.add_answer(place, _find_field(values, "query"), values)
         else:
+            name = next((name for name in FIELDS["score"] if values.get(name) is not None), None)
+            if name is not None:
+                self._score_fields.setdefault(name, place)
             self.add(place, *(_find_field(values, kind) for kind in FIELDS))
 
     def add(self, place: str, query: object, document: object, score: object, rank: object, distance: object) -> None:
@@ -138,19 +143,17 @@ class RankingBuilder:
         if number is None:
             rows, first = self._without_rank
             self._without_rank = rows + 1, first or _name_row(place, rank, ids)
-        uses_distance = score is None and distance is not None
-        name, stated = ("distance", distance) if uses_distance else ("score", score)
+        is_distance = distance is not None and (score is None or self._order == "distance")
+        name, stated = ("distance", distance) if is_distance else ("score", score)
         # Without a score or a distance, the rank decides, or the order of the rows if the user says so.
         is_needed = stated is not None or (number is None and self._order != "rank")
         try:
-            value = self._read_number(stated) if is_needed else None
-            other = self._read_number(distance) if distance is not None and not uses_distance else None
+            decisive = self._read_number(stated) if is_needed else None
         except ValueError as error:
             self._count(f"field '{name}' {error}", _name_row(place, stated, ids))
             return
-        signed = -value if value is not None and uses_distance else value
-        hit = Hit(ids[1], signed, number, is_distance=uses_distance, distance=other)
-        self.hits.setdefault(ids[0], []).append(hit)
+        signed = -decisive if decisive is not None and is_distance else decisive
+        self.hits.setdefault(ids[0], []).append(Hit(ids[1], signed, number, is_distance=is_distance))
 
     def _read_number(self, value: object) -> float | None:
         return None if self._order == "rank" and is_missing(value) else read_number(value)
@@ -171,6 +174,9 @@ class RankingBuilder:
         if self._has_rank and self._without_rank[0] and self._order in (None, "rank"):
             rule = "must be a whole number from 0, as in other rows (--order score needs none)"
             self._problems[f"field 'rank' {rule}"] = self._without_rank
+        if len(self._score_fields) > 1 and self._order != "rank":
+            names = " and ".join(f"{name}, first in {place}" for name, place in self._score_fields.items())
+            self._count("scores of different fields cannot be compared", names)
         if self._problems:
             kinds = (f"{problem}: {pluralize(rows, 'row')}, first {first}" for problem, (rows, first) in self._problems.items())
             raise DataError(f"{self._file}: {'; '.join(kinds)}.")

@@ -139,3 +139,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
 
 def test_the_suffix_of_the_format():
     assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [("A", ".json"), ("a", ""), ("a", "")]
+
+
+def test_a_suffix_that_is_no_format_is_part_of_a_name():
+    names = (
+        "input.InexpC2.gz",
+        "input.fub03IeOLKe3.gz",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5.trec",
+        ".hidden",
+    )
+    stems = ["input.InexpC2", "input.fub03IeOLKe3", "qrels.test", "qrels.rel_level", "run.v1.5", "run.v1.5", ".hidden"]
+    assert [split_suffix(Path(name))[0] for name in names] == stems
+    assert split_suffix(Path("input.InexpC2.gz"))[1] == ".inexpc2"

@@ -177,6 +177,7 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
     [
         ("a.jsonl", ['{"qid": "q", "docno": "x", "score": 1}', '{"qid": "q", "docno": "y", "score": null}']),
         ("a.jsonl", ['{"qid": "q", "docno": "x", "rank": 1, "score": 1}', '{"qid": "q", "docno": "y", "rank": 2}']),
+        ("a.jsonl", ['{"qid": "q", "docno": "x", "_relevance_score": 1}', '{"qid": "q", "docno": "y", "score": 70}']),
         ("a.csv", ["qid,docno,score", "q,x,1", "q,y,"]),
         ("a.csv", ["qid,docno,distance", "q,x,1", "q,y,nan"]),
         ("a.json", ['[{"qid": "q", "docno": "x", "score": 1}, {"qid": "q", "docno": "y"}]']),
@@ -184,7 +185,7 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
 )
 def test_a_row_without_a_score_is_refused_by_query_and_document(name: str, lines: list[str], tmp_path: Path):
     (tmp_path / name).write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"document y.*of query q|of query q, document y"):
+    with pytest.raises(DataError, match=r"document y of query q|of query q, document y|and score, first in line 2"):
         read_run_file(tmp_path / name)
     ranked = read_run_file(tmp_path / name, "rank").by_subset[ANY_SUBSET]["q"]
     assert [hit.document for hit in ranked] == ["x", "y"]
@@ -307,6 +308,24 @@ def test_an_order_decides_between_a_score_and_a_distance(tmp_path: Path, caplog:
     (tmp_path / "c.json").write_text(json.dumps({"q": [{"doc": hit["doc"], "distance": hit["distance"]} for hit in hits]}))
     assert [read_order(tmp_path / "c.json", order) for order in (None, *get_args(Order))] == ["abc", "cba", "abc", "abc"]
     assert caplog.text.count("the lowest distance is best") == 1
+
+
+@pytest.mark.parametrize("missing", ["null", None])
+def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(missing: str | None, tmp_path: Path):
+    """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
+    rows = [{"doc": "a", "_distance": 0.1, "_relevance_score": 0.2}, {"doc": "b", "_relevance_score": 0.9}]
+    rows[1] |= {"_distance": None} if missing else {}
+    (tmp_path / "a.json").write_text(json.dumps({"q": rows}))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row | {"qid": "q"}) + "\n" for row in rows))
+    for name in ("a.json", "b.jsonl"):
+        assert read_order(tmp_path / name, "score") == "ba"
+        with pytest.raises(
+            DataError, match=r"has no distance in `_distance`|a distance and 1 a score, which cannot be compared"
+        ):
+            read_run_file(tmp_path / name, "distance")
+    frame = pl.DataFrame([rows[0], rows[1] | {"_distance": float("nan")}]).with_columns(qid=pl.lit("q")).to_pandas()
+    hits, _ = read_rankings("run", frame, None)
+    assert [hit.document for hit in hits["q"]] == ["b", "a"]
 
 
 def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
