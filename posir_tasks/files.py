@@ -387,6 +387,11 @@ def atomic_update(file: Path) -> Iterator[Path]:
 
 
 SUFFIX = ".gz"
+#: Suffixes that say a format. Any other is part of the name, as in `input.InexpC2.gz` or `qrels.test`.
+FORMATS = frozenset({
+    ".csv", ".htm", ".html", ".json", ".jsonl", ".lz4", ".markdown", ".md", ".ndjson", ".parq", ".parquet", ".pdf", ".qrel",
+    ".qrels", ".rst", ".run", ".text", ".trec", ".tsv", ".txt", ".xhtml",
+})  # fmt: skip
 #: What reading raises if a file is damaged, cut off or not compressed at all.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -397,9 +402,13 @@ def is_compressed(file: Path) -> bool:
 
 
 def split_suffix(file: Path) -> tuple[str, str]:
-    """Return the name of a data file and the suffix of its format in lower case: `a` and `.json` of both files above."""
-    plain = Path(file.stem) if is_compressed(file) else file
-    return plain.stem, plain.suffix.lower()
+    """Return the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and `a.json.gz`.
+
+    A suffix that says no format is part of the name, too.
+    """
+    plain = Path(file.stem) if is_compressed(file) else Path(file.name)
+    suffix = plain.suffix.lower()
+    return plain.stem if suffix in FORMATS else plain.name, suffix
 
 
 def find_compressed(file: Path) -> Path:

@@ -67,6 +67,8 @@ class RunCounts:
     """First hits that are left out, as the owner of the data does."""
     other_candidates: int = 0
     """Hits that are not among the documents which the owner of the data has reranked for their query."""
+    tied: int = 0
+    """Queries with a relevant document whose score another document has, which is judged otherwise: the ids decide."""
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
@@ -97,9 +99,19 @@ class RunCounts:
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
+        yield from self._describe_ranking()
+
+    def _describe_ranking(self) -> Iterator[str]:
+        """Yield what decides where a document ranks that has several rows or shares its score."""
         if self.chunks:
             chunks = pluralize(self.chunks, "chunk was mapped to its document", "chunks were mapped to their documents")
             yield f"{chunks}; a document ranks where its best chunk does."
+        if self.tied:
+            queries = pluralize(self.tied, "query", "queries")
+            yield (
+                f"In {queries} a relevant document has the score of another one: ties are ordered by id, as in trec_eval. "
+                "--order rank keeps the order as it is stated."
+            )
         if self.duplicates:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
             yield f"{rows} a query and a document, as chunks of one document do: the highest score counts."
@@ -184,6 +196,12 @@ def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
         score = hit.score or 0.0
         merged[hit.document] = max(score, merged.get(hit.document, score))
     return merged
+
+
+def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
+    """Return whether documents with one score have different grades, so that their order changes the scores of the run."""
+    stated: dict[float, float] = {}
+    return any(stated.setdefault(score, grades.get(name, 0)) != grades.get(name, 0) for name, score in scores.items())
 
 
 @dataclass(frozen=True)
@@ -329,9 +347,10 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
     chunks = sum(hit.document != hit.chunk for listed in hits.values() for hit in listed)
     if subset.copies:
         hits = {query: subset.merge_copies(listed) for query, listed in hits.items()}
+    merged = {query: merge_chunks(listed) for query, listed in hits.items()}
     rankings = {
-        query: separate(nlargest(rules.depth, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
-        for query, listed in hits.items()
+        query: separate(nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0])))
+        for query, scores in merged.items()
     }
     known = subset.documents if subset.has_corpus else {name for scores in rankings.values() for name in scores}
     unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in known]
@@ -358,6 +377,7 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         other_candidates=sum(
             name not in subset.judgments.candidates.get(query, scores) for query, scores in rankings.items() for name in scores
         ),
+        tied=sum(has_decisive_tie(scores, judged[query]) for query, scores in merged.items()),
     )
     return hits, rankings, counts
 

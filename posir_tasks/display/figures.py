@@ -17,6 +17,7 @@ import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from posir_tasks.digests import digest
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
 from posir_tasks.display.secrets import redact_collected
@@ -80,8 +81,13 @@ class Figure:
     @property
     def slug(self) -> str:
         """File name of its picture without suffix: letters, digits, dots, dashes and underscores; not unique."""
-        parts = (re.sub(r"[^A-Za-z0-9.-]+", "_", part or "").strip("._")[:SLUG] for part in (self.task, self.model, self.kind))
+        parts = (_shorten_slug(part or "") for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
+
+
+def _shorten_slug(text: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("._")
+    return slug if len(slug) <= SLUG else f"{slug[: SLUG - 9]}-{digest(text, size=4).hex()}"
 
 
 def render_image(figure: Figure) -> str:

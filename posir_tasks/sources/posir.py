@@ -6,7 +6,7 @@ Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et 
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 

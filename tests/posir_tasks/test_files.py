@@ -281,3 +281,18 @@ def test_the_longest_name_that_a_system_allows_can_be_written(tmp_path: Path):
     assert names_in(tmp_path) == [name]
     with pytest.raises(PosirError, match="cannot be written to"):
         write_text(tmp_path / (2 * name), "x")
+
+
+def test_a_suffix_that_is_no_format_is_part_of_a_name():
+    names = (
+        "input.InexpC2.gz",
+        "input.fub03IeOLKe3.gz",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5.trec",
+        ".hidden",
+    )
+    stems = ["input.InexpC2", "input.fub03IeOLKe3", "qrels.test", "qrels.rel_level", "run.v1.5", "run.v1.5", ".hidden"]
+    assert [split_suffix(Path(name))[0] for name in names] == stems
+    assert split_suffix(Path("input.InexpC2.gz"))[1] == ".inexpc2"

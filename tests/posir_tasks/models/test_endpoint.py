@@ -45,9 +45,13 @@ def expected(texts, window=None):
     ("reference", "name", "portable"),
     [
         ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
-        ("BAAI/bge-m3@https://a.org/team/v1", "endpoint/BAAI-bge-m3 (a.org-team)", "BAAI/bge-m3@https://a.org/team/v1"),
-        ("m@https://a.org#2025-06", "endpoint/m (a.org)", "m@https://a.org#2025-06"),
-        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080)", "bge:v2@tei+http://a.org:8080"),
+        (
+            "BAAI/bge-m3@https://a.org/team/v1",
+            "endpoint/BAAI-bge-m3 (a.org-team 96445fc5)",
+            "BAAI/bge-m3@https://a.org/team/v1",
+        ),
+        ("m@https://a.org/v1#2025-06", "endpoint/m (a.org)", "m@https://a.org/v1#2025-06"),
+        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080 4c11d4a0)", "bge:v2@tei+http://a.org:8080"),
     ],
 )
 def test_a_reference_names_model_and_address(reference, name, portable):
@@ -431,7 +435,7 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
         ("retrieval.query", {"num_ctx": 8192}, None), (None, None, True)
     ]  # fmt: skip
     recorded = {"query_field": "task=retrieval.query\noptions.num_ctx=8192", "passage_field": "truncate=true"}
-    assert meta.experiment_kwargs == recorded
+    assert meta.experiment_kwargs == recorded | {"settings_digest": meta.experiment_kwargs["settings_digest"]}
     with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
         with pytest.raises(PosirError, match="written into results"):

@@ -1,20 +1,21 @@
 """References to models: full and bare names, what later kinds of references add, and errors that suggest a name."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import mteb
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mteb.models import ModelMeta
 from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
 from posir_tasks.models.hub import is_downloaded
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.references import Endpoint, ModelReference, legible_name, portable_name
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
     PLAIN,
@@ -27,6 +28,7 @@ from posir_tasks.models.registry import (
     refuse_unloadable,
     split_models,
 )
+from posir_tasks.models.run_settings import add_digest
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.tasks.base import PositionTask
 from tests.support.commands import python
@@ -37,6 +39,60 @@ BM25 = "mteb/baseline-bm25s"
 
 def registry(*names):
     return ModelRegistry({name: ModelMeta.create_empty({"name": name}) for name in names})
+
+
+NAMES = st.text("a-_./ :é", max_size=5) | st.sampled_from(["a" * 100, "a" * 101, "a" * 102])
+HOSTS = st.from_regex(r"[a-z0-9]{1,3}([.-][a-z0-9]{1,4})?[.]?(:[1-9][0-9]{0,3})?", fullmatch=True)
+PATHS = st.sampled_from(["", "/v1", "/a", "/a/v1", "-v1", "/v1/v1"])
+ENDPOINTS = st.builds(
+    Endpoint,
+    model=st.text("q-:/@. 06", min_size=1, max_size=4) | st.sampled_from(["m" * 100, "m" * 101, "m" * 102]),
+    address=st.builds(str.__add__, st.sampled_from(["http://", "https://"]), st.builds(str.__add__, HOSTS, PATHS)),
+    revision=st.none(),
+    kind=st.sampled_from(["", "tei", "ollama"]),
+)
+
+
+@settings(max_examples=300)
+@given(endpoints=st.lists(ENDPOINTS, min_size=2, max_size=12, unique_by=str))
+@example(endpoints=[Endpoint(f"q{sign}06", "http://localhost:8000/v1", None) for sign in ":-/@ "])
+@example(endpoints=[Endpoint("m", f"http://localhost{sign}8000/v1", None) for sign in ":-"])
+@example(endpoints=[Endpoint("m", f"{scheme}://a.org/v1", None) for scheme in ("http", "https")])
+@example(endpoints=[Endpoint("m", f"http://a.org:80{path}", None) for path in ("", "/v1", "-v1", "/a", "/a/v1")])
+def test_no_two_endpoints_have_one_name(endpoints):
+    names = [endpoint.name for endpoint in endpoints]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"endpoint/[A-Za-z0-9._-]+ \([A-Za-z0-9._-]+( [0-9a-f]{8})?\)", name) for name in names)
+    # mteb names folders so.
+    assert len({name.replace("/", "__").replace(" ", "_") for name in names}) == len(names)
+
+
+@given(texts=st.lists(NAMES, min_size=2, max_size=12, unique=True))
+@example(texts=["q:06", "q-06", "q 06", "q/06", "q@06"])
+@example(texts=["a" * 150 + end for end in "bc"])
+def test_no_two_texts_have_one_legible_name_and_what_is_legible_stays(texts):
+    names = [legible_name(text) for text in texts]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
+    assert all(name == text or re.search("-[0-9a-f]{8}$", name) for name, text in zip(names, texts, strict=True))
+
+
+@pytest.mark.parametrize("key", ["query_prompt", "first_stage", "query_field"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("query: ", "query? ", "query_ "), ("a/b", "a_b"), ("a\nb", "a b"), ("a ", "a"), ("x" * 300 + ":", "x" * 300 + "?"),
+        ("a__window_3", "a_"),
+    ],
+)  # fmt: skip
+def test_settings_that_differ_are_different_experiments(key, values):
+    metas = [ModelMeta.create_empty({"name": "a/b", "experiment_kwargs": add_digest({key: value})}) for value in values]
+    assert len({meta.experiment_name for meta in metas}) == len(values)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"protocol": "posq"}, {"window": 512}, {"query_prompt": "Find this"}])
+def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
+    assert add_digest(chosen) == chosen
 
 
 def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_unchanged():
