@@ -432,8 +432,10 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
 
     def examine(draw: random.Random) -> bool:
         suffix = draw.choice(list(written))
-        text = written[suffix]
-        if suffix == ".json" and draw.random() < 0.7:
+        text, lacks_scores = written[suffix], suffix == ".json" and draw.random() < 0.3
+        if lacks_scores:
+            what, content = remove_scores(run, draw)
+        elif suffix == ".json" and draw.random() < 0.7:
             what, content = damage_json_text(text, draw)
         elif suffix != ".json" and draw.random() < 0.6:
             what, content = damage_row(text, suffix, draw)
@@ -447,6 +449,8 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
             check_ended(ended, [file.name, "run: "])
             if ended.status:
                 return False
+            if lacks_scores:
+                raise WrongError("hits without a score were ranked")
             (row,) = json.loads(ended.printed)
             expected = judge(read_again(content, suffix), judged)
             shown = row["ndcg_at_10"], row["recall_at_100"]
@@ -455,6 +459,25 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
         return True
 
     try_cases("score", CASES["score"], examine)
+
+
+def remove_scores(run: dict[str, dict[str, float]], draw: random.Random) -> tuple[str, bytes]:
+    """Return what was done, and a run in one of the forms of JSON in which some hits of a few queries have no score."""
+    form, changed = draw.choice(["object", "pairs", "rows", "columns", "hits"]), {}
+    chosen = set(draw.sample(sorted(run), draw.randint(1, 5)))
+    for query, stated in run.items():
+        hits: list[tuple[str, float | None]] = [*stated.items()]
+        for place in draw.sample(range(len(hits)), draw.randint(1, len(hits) - 1)) if query in chosen else []:
+            hits[place] = hits[place][0], None
+        named = [{"doc_id": name} | ({} if score is None and draw.random() < 0.5 else {"score": score}) for name, score in hits]
+        changed[query] = {
+            "object": dict(hits),
+            "pairs": hits,
+            "rows": named,
+            "columns": {"ids": [name for name, _ in hits], "scores": [score for _, score in hits]},
+            "hits": {"hits": {"hits": [{"_id": name, "_score": score, "_source": {}} for name, score in hits]}},
+        }[form]
+    return f"{form}: no score in {len(chosen)} queries", json.dumps(changed).encode()
 
 
 #: Cells that replace a cell of a run.
