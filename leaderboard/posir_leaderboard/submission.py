@@ -148,7 +148,9 @@ class HuggingFaceHub:
     def send(self, commit: Commit) -> UploadResult:
         """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
         if self.direct:
-            head = commit.parent or self.read_head(commit)
+            head = self.read_head(commit)
+            if commit.parent not in (None, head):
+                raise HubError(f"{commit.repository}: was changed while the content was made. Run the same command again.")
             return UploadResult(True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}")
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already contains all of it

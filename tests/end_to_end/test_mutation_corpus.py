@@ -347,11 +347,11 @@ def test_board_build(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def board_numbers(site: Path) -> Shown:
-    """Return the numbers of results on a board by model, revision and task."""
+    """Return the numbers of results on a board by model, revision and task; one whose data differ is named with them."""
     numbers: Shown = {}
     for row in csv.DictReader(gzip.decompress((site / "scores.csv.gz").read_bytes()).decode().splitlines()):
         if row["published"] == "false" and int(row["queries"]):
-            key = row["model"], row["revision"], row["task"]
+            key = row["model"], row["revision"], row["task"].partition(" (")[0]
             numbers.setdefault(key, {})[row["length"].lower()] = int(row["queries"]), float(row["ndcg_at_10"])
     return numbers
 

@@ -1,9 +1,9 @@
 """A board from nothing: the repository of results, a submission, its review, pins, the site and its Space, over real HTTP."""
 
 import json
-import os
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +25,7 @@ README = {"README.md": b"# Results"}
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch, nothing_published) -> Iterator[Hub]:  # noqa: ARG001
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.utils._http.time, "sleep", [].append)
@@ -69,13 +69,13 @@ def read_models(site: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
     """Each step is a command as a user types it, in a process of its own or a fork."""
     write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
     with serve_all(Store(MODEL, kind="models", commits=[REVISION])) as hub:
         environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": TOKEN}
         environment |= {"POSIR_CACHE": str(tmp_path / "cache")}
-        shown: list[str] = []
 
         def call(line: str, status: int = 0) -> str:
             program, *rest = shlex.split(line)
@@ -84,7 +84,6 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
             else:
                 done = run_process(BIN / program, *rest, env=CLEAN | environment, cwd=tmp_path)
             said = done.stdout + done.stderr
-            shown.append(f"$ {line}\n{said}")
             assert done.returncode == status, said
             assert "Traceback" not in said
             assert TOKEN not in said
@@ -119,8 +118,6 @@ def test_the_whole_path_from_no_repository_to_a_space(tmp_path):
         call(f"posir submit {results} --repo {RESULTS}")
         call(f"posir leaderboard push --space {SPACE} --site {site}")
         assert (store.commits, len(store.pulls)) == (commits, 1)
-    if shown_file := os.environ.get("SHOWN"):
-        Path(shown_file).write_text("\n".join(shown))
 
 
 @pytest.mark.parametrize("with_result", [False, True])
@@ -143,16 +140,28 @@ def test_a_repository_without_pins_is_pinned_and_built(hub, tmp_path, monkeypatc
     assert store.main["pins.json"].decode() == format_pins(KNOWN_PINS)
 
 
+COMMANDS = pytest.mark.parametrize("command", [("build", "--output", "site"), ("pin", "PosIR-Mini")])
+
+
+@COMMANDS
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"PosIR-Mini": {"revision": "1"}}', b'{"a": 1, "a": 2}', b"\xff\xfe"])
-@pytest.mark.parametrize("command", [("build", "--output", "site"), ("pin", "PosIR-Mini")])
-def test_damaged_pins_are_named_by_their_repository_with_what_to_do(hub, tmp_path, monkeypatch, content, command):
+def test_damaged_pins_are_named_by_their_repository(hub, tmp_path, monkeypatch, content, command):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=content)
     done = call_posir("leaderboard", *command, "--results", RESULTS)
     assert done.status == 1
-    assert f"pins.json of dataset {RESULTS}" in done.said
-    assert str(Path(os.environ.get("TMPDIR", "/tmp"))) + "/" not in done.said.replace(str(tmp_path), "")
-    (removal,) = re.findall(r"hf (repos delete-files .*)", done.said)
+    assert f"Cannot read pins.json of dataset {RESULTS}: " in done.said
+    assert f"hf repos delete-files {RESULTS} pins.json --type dataset" in done.said
+    assert f"posir leaderboard pin TASK --results {RESULTS}" in done.said
+    assert tempfile.gettempdir() not in done.said
+    assert store.main["pins.json"] == content
+
+
+def test_the_command_that_removes_damaged_pins_runs(hub):
+    store = add_store(hub, pins_json=b"{")
+    (removal,) = re.findall(
+        r"hf (repos delete-files .*)", call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS).said
+    )
     environment = CLEAN | {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": TOKEN}
     removed = run_process(BIN / "hf", *shlex.split(removal), env=environment)
     assert (removed.returncode, "pins.json" in store.main) == (0, False), removed.stderr
@@ -160,9 +169,18 @@ def test_damaged_pins_are_named_by_their_repository_with_what_to_do(hub, tmp_pat
     assert json.loads(store.main["pins.json"])
 
 
+def test_damaged_pins_of_a_folder_are_named_with_a_command_that_removes_them(tmp_path):
+    folder = tmp_path / "my results"
+    folder.mkdir()
+    (folder / "pins.json").write_text("{")
+    done = call_posir("leaderboard", "pin", "PosIR-Mini", "--results", folder)
+    (removal,) = re.findall(r"^rm (.*)$", done.said, re.MULTILINE)
+    assert (done.status, shlex.split(removal)) == (1, [str(folder / "pins.json")])
+
+
 @pytest.mark.parametrize("operation", ["revision", "tree"])
-@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-@pytest.mark.parametrize("command", [("build", "--output", "site"), ("pin", "PosIR-Mini")])
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
+@COMMANDS
 def test_a_repository_that_cannot_be_read_is_a_message(hub, tmp_path, monkeypatch, command, status, operation):
     monkeypatch.chdir(tmp_path)
     store = add_store(hub, pins_json=format_pins(KNOWN_PINS).encode())
@@ -195,10 +213,9 @@ def test_pins_that_were_committed_meanwhile_are_not_lost(hub, monkeypatch):
         return compute(task)
 
     monkeypatch.setattr(comparable, "compute_pin", pin_meanwhile)
-    monkeypatch.setattr("posir_leaderboard.submission.time.sleep", lambda _: None)
     done = call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS)
     assert done.status == 1
-    assert "A commit has happened since" in done.said
+    assert "was changed while the content was made" in done.said
     assert list(json.loads(store.main["pins.json"])) == ["PosIR-English"]
     monkeypatch.setattr(comparable, "compute_pin", compute)
     assert call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS).status == 0
