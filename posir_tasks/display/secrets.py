@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -42,8 +43,19 @@ MARKS = ("//", "bearer", "authorization", "hf_", "sk-", "key=", "token=", "passw
 #: The end of an escape such as `\\x00`, after which a word may begin.
 ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"
 
+
+@dataclass(frozen=True)
+class Forms:
+    """All forms of the collected secrets."""
+
+    roots: tuple[str, ...]
+    """In lower case, those that every other form contains one of."""
+    patterns: tuple[re.Pattern[str], ...]
+    """What finds each form, the longest first."""
+
+
 _added: set[str] = set()
-_pattern: re.Pattern[str] | None = None
+_forms: Forms | None = None
 
 
 def add_secret(secret: str | None) -> None:
@@ -61,9 +73,9 @@ def add_address(address: str | None) -> None:
 
 def collect_secrets() -> None:
     """Read the secrets of the environment again."""
-    global _pattern
+    global _forms
     secrets = {*_added, *_find_variables(), *_read_netrc(os.environ.get("NETRC", "~/.netrc"))}
-    _pattern = _build_pattern(frozenset(secrets))
+    _forms = _build_forms(frozenset(secrets))
 
 
 def redact(text: str) -> str:
@@ -77,10 +89,15 @@ def redact(text: str) -> str:
 
 def redact_collected(text: str) -> str:
     """Return a text in which the collected secrets are replaced by `***`, in all forms that are likely."""
-    if _pattern is None:
+    if _forms is None:
         collect_secrets()
-    assert _pattern
-    return _pattern.sub(HIDDEN, text)
+    assert _forms
+    lowered = text.lower()
+    # Nearly all texts have none, and searching for a text is much faster than matching a pattern.
+    if any(root in lowered for root in _forms.roots):
+        for pattern in _forms.patterns:
+            text = pattern.sub(HIDDEN, text)
+    return text
 
 
 def _hide_form(match: re.Match[str]) -> str:
@@ -120,20 +137,26 @@ def _read_netrc(file: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=8)
-def _build_pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern of all forms of secrets, the longest first."""
+def _build_forms(secrets: frozenset[str]) -> Forms:
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
     ordered = sorted(forms, key=lambda form: (-len(form), form))
-    parts = [re.escape(form) if len(form) >= MIN_FRAGMENT else _match_word(form) for form in ordered]
-    # Without a secret it matches nothing.
-    return re.compile("|".join(parts) or r"(?!)", re.IGNORECASE)
+    roots: list[str] = []
+    for form in reversed(ordered):
+        lowered = form.lower()
+        if not any(root in lowered for root in roots):
+            roots.append(lowered)
+    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in ordered)
+    return Forms(tuple(roots), tuple(patterns))
 
 
 def _is_secret(text: str) -> bool:
     return len(text) >= MIN_LENGTH and text.lower() not in PLACEHOLDERS
 
 
-def _match_word(form: str) -> str:
+def _match_form(form: str) -> str:
+    """Return the pattern of a form, as a word if it is so short that it may be a part of other words."""
+    if len(form) >= MIN_FRAGMENT:
+        return re.escape(form)
     return rf"{ESCAPES}{re.escape(form)}(?![A-Za-z0-9])"
 
 
