@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write, cache_folder
+from posir_tasks.files import atomic_write, cache_folder, check_readable
 
 #: Bytes of the digest of values; twice as many hexadecimal digits.
 SIZE = 8
@@ -44,6 +44,7 @@ def digest_files(files: Mapping[str, Path]) -> str:
 
 def digest_file(file: Path) -> bytes:
     """Return the BLAKE2b digest of a file's content, cached by path, size, times of modification and change, and inode."""
+    check_readable(file)
     stat = file.stat()
     if time.time() - stat.st_ctime < MIN_CACHED_AGE:
         return _compute(file)

@@ -25,6 +25,7 @@ from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import KEY_NAMES, digest_documents, link_documents, pack_keys, unpack_keys
 from posir_tasks.errors import ProfileError
 from posir_tasks.evidence import TWELFTHS, Evidence, Floats, Integers, ReadEvidence, Unread
+from posir_tasks.limits import MAX_ROWS
 from posir_tasks.profile import NDCG_AT_10, RANKS, PositionProfile, rank_columns, reading_json
 from posir_tasks.read_part import CountedWith
 from posir_tasks.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY, WEIGHTS_KEY
@@ -466,6 +467,8 @@ def pack_column(column: Integers) -> str:
 
 def unpack_column(text: str, most: int) -> Integers:
     """Return at most `most` numbers that `pack_column` packed; raise ValueError if there are more, or it is not that form."""
+    # The result itself says how many queries it has.
+    most = min(most, MAX_ROWS.read())
     if not text.startswith("z"):
         size = int(text)
         if not 0 <= size <= most:

@@ -1,13 +1,27 @@
 """Errors for the user to fix: what was wrong, what is allowed, what to do."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
+from posir_tasks.display.logs import sanitize_own_records
+from posir_tasks.display.secrets import collect_secrets
 from posir_tasks.display.wording import escape_controls
 
 
 class PosirError(Exception):
-    """A mistake in input, data or environment. Commands print its text, without a traceback, and exit with status 1."""
+    """A mistake in input, data or environment. Commands print its text, without a traceback, and exit with status 1.
+
+    The text has neither secrets nor control characters, and neither have the errors that it is raised from.
+    """
+
+    def __init__(self, *args: object) -> None:
+        """Make the error, usually of one message."""
+        collect_secrets()
+        super().__init__(*map(_sanitize_argument, args))
+        # It is made where the cause is handled.
+        sanitize_chain(sys.exception())
 
     reason: str = ""
     """The own message of a server that refuses what it was sent."""
@@ -55,6 +69,57 @@ def summarize_error(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
+def _sanitize_argument(argument: object) -> object:
+    return escape_controls(argument) if isinstance(argument, str) else argument
+
+
+def sanitize_chain(error: BaseException | None) -> None:
+    """Remove secrets and control characters from an error and those that it was raised from.
+
+    Python prints all of them in a traceback. A cause that cannot be changed is detached.
+    """
+    passed: set[int] = set()
+    while error is not None and id(error) not in passed:
+        passed.add(id(error))
+        _sanitize_error(error)
+        for name in ("__context__", "__cause__"):
+            cause = getattr(error, name)
+            if cause is not None and not _sanitize_error(cause):
+                setattr(error, name, None)
+        error = error.__cause__ or error.__context__
+
+
+@contextmanager
+def sanitize_errors() -> Iterator[None]:
+    """Remove secrets and control characters from whatever error leaves the context."""
+    try:
+        yield
+    except Exception as error:
+        collect_secrets()
+        sanitize_chain(error)
+        raise
+
+
+def _sanitize_error(error: BaseException) -> bool:
+    """Remove secrets and control characters from an error; return whether that was possible."""
+    if _is_clean(error):
+        return True
+    with suppress(Exception):
+        error.args = tuple(map(_sanitize_argument, error.args))
+        for name in ("strerror", "filename", "msg", "text", "__notes__"):
+            value = getattr(error, name, None)
+            if isinstance(value, list):
+                setattr(error, name, list(map(_sanitize_argument, value)))
+            elif isinstance(value, str):
+                setattr(error, name, escape_controls(value))
+    return _is_clean(error)
+
+
+def _is_clean(error: BaseException) -> bool:
+    texts = (str(error), *getattr(error, "__notes__", ()))
+    return all(escape_controls(text) == text for text in texts)
+
+
 def hide_tracebacks() -> None:
     """Make Python print an uncaught `PosirError` as one message without a traceback."""
     before = sys.excepthook
@@ -69,3 +134,7 @@ def hide_tracebacks() -> None:
 
     hook.of_posir = True  # type: ignore[attr-defined]
     sys.excepthook = hook
+
+
+# Every module that logs imports this one.
+sanitize_own_records()

@@ -37,7 +37,7 @@ class Place:
     """The query of a row of evidence that is one of several places of it, and the grade of the row's document."""
 
     query: str
-    grade: int = 1
+    grade: float = 1
 
 
 @dataclass(frozen=True)

@@ -12,31 +12,40 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError
-from posir_tasks.files import GZIP_ERRORS, open_decompressed
+from posir_tasks.files import GZIP_ERRORS, read_decompressed
+from posir_tasks.limits import MAX_BYTES, LimitError, check_values, describe_bytes
+from posir_tasks.quotation import TAB, Row, find_swallowed_row, is_regular, remove_marks, split_literally
 
 if TYPE_CHECKING:
     import yaml
 
-#: Most bytes of a document that are read, decompressed. Larger data come as JSON Lines or Parquet, which are read in parts.
-MAX_BYTES = 2**30
 #: Most bytes of a YAML file, which is read slowly, and of which settings need a few thousand.
 MAX_YAML_BYTES = 2**20
 #: Deepest nesting of lists and objects. The deepest format that is read, a result of mteb, has 8.
 MAX_DEPTH = 64
 #: Integers are smaller; ids of 64 bits are the longest in use.
 MAX_INTEGER = 2**64
+#: Most characters of a number in YAML, which is read in time that grows with their square.
+MAX_DIGITS = 400
+#: Most columns of a table of delimited cells.
+MAX_COLUMNS = 10_000
 #: Most characters of a cell of a table, which may hold a document.
 MAX_CELL = 2**24
 #: Most values of a YAML file after its aliases are replaced by what they stand for.
 MAX_YAML_VALUES = 100_000
+#: Tags of numbers in YAML.
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+Value = TypeVar("Value", bound=Hashable)
 
 
 class GateError(DataError):
@@ -48,13 +57,13 @@ class GateError(DataError):
         self.problem = problem
 
 
-def parse_json(data: str | bytes, name: object, *, max_bytes: int = MAX_BYTES, nan_prefix: str | None = None) -> Any:
+def parse_json(data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
     """Return the value of a JSON document.
 
     Args:
         data: The document; bytes are UTF-8, or UTF-16 with a byte-order mark.
         name: The source, for messages: a file, a line of it, an address.
-        max_bytes: Most bytes, or characters, that it may have.
+        max_bytes: Most bytes, or characters, that it may have; by default those of `POSIR_MAX_BYTES`.
         nan_prefix: Keys with this prefix may be NaN, as mteb writes its `nauc_` scores; None for no keys.
 
     Raises:
@@ -62,6 +71,10 @@ def parse_json(data: str | bytes, name: object, *, max_bytes: int = MAX_BYTES, n
             an integer beyond 64 bits.
     """
     check_size(len(data), name, max_bytes)
+    try:
+        check_values(name, data)
+    except LimitError as error:
+        raise GateError(name, error.problem) from error
     with _explain_json_errors(name):
         value = _DECODER.decode(decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff"))
     _check_values(value, name, nan_prefix)
@@ -87,7 +100,7 @@ def _explain_json_errors(name: object) -> Iterator[None]:
         raise GateError(name, f"is not readable JSON in UTF-8 ({said})") from error
 
 
-def read_json(file: Path, *, max_bytes: int = MAX_BYTES, nan_prefix: str | None = None) -> Any:
+def read_json(file: Path, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
     """Return the value of a file of JSON, which may be compressed; see `parse_json`."""
     return parse_json(read_bytes(file, max_bytes), file, max_bytes=max_bytes, nan_prefix=nan_prefix)
 
@@ -96,23 +109,23 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
     """Return the headings of a table of delimited cells, and for each row the line that it ends at and its cells.
 
     Lines without any cell are left out, and empty cells to the right of the last heading are cut off: spreadsheets write both.
+    Cells are read by the rules of CSV, or between tabs as `posir_tasks.quotation` explains.
 
     Raises:
         GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a quotation open, or a row has
             more or fewer cells than there are headings.
     """
-    check_size(len(data), name, MAX_BYTES)
+    check_size(len(data), name)
     try:
         text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise GateError(name, f"is not UTF-8 ({error})") from error
     if "\0" in text:
         raise GateError(name, f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is no table")
-    lines = _split_cells(text, name, delimiter)
+    lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
-    repeated = next((heading for place, heading in enumerate(headings) if heading and heading in headings[:place]), None)
-    if repeated is not None:
-        raise GateError(name, f"the column '{sanitized(repeated)}' occurs twice")
+    check_columns(len(headings), name)
+    require_distinct(headings, name)
     rows = []
     for number, cells in lines[1:]:
         while len(cells) > len(headings) and not cells[-1].strip():
@@ -121,6 +134,19 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
             raise GateError(name, f"line {number}: has {len(cells)} cells, and there are {len(headings)} headings")
         rows.append((number, cells))
     return headings, rows
+
+
+def require_distinct(columns: Iterable[object], name: object) -> None:
+    """Raise GateError if a table has two columns of one name, of which a reader would take either; several may have none."""
+    repeated = find_repeated(str(column) for column in columns if column not in (None, ""))
+    if repeated is not None:
+        raise GateError(name, f"the column '{sanitized(str(repeated))}' occurs twice; keep one of them")
+
+
+def read_heading(content: bytes) -> bytes:
+    """Return the first line of a table that is not blank."""
+    first = re.search(rb"[^\r\n]+", content)
+    return first[0] if first else b""
 
 
 def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
@@ -136,7 +162,7 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
     """
     try:
         content = read_bytes(file)
-        heading = content[: content.find(b"\n")]
+        heading = read_heading(content)
         delimiter = ";" if heading.count(b";") >= max(1, len(columns) - 1) else ","
         headings, rows = parse_table(content, file, delimiter=delimiter)
         missing = [column for column in columns if column not in headings]
@@ -160,7 +186,8 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
 
     check_size(len(data), name, MAX_YAML_BYTES)
     try:
-        loader = yaml.SafeLoader(decode(data) if isinstance(data, bytes) else data)
+        # The loader in C takes a tenth of the time; not every build of PyYAML has it.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(decode(data) if isinstance(data, bytes) else data)
         node: yaml.Node | None = loader.get_single_node()
         _count_nodes(node, {}, name)
         value = None if node is None else loader.construct_document(node)
@@ -177,24 +204,40 @@ def read_yaml(file: Path) -> Any:
     return parse_yaml(read_bytes(file, MAX_YAML_BYTES), file)
 
 
-def read_bytes(file: Path, max_bytes: int = MAX_BYTES) -> bytes:
+def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
     """Return a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of more than `max_bytes`."""
     try:
-        with open_decompressed(file) as opened:
-            content = opened.read(max_bytes + 1)
+        return read_decompressed(file, max_bytes)
     except FileNotFoundError:
         raise GateError(file, "no such file") from None
+    except LimitError as error:
+        raise GateError(file, error.problem) from error
     except (OSError, *GZIP_ERRORS) as error:
         raise GateError(file, f"cannot be read ({type(error).__name__}: {sanitized(str(error), 200)})") from error
-    check_size(len(content), file, max_bytes)
-    return content
 
 
-def check_size(size: int, name: object, max_bytes: int) -> None:
-    """Raise GateError if a source has more bytes than are read."""
-    if size > max_bytes:
-        limit = f"{max_bytes / 2**20:g} MiB" if max_bytes >= 2**20 else f"{max_bytes:,} bytes"
-        raise GateError(name, f"is larger than {limit}, the most that is read")
+def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
+    """Raise GateError if a source has more bytes than are read, by default those of `POSIR_MAX_BYTES`."""
+    limit = MAX_BYTES.read() if max_bytes is None else max_bytes
+    if size > limit:
+        problem = f"is larger than {describe_bytes(limit)}, the most that is read"
+        raise GateError(name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem)
+
+
+def check_columns(columns: int, name: object) -> None:
+    """Raise GateError if a table has more columns than are read."""
+    if columns > MAX_COLUMNS:
+        raise GateError(name, f"has {columns:,} columns, and at most {MAX_COLUMNS:,} are read")
+
+
+def find_repeated(values: Iterable[Value]) -> Value | None:
+    """Return the first value that occurred before; None if all differ."""
+    seen = set[Value]()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
 
 
 def find_encoding(content: bytes) -> str:
@@ -210,8 +253,7 @@ def decode(content: bytes) -> str:
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for place, key in enumerate(keys) if key in keys[:place])
+        repeated = find_repeated(key for key, _ in pairs)
         raise ValueError(f"the key '{sanitized(repeated)}' occurs twice in one object")
     return members
 
@@ -243,15 +285,43 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
     return f"field '{sanitized('.'.join(map(str, (*path, key))), 200)}': "
 
 
-def _split_cells(text: str, name: object, delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return the line at which each row ends, from 1, and its cells."""
+def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
+    """Return the rows of a table that are not blank; between tabs, by its content."""
+    if delimiter == TAB:
+        literal = split_literally(text, delimiter)
+        if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
+            return remove_marks(literal)
+        try:
+            rows = _split_cells(text, name, delimiter)
+        except GateError:
+            # The first line with another number of cells is the cause that a user can find.
+            return literal
+        if not is_regular(rows):
+            return literal
+    else:
+        rows = _split_cells(text, name, delimiter)
+    if (line := find_swallowed_row(text, rows, delimiter)) is not None:
+        raise GateError(
+            name,
+            f"line {line}: a quotation mark opens here and closes in a later line, and the lines between them look like rows; "
+            "double each quotation mark within a text, or save the table as Parquet or JSON Lines",
+        )
+    return rows
+
+
+def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
+    """Return the rows of a table that are not blank, by the rules of CSV."""
     limit = csv.field_size_limit(MAX_CELL)
-    rows: list[tuple[int, list[str]]] = []
+    rows = list[Row]()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    begin = 1
     try:
-        rows.extend((reader.line_num, cells) for cells in reader if any(map(str.strip, cells)))
+        for cells in reader:
+            begin = reader.line_num + 1
+            if any(map(str.strip, cells)):
+                rows.append((reader.line_num, cells))
     except csv.Error as error:
-        raise GateError(name, f"line {reader.line_num}: is not readable as a table ({error})") from error
+        raise GateError(name, f"line {begin}: is not readable as a table ({error})") from error
     finally:
         csv.field_size_limit(limit)
     return rows
@@ -266,14 +336,15 @@ def _count_nodes(node: yaml.Node | None, counted: dict[int, int | None], name: o
         if known is None:
             raise GateError(name, "an alias stands for something that contains it")
         return known
+    if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
+        raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
     counted[id(node)] = None
     items: list[Any] = getattr(node, "value", [])
     children: list[yaml.Node] = []
     if node is not None and node.id == "sequence":
         children = items
     elif node is not None and node.id == "mapping":
-        keys = [(key.tag, key.value) for key, _ in items if key.id == "scalar"]
-        repeated = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+        repeated = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
         if repeated is not None:
             raise GateError(
                 name, f"line {node.start_mark.line + 1}: the key '{sanitized(repeated[1])}' occurs twice in one mapping"

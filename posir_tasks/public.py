@@ -22,7 +22,7 @@ from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
-from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.errors import PosirError, sanitize_errors, summarize_error
 
 #: Data by its path or name, or texts themselves: a list or a column of a data frame.
 DataReference: TypeAlias = str | Path | Iterable[str]
@@ -133,7 +133,9 @@ def public(
             for parameter in read_parameters(function):
                 if parameter.name in given:
                     parameter.check(given[parameter.name])
-            return function(*args, **kwargs)
+            # A notebook prints an error with what it was raised from.
+            with sanitize_errors():
+                return function(*args, **kwargs)
 
         setattr(checked, DECLARATION, Declaration(charts, card, streams, flags, undecided_by, groups or {}, settings))
         return checked

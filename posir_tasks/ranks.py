@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from posir_tasks.errors import ScoreError
 from posir_tasks.evidence import Integers
 
-#: mteb's name of a score by trec_eval's measure.
-MEASURES = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
+MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
 #: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
@@ -185,30 +185,32 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
     }
 
 
-def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]) -> dict[str, float]:
+def score_rankings(rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]) -> dict[str, float]:
     """Return the means over queries of what `score_each_query` returns."""
     by_query = score_each_query(rankings, grades, k_values)
     return {name: sum(values) / len(grades) for name, values in by_query.items()}
 
 
 def score_each_query(
-    rankings: Results, grades: Mapping[str, Mapping[str, int]], k_values: Sequence[int]
+    rankings: Results, grades: Mapping[str, Mapping[str, float]], k_values: Sequence[int]
 ) -> dict[str, list[float]]:
     """Return mteb's usual retrieval scores of each query under its own names, in [0, 1], of at least one query with grades.
 
-    They are those of trec_eval: the gain of a document is its grade, the ideal ranking is of all judged documents, and a grade
-    above 0 is relevant. A query without ranking scores 0. `k_values` are cut-offs, among them 1. The mean reciprocal rank has
-    one too, in trec_eval's order of documents.
+    They are those of trec_eval, and its nDCG also has grades that it cannot read: fractions, and numbers that overflow in it.
+    A grade above 0 is relevant. A query without ranking scores 0. `k_values` are cut-offs, among them 1. The mean reciprocal
+    rank has one too, in trec_eval's order of documents.
     """
     cutoffs = ",".join(map(str, k_values))
     judge = pytrec_eval.RelevanceEvaluator(
-        {query: dict(documents) for query, documents in grades.items()},
+        {query: {name: int(grade > 0) for name, grade in judged.items()} for query, judged in grades.items()},
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
     ranked = {query: dict(scores) for query, scores in rankings.items() if query in grades and scores}
     evaluated = judge.evaluate(ranked)
     by_query = [evaluated.get(query, {}) for query in grades]
-    scores = {
+    gains = np.array([compute_ndcg(ranked.get(query, {}), judged, k_values) for query, judged in grades.items()])
+    scores = {f"ndcg_at_{k}": gains[:, column].tolist() for column, k in enumerate(k_values)}
+    scores |= {
         f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
         for name, measure in MEASURES.items()
         for k in k_values
@@ -218,6 +220,33 @@ def score_each_query(
         # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
         scores[f"mrr_at_{k}"] = [value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal]
     return scores | {"accuracy": scores["recall_at_1"]}
+
+
+def list_score_names(k_values: Sequence[int]) -> list[str]:
+    """Return the names of the scores of `score_each_query`."""
+    return [*(f"{name}_at_{k}" for name in ("ndcg", *MEASURES, "mrr") for k in k_values), "accuracy"]
+
+
+def compute_ndcg(ranking: Mapping[str, float], grades: Mapping[str, float], k_values: Sequence[int]) -> NDArray[np.float64]:
+    """Compute nDCG of one query at each cut-off, as trec_eval does, in [0, 1], shape (cut-offs,).
+
+    The gain of a document is its grade, or 0 below 0 and without judgment; the discount of a rank is the binary logarithm of
+    the rank plus 1; the ideal ranking is of all judged documents. Documents are in the order of `rank_results`.
+    """
+    with np.errstate(over="ignore"):
+        single = np.array([*ranking.values()], np.float32).tolist()
+    ordered = (name for _, name in sorted(zip(single, ranking, strict=True), reverse=True))
+    gained = _cumulate_gains([grades.get(name, 0) for name in ordered], k_values)
+    ideal = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
+    return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
+
+
+def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> NDArray[np.float64]:
+    """Return the discounted gains up to each cut-off of documents in their order."""
+    discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
+    totals = np.concatenate([[0.0], np.cumsum(discounted)])
+    cumulated: NDArray[np.float64] = totals[np.minimum(k_values, len(gains))]
+    return cumulated
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:

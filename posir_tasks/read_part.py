@@ -59,6 +59,8 @@ class ReadPart:
     """Number of those at the start of the text; None unless the part is `ends`."""
     known_by: KnownBy | None = None
     """None if and only if the kind is `unknown`."""
+    least_tokens: Annotated[int | None, Field(strict=True)] = None
+    """Tokens of the text alone that are read at least, from a measurement that found no end; only of the kind `unknown`."""
 
     def __post_init__(self) -> None:
         is_part = self.kind is ReadKind.PART
@@ -74,6 +76,8 @@ class ReadPart:
             )
         if (self.kind is ReadKind.UNKNOWN) != (self.known_by is None):
             raise ValueError("known_by must be stated unless the kind is 'unknown'")
+        if self.least_tokens is not None and (self.kind is not ReadKind.UNKNOWN or self.least_tokens < 1):
+            raise ValueError("least_tokens must be stated of the kind 'unknown' only, and be at least 1")
 
     @classmethod
     def all(cls, known_by: KnownBy) -> ReadPart:
@@ -85,9 +89,21 @@ class ReadPart:
         """Return that the first tokens of a text are read."""
         return cls(ReadKind.PART, Part.FIRST, tokens, known_by=known_by)
 
+    @classmethod
+    def at_least(cls, tokens: int) -> ReadPart:
+        """Return that the first tokens of a text are read, and perhaps more."""
+        return cls(ReadKind.UNKNOWN, least_tokens=tokens)
+
+    def settle(self, longest: int) -> ReadPart:
+        """Return what is read of texts of at most so many tokens: all, if so many are read at least."""
+        is_whole = self.least_tokens is not None and longest <= self.least_tokens
+        return ReadPart.all(KnownBy.MEASURED) if is_whole else self
+
     @property
     def phrase(self) -> str:
         """The object of 'reads': `the first 256 tokens`."""
+        if self.least_tokens is not None:
+            return f"at least {pluralize(self.least_tokens, 'token')} of a text"
         match self.part:
             case None:
                 return "all of a text" if self.kind is ReadKind.ALL else "an unknown part of a text"
@@ -107,7 +123,14 @@ class ReadPart:
         return {Part.LAST: tokens, Part.ENDS: tokens - (self.tokens_at_start or 0)}.get(self.part, 0) if self.part else 0
 
     def __add__(self, other: ReadPart) -> ReadPart:
-        """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise ProfileError if they differ."""
+        """Pool two: unknown if one is; of equal parts the less certain knowledge. Raise ProfileError if they differ.
+
+        Of a part that is read at least, and another such or all of the texts of other data, the lesser is read at least.
+        """
+        least = [part.least_tokens for part in (self, other) if part.kind is not ReadKind.ALL]
+        known = [tokens for tokens in least if tokens is not None]
+        if known and len(known) == len(least):
+            return ReadPart.at_least(min(known))
         if self.known_by is None or other.known_by is None:
             return UNKNOWN
         if replace(self, known_by=other.known_by) != other:

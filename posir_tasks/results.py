@@ -32,6 +32,7 @@ from posir_tasks.result_schema import (
     RANKS_KEY,
     READ_KEY,
     READ_RANKS_KEY,
+    REVISION_KEY,
     RUN_KEY,
     SCHEMA,
     SCORE_NAMES_KEY,
@@ -135,6 +136,13 @@ class ResultFile(BaseModel):
     scores: dict[str, list[dict[str, Any]]]
 
 
+class OldResult(BaseModel):
+    """The fields by which a result of mteb before 1.11 is recognized."""
+
+    mteb_dataset_name: str
+    mteb_version: str = "of an unknown version"
+
+
 class RunRecord(BaseModel):
     """The record of a run in its result, as far as it is read; other fields are left as they are."""
 
@@ -186,6 +194,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     if not results and left_out:
         raise left_out[0]
     if not results:
+        _refuse_old_results(folder)
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
             f"--output-folder {folder}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes results of "
@@ -217,10 +226,31 @@ def result_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
+def _refuse_old_results(folder: Path) -> None:
+    """Raise ForeignFileError if a file below a folder is a result of mteb before 1.11, which has no metadata beside it."""
+    for file in find_files(folder, ".json"):
+        try:
+            _refuse_old_result(file, read_json(file, nan_prefix=NAN_PREFIX))
+        except GateError:
+            continue
+
+
+def _refuse_old_result(file: Path, content: object) -> None:
+    try:
+        version = OldResult.model_validate(content).mteb_version
+    except ValidationError:
+        return
+    raise ForeignFileError(
+        f"{file}: is a result of mteb {sanitized(version)}, in the form before mteb 1.11, which is not read. Run the task "
+        "again, or convert the file with `mteb.results.TaskResult.from_disk` and `to_disk`."
+    )
+
+
 def load_result(file: Path) -> dict[str, Any]:
     """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
     try:
         data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
+        _refuse_old_result(file, data)
         ResultFile.model_validate(data)
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
@@ -262,6 +292,7 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
 
 def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) -> Iterator[StoredResult]:
     """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval and none of posir's."""
+    run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     beside = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(beside) if beside.is_file() else {}
     for split, entries in data["scores"].items():
@@ -270,7 +301,8 @@ def _read_plain(file: Path, data: Mapping[str, Any], model: str, revision: str) 
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _naming(beside, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
-                yield StoredResult(model, revision, data["task_name"], name, [scores[key] for key in METRICS], {}, file, corpus)
+                values = [scores[key] for key in METRICS]
+                yield StoredResult(model, revision, data["task_name"], name, values, run, file, corpus)
 
 
 @contextmanager

@@ -89,6 +89,25 @@ class CorpusRead:
             return cls(read, TokensRead(columns[0], columns[1], counts.counted_with, counts.variance))
 
 
+def settle_read_part(read: ReadPart, corpus: Dataset, languages: Iterable[str], tokenizer: Tokenizer | None = None) -> ReadPart:
+    """Return that all is read of a corpus, if at least so many tokens are read as its longest document has; else `read`.
+
+    Without a tokenizer, English texts have the tokens of the usual estimate, and others at most one for each byte.
+    """
+    least = read.least_tokens
+    if least is None:
+        return read
+    names = [name for name in ("title", "text") if name in corpus.column_names]
+    texts = (" ".join(filter(None, row.values())).strip() for row in corpus.select_columns(names))
+    sizes = {text: len(text.encode("utf-8", "surrogatepass")) for text in texts}
+    if tokenizer is not None:
+        # No other text can have more tokens.
+        long = [text for text, size in sizes.items() if size > least]
+        return read.settle(max(tokenizer.count_all(long)) if long else least)
+    is_english = CountedWith.from_languages(languages) is CountedWith.ESTIMATE
+    return read.settle(-(-max(sizes.values(), default=0) // (BYTES_PER_TOKEN if is_english else 1)))
+
+
 def count_tokens_read(
     scheme: PositionScheme,
     languages: Iterable[str],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.public import Option, public, to_list
 
 if TYPE_CHECKING:
+    from posir_leaderboard.board.build import BuildSummary
     from posir_leaderboard.entries import Entry, EntryProblem
 
 #: Default folder of the site, the same for the three commands.
@@ -55,16 +57,20 @@ def leaderboard_build(
     from posir_leaderboard.submission import is_repository, open_results
 
     source, site = str(results), Path(output)
-    with open_results(source) as folder:
+    with open_results(source) as opened:
         with track("Loading mteb", delay=BRIEF_SECONDS):
             from posir_leaderboard.board.build import build_site
             from posir_tasks.files import cache_folder
         repository = source if is_repository(source) else None
-        built = build_site(folder, site, cache_folder() / "board", repository, url, [Path(file) for file in to_list(stats)])
+        statistics = [Path(file) for file in to_list(stats)]
+        built = build_site(opened.folder, site, cache_folder() / "board", repository, url, statistics)
     said = [
-        *(f"excluded: {problem}" for problem in built.problems),
+        *(f"excluded: {opened.rename(str(problem))}" for problem in built.problems),
         *(f"model not looked up: {name}" for name in built.unchecked),
         *(f"not ranked: {name}" for name in built.unranked),
+        *(f"in a table of its own, since its data differ: {name}" for name in built.separate),
+        *_suggest_steps(source, repository, built),
+        *(f"kept, as it was changed since it was built: {file}" for file in built.kept),
     ]
     summary = (
         f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, {built.scored:,} of them newly "
@@ -73,6 +79,15 @@ def leaderboard_build(
     fails = strict and bool(built.problems or built.unranked)
     rows = [{"remark": line} for line in said]
     return TableResult(title=summary, rows=rows, tables=(), last=(summary,), said=said, exit_status=int(fails))
+
+
+def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> Iterator[str]:
+    """Yield what a new leaderboard lacks: results, and pins of the data of their tasks."""
+    if repository and not built.results and not built.problems:
+        yield f"{source} has no results; pull requests count once merged. Send some: posir submit results --repo {source}"
+    if built.unpinned:
+        tasks = " ".join(built.unpinned)
+        yield f"the data of {tasks} have no pin. Pin them: posir leaderboard pin {tasks} --results {shlex.quote(source)}"
 
 
 @public()
@@ -100,14 +115,16 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Table
     from posir_leaderboard.submission import Commit, HuggingFaceHub, is_repository, open_results, upload
 
     source, names = str(results), to_list(tasks)
-    with open_results(source, [PINS]) as folder:
-        pins = {**(read_pins(folder) or {}), **{task: compute_pin(task) for task in names}}
-        if is_repository(source):
+    with open_results(source, [PINS]) as opened:
+        repository = source if is_repository(source) else None
+        earlier = read_pins(opened.folder, repository) or {}
+        pins = {**earlier, **{task: compute_pin(task) for task in names}}
+        if repository:
             title = f"Pin the data of {', '.join(names)}"
-            commit = Commit("dataset", source, {PINS: format_pins(pins).encode()}, title, title)
+            commit = Commit("dataset", source, {PINS: format_pins(pins).encode()}, title, title, opened.commit)
             said = str(upload(commit, HuggingFaceHub(direct=True)).location)
         else:
-            said = f"{write_pins(folder, pins)}: {pluralize(len(pins), 'task')} pinned"
+            said = f"{write_pins(opened.folder, pins)}: {pluralize(len(pins), 'task')} pinned"
     return TableResult(title="Pins", tables=(), rows=[{"task": task, "results": source} for task in names], last=(said,))
 
 
@@ -221,7 +238,7 @@ def submit(
             lines += [f"  {path}  {len(content):,} bytes" for path, content in commit.files.items()]
             continue
         try:
-            result = upload(commit, hub, report=lambda text: print(text, file=sys.stderr))
+            result = upload(commit, hub, report=lambda text: print(sanitized(text, None), file=sys.stderr))
         except PosirError as error:
             # What was sent before is not lost.
             raise PosirError("\n".join([*lines, str(error)])) from error
@@ -254,7 +271,8 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     identities = identify_models(((entry.model, entry.revision) for entry in public), cache_folder() / "board" / "models")
     for (name, revision), identity in identities.items():
         if identity.unchecked:
-            print(f"model not looked up: {sanitized(name)}, {sanitized(revision)}: {identity.unchecked}", file=sys.stderr)
+            model, reason = f"{sanitized(name)}, {sanitized(revision)}", sanitized(identity.unchecked, None)
+            print(f"model not looked up: {model}: {reason}", file=sys.stderr)
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
             problems.append(EntryProblem(str(entry.file), f"{entry.model} {problem}", field="name"))

@@ -221,9 +221,10 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         yield EntryProblem(str(entry.file), message, field="revision")
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
-    if not isinstance(date, int | float) or not FIRST_DATE <= date <= time.time() + CLOCK_SKEW:
-        message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970, not in the future"
+    if not isinstance(date, int | float) or not date >= FIRST_DATE:
+        message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970"
         yield EntryProblem(str(entry.file), message, field="date")
+    yield from future_problems(entry)
     task, recorded = find_task(entry.task), entry.data.get("dataset_revision")
     for result in entry.subsets:
         if not all(DIGEST.fullmatch(part) for part in (result.data.corpus, result.data.queries)):
@@ -232,6 +233,14 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         pinned = task.metadata.dataset["revision"] if task else None
         if pinned and (problem := check_revision(result.run.get(REVISION_KEY), recorded, pinned)):
             yield EntryProblem(str(entry.file), problem, result.subset, f"{RUN_KEY}.{REVISION_KEY}")
+
+
+def future_problems(entry: Entry) -> Iterator[EntryProblem]:
+    """Yield the problem of a result, also of one's own, that states a time in the future; none if it states no time."""
+    date = entry.data.get("date")
+    if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
+        message = f"is {sanitized(date)}, which is in the future. Run the task again on a computer whose clock is right"
+        yield EntryProblem(str(entry.file), message, field="date")
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:

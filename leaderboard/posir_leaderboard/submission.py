@@ -1,7 +1,6 @@
 """Submission: a model's results as one commit in one pull request on the Hub, sent once however often it is repeated."""
 
 import hashlib
-import logging
 import re
 import shutil
 import tempfile
@@ -11,14 +10,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import responses
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token, snapshot_download
+from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import yaml_dump  # type: ignore[attr-defined]
+from huggingface_hub.utils import filter_repo_objects, yaml_dump  # type: ignore[attr-defined]
 
 from posir_leaderboard.entries import PINS, Entry
+from posir_tasks.display.logs import sanitize_log
+from posir_tasks.display.secrets import add_secret
 from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.models.connection import read_retry_after
@@ -35,6 +37,8 @@ LONGEST_WAIT = 600.0
 MAIN = "main"
 #: Number and address.
 PULL_REQUEST = "pull request #%d, %s"
+#: HTTP statuses of a repository that does not exist, or that the token may not see.
+UNKNOWN_STATUSES = frozenset({401, 404})
 #: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
 #: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ between versions of
@@ -53,6 +57,14 @@ ADVICE = {
     404: "There is no such repository, or your token has no access to it: check the name, or run `hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
 }
+#: What to do if a repository of results cannot be read, by HTTP status.
+READ_ADVICE = {
+    401: "There is no such dataset repository, or it is private: check the name, or run `hf auth login`.",
+    403: "Your token may not read this dataset repository: ask its owner for access, or log in with `hf auth login`.",
+    404: "There is no such dataset repository, or your token has no access to it: check the name, or run `hf auth login`.",
+}
+#: The command that makes a repository of results.
+CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
 
 
 class HubError(PosirError):
@@ -79,6 +91,13 @@ class Commit:
     """Content by path in the repository."""
     summary: str
     description: str
+    parent: str | None = None
+    """The commit that the content was made from; with it, a direct commit after another one is refused."""
+
+    @property
+    def creation(self) -> str:
+        """What to do if the repository is missing; empty for a model's own."""
+        return CREATION % self.name if self.kind == "dataset" else ""
 
     @property
     def repository(self) -> str:
@@ -115,16 +134,9 @@ class HuggingFaceHub:
     def __init__(self, *, direct: bool = False) -> None:
         self.direct = direct
         self._token = get_token()
+        add_secret(self._token)
         self.api = HfApi(library_name="posir")
-        for handler in logging.getLogger("huggingface_hub").handlers:
-            handler.addFilter(self._redact_record)
-
-    def _redact(self, text: str) -> str:
-        return text.replace(self._token, "***") if self._token else text
-
-    def _redact_record(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self._redact(record.getMessage()), ()
-        return True
+        sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
         """Return where the files of a commit are, on the main branch or in an open pull request; None if they are not."""
@@ -136,8 +148,9 @@ class HuggingFaceHub:
     def send(self, commit: Commit) -> UploadResult:
         """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
         if self.direct:
-            with self.translate_errors(commit.repository):
-                head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
+            head = self.read_head(commit)
+            if commit.parent not in (None, head):
+                raise HubError(f"{commit.repository}: was changed while the content was made. Run the same command again.")
             return UploadResult(True, f"commit {self._create_commit(commit, parent_commit=head).commit_url}")
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
@@ -150,8 +163,13 @@ class HuggingFaceHub:
             self.api.change_discussion_status(commit.name, info.pr_num, "closed", comment=comment, repo_type=commit.kind)
         return UploadResult(False, PULL_REQUEST % (number, address))
 
+    def read_head(self, commit: Commit) -> str | None:
+        """Return the newest commit of the main branch of a commit's repository; None if it has none."""
+        with self.translate_errors(commit.repository, missing=commit.creation):
+            return self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
+
     def _contains(self, commit: Commit, revision: str) -> bool:
-        with self.translate_errors(commit.repository):
+        with self.translate_errors(commit.repository, missing=commit.creation):
             infos = self.api.get_paths_info(commit.name, list(commit.files), revision=revision, repo_type=commit.kind)
         hashes = {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in infos if isinstance(file, RepoFile)}
         return all(hashes.get(path) in _hash_content(content) for path, content in commit.files.items())
@@ -159,7 +177,7 @@ class HuggingFaceHub:
     def _find_oldest(self, commit: Commit) -> tuple[int, str] | None:
         """Return number and address of the oldest open pull request with a commit, whose title alone is easily copied."""
         kinds: dict[str, Any] = {"discussion_type": "pull_request", "discussion_status": "open"}
-        with self.translate_errors(commit.repository):
+        with self.translate_errors(commit.repository, missing=commit.creation):
             requests = list(self.api.get_repo_discussions(commit.name, repo_type=commit.kind, **kinds))
         same = (
             (request.num, request.url)
@@ -183,8 +201,15 @@ class HuggingFaceHub:
         return f"{self.api.endpoint}/{'datasets/' if commit.kind == 'dataset' else ''}{commit.name}"
 
     @contextmanager
-    def translate_errors(self, repository: str) -> Iterator[None]:
+    def translate_errors(
+        self, repository: str, advice: Mapping[int, str] = MappingProxyType(ADVICE), missing: str = ""
+    ) -> Iterator[None]:
         """Translate huggingface_hub's errors.
+
+        Args:
+            repository: The repository in messages.
+            advice: What to do, by HTTP status.
+            missing: What to do besides if there is no such repository.
 
         Raises:
             HubError: The Hub refuses the request, or huggingface_hub does not send it.
@@ -193,18 +218,28 @@ class HuggingFaceHub:
         try:
             yield
         except HfHubHTTPError as error:
-            status = error.response.status_code
-            message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
-            if status in RETRYABLE_STATUSES or status >= 500:
-                raise RetryableError(message, retry_delay(error.response.headers)) from None
-            raise HubError(f"{repository}: {message}. {ADVICE.get(status, '')}".rstrip()) from None
+            raise self._translate_status(error, repository, advice, missing) from None
         except (OfflineModeIsEnabled, HFValidationError) as error:
             raise HubError(f"{repository}: {self._clean(str(error))}") from None
         except CONNECTION_ERRORS as error:
+            # So are errors of a download, which only name the status of the response.
+            if isinstance(error.__cause__, HfHubHTTPError):
+                raise self._translate_status(error.__cause__, repository, advice, missing) from None
             raise RetryableError(f"{type(error).__name__}: {self._clean(str(error))}", None) from None
 
+    def _translate_status(
+        self, error: HfHubHTTPError, repository: str, advice: Mapping[int, str], missing: str
+    ) -> HubError | RetryableError:
+        """Return the error that the status of a response means; arguments as in `translate_errors`."""
+        status = error.response.status_code
+        message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
+        if status in RETRYABLE_STATUSES or status >= 500:
+            return RetryableError(message, retry_delay(error.response.headers))
+        steps = (advice.get(status), missing if status in UNKNOWN_STATUSES else "")
+        return HubError(" ".join(filter(None, (f"{repository}: {message}.", *steps))))
+
     def _clean(self, text: str) -> str:
-        return sanitized(self._redact(text), 300)
+        return sanitized(text, 300)
 
 
 def _hash_content(content: bytes) -> tuple[str, str]:
@@ -229,24 +264,61 @@ def is_repository(results: str) -> bool:
     return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
 
 
+@dataclass(frozen=True)
+class OpenResults:
+    """Results in a folder, or the copy of those in a dataset repository."""
+
+    source: str
+    """The folder or the name of the repository, as it was given."""
+    folder: Path
+    """The folder, or a temporary one with the copy."""
+    commit: str | None = None
+    """The commit of a repository that was copied; None of a folder, and of a repository without a commit."""
+
+    def rename(self, text: str) -> str:
+        """Return a message in which files of the copy are named by their repository."""
+        if str(self.folder) == self.source:
+            return text
+        return text.replace(f"{self.folder.resolve()}/", f"{self.source}: ").replace(f"{self.folder}/", f"{self.source}: ")
+
+
 @contextmanager
-def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[Path]:
-    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub."""
+def open_results(results: str, patterns: Sequence[str] = FILES) -> Iterator[OpenResults]:
+    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the Hub, which may have none.
+
+    Raises:
+        PosirError: There is no such folder or repository, or the Hub does not answer.
+    """
     if not is_repository(results):
         if not Path(results).is_dir():
             raise PosirError(f"{results}: no such folder. Give the --output-folder of `mteb run`, or ORG/NAME on the Hub.")
-        yield Path(results)
+        yield OpenResults(results, Path(results))
         return
     with tempfile.TemporaryDirectory() as folder:
-        # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied.
-        try:
-            snapshot = snapshot_download(results, repo_type="dataset", allow_patterns=list(patterns))
-        except (OSError, HfHubHTTPError) as error:
-            raise PosirError(
-                f"{results}: no such folder, and no dataset repository of the Hub that can be read ({type(error).__name__}). "
-                "Give the --output-folder of `mteb run`, or ORG/NAME; for a private repository, log in with `hf auth login`."
-            ) from error
-        yield Path(shutil.copytree(snapshot, Path(folder) / "results"))
+        copy = Path(folder) / "results"
+        copy.mkdir()
+        yield OpenResults(results, copy, _copy_repository(results, patterns, copy))
+
+
+def _copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | None:
+    """Copy the files of a dataset repository that match patterns to an empty folder; return the commit that they are of."""
+    hub = HuggingFaceHub()
+    repository = f"dataset {name}"
+    try:
+        with hub.translate_errors(repository, READ_ADVICE, CREATION % name):
+            head = hub.api.repo_info(name, repo_type="dataset", revision=MAIN)
+            files = None if head.siblings is None else [file.rfilename for file in head.siblings]
+            if head.sha is None or (files is not None and not any(filter_repo_objects(files, allow_patterns=list(patterns)))):
+                return head.sha
+            options: dict[str, Any] = {"repo_type": "dataset", "revision": head.sha, "allow_patterns": list(patterns)}
+            snapshot = Path(hub.api.snapshot_download(name, **options))
+    except RetryableError as error:
+        raise HubError(f"{repository}: the Hub did not answer ({error}). Run the same command later.") from None
+    # Files in the Hub's cache are links, which are refused in untrusted results; so they are copied. Of a repository without
+    # such files there is no snapshot.
+    if snapshot.is_dir():
+        shutil.copytree(snapshot, folder, dirs_exist_ok=True)
+    return head.sha
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:

@@ -26,6 +26,7 @@ from posir_tasks.display.progress import track
 from posir_tasks.display.tables import DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
+from posir_tasks.files import write_text
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Usage
 from posir_tasks.language_models.settings import compute_cost, format_cost
@@ -285,7 +286,7 @@ def _run_build(settings: BuildSettings, stage: str | None, start_engine: StartEn
             datasets=datasets,
             folder=settings.work_folder,
         )
-        (report.folder / "report.md").write_text("\n\n".join(map(to_markdown, report.tables)), encoding="utf-8")
+        write_text(report.folder / "report.md", "\n\n".join(map(to_markdown, report.tables)))
     return report
 
 

@@ -126,7 +126,7 @@ def write_card(output: Path) -> None:
         provenance=PROVENANCE_FILE,
         describe_models=_describe_models,
     )
-    file.write_text(card + (separator + own if separator else ""), encoding="utf-8")
+    write_text(file, card + (separator + own if separator else ""))
 
 
 #: What a person judges, yes or no, each in a column.

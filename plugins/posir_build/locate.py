@@ -25,6 +25,7 @@ from posir_tasks.evidence import POSITIONS
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.sources.questions import find_occurrences
+from posir_tasks.text.locating import align
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import UNSPACED_LETTER
@@ -296,7 +297,7 @@ def _align(needle: str, haystack: str, similarity: float) -> Span | None:
     """Return the part of a text that is most similar to a quote, in whole words; None if it is not similar enough."""
     span = Span(0, len(haystack))
     if len(needle) <= len(haystack):
-        alignment = fuzz.partial_ratio_alignment(needle, haystack, score_cutoff=100 * similarity - 10)
+        alignment = align(needle, haystack, 100 * similarity - 10)
         if alignment is None:
             return None
         span = _to_words(_adjust(needle, haystack, Span(alignment.dest_start, alignment.dest_end)), haystack)

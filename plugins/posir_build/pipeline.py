@@ -79,6 +79,8 @@ def save_stage(folder: Path, stage: str, fingerprint: str, result: StageResult, 
         part.write_bytes(ADAPTER.dump_json(StageFile(SCHEMA, fingerprint, ids, replace(result, documents=new)), indent=1))
 
 
+#: The lock is emptied when it is taken, so no file of the user may have its name.
+BUILD_LOCK = ".posir-build.lock"
 STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
 #: Settings of a language model that its answers do not depend on.
 NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
@@ -172,7 +174,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a work folder against another build; PosirError if another process builds there, or the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock", timeout=0):
+        with FileLock(folder / BUILD_LOCK, timeout=0):
             yield
     except Timeout:
         raise PosirError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from posir_tasks.display.tables import Column, DisplaySection, Table, build_colu
 from posir_tasks.display.wording import drop_organizations, pluralize, shorten_names
 from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.public import Option, public, to_list
-from posir_tasks.results import JudgedResult, SubsetResult, read_all_results
+from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
 from posir_tasks.scores import ALL
 
 #: A folder of results, or what was read from it.
@@ -61,6 +62,11 @@ HEADINGS = (
 )  # fmt: skip
 #: States of a change that is not decided.
 UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
+#: The reason why results of mteb alone are not compared, and what to do.
+NO_QUERIES = (
+    "They store no queries, so no change would have an interval. Save the predictions with `mteb run --prediction-folder` and "
+    "score them with `posir score`."
+)
 #: Most comparisons of two models on a task with a sentence each.
 MOST_SENTENCES = 6
 
@@ -259,6 +265,36 @@ def _list_sources(sources: Sources) -> list[Any]:
     return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
 
 
+def is_comparable(result: StoredResult) -> bool:
+    """Return whether a result stores its queries: those of mteb alone do not."""
+    return isinstance(result, SubsetResult | JudgedResult)
+
+
+def _read_source(source: ResultSource) -> list[StoredResult]:
+    """Return the results of a folder, or of what was read from it, those of mteb alone among them.
+
+    Raises:
+        PosirError: There is no result in the folder, or none that stores its queries.
+    """
+    if not isinstance(source, str | Path):
+        return [*source, *getattr(source, "judged", ())]
+    results = read_all_results(Path(source), StoredResult)
+    if not any(map(is_comparable, results)):
+        tasks = sorted({result.task for result in results})
+        raise PosirError(
+            f"{source}: only results that mteb alone wrote, on {', '.join(tasks)}. {NO_QUERIES} `posir report` shows their "
+            f"scores: posir report {shlex.quote(str(source))}"
+        )
+    return results
+
+
+def _describe_plain(results: Iterable[StoredResult]) -> Iterator[str]:
+    """Yield which results of mteb alone are not compared, and why."""
+    tasks = sorted({result.task for result in results})
+    if tasks:
+        yield f"not compared: results that mteb alone wrote, on {', '.join(tasks)}. {NO_QUERIES}"
+
+
 def _compare(
     given: Sources,
     results: Sources,
@@ -282,14 +318,8 @@ def _compare(
                 f"{source}: no such folder. Give result folders, or names of models and their folder: "
                 "`posir compare --results FOLDER MODEL MODEL`."
             )
-    runs = comparison.collect_runs(
-        [
-            read_all_results(Path(source))
-            if isinstance(source, str | Path)
-            else [*source, *(result for result in getattr(source, "judged", ()) if isinstance(result, JudgedResult))]
-            for source in sources
-        ]
-    )
+    read = [_read_source(source) for source in sources]
+    runs = comparison.collect_runs([[result for result in listed if is_comparable(result)] for listed in read])
     chosen = [run for name in names for run in comparison.find_by_name(runs, name)] or list(runs)
     if baseline is not None and (first := comparison.choose_baseline(runs, baseline)) not in chosen:
         chosen.insert(0, first)
@@ -307,7 +337,8 @@ def _compare(
         raise PosirError(f"A gate tests one model against one baseline; found: {labels}. Name two with --results.")
     told = f"the baseline is {chosen[0].label}, the first model; choose another with --baseline."
     hint = told if baseline is None and len(chosen) > 2 else ""
-    return Comparison(compared.rows, compared.notes, compared.gaps, compared.common, hint=hint)
+    notes = (*compared.notes, *_describe_plain(result for listed in read for result in listed if not is_comparable(result)))
+    return Comparison(compared.rows, notes, compared.gaps, compared.common, hint=hint)
 
 
 def change_sections(rows: Sequence[ComparisonRow], *, scored: bool = False) -> Iterator[DisplaySection]:

@@ -35,7 +35,7 @@ from posir_tasks.judgments import JudgedScores
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.scores import ALL, Estimate, Interval
 
-LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+\.?\d*|\.\d+))\s*")
+LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
 """`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR layout, and is checked there."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
@@ -14,13 +15,27 @@ from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import DOMAINS, check_code
 from posir_tasks.public import public, to_list
 from posir_tasks.sources.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.sources.formats.passages import UNANSWERABLE, Item, SkippedText, describe_skipped
+from posir_tasks.sources.copies import count_repeated, describe_merged, find_copies
+from posir_tasks.sources.copies import merge_copies as merge_data_copies
+from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.formats.passages import (
+    UNANSWERABLE,
+    Item,
+    Scope,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.posir import PLACES_FILE, SubsetKey, Target, inspect_domain, resolve_folder, write_domain
 from posir_tasks.sources.questions import ImportedData, collect_questions
 from posir_tasks.sources.repository import LocalRepository
 from posir_tasks.text.tokenizer import load_tokenizer
 
+#: Share of the questions that have an answer of which an import may leave out.
+MAX_LOSS = 0.2
+#: What a reason says of one question: a text in the quotation marks of Python, and a number.
+QUOTED, NUMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""), re.compile(r"\d+")
 #: What is said of data without positions.
 ADVICE = (
     "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by an `answer` in the "
@@ -37,7 +52,10 @@ def import_data(
     output: str | Path,
     split: str | None = None,
     repair: bool = True,
+    merge_copies: bool = False,
+    scope: Scope | None = None,
     tokenizer: str | Path | None = None,
+    allow_loss: bool = False,
 ) -> TableResult:
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR layout.
 
@@ -52,13 +70,17 @@ def import_data(
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         split: Split of a folder of BEIR, or part of a published dataset; by default test, or else the first.
         repair: Move an answer that is not where its file says to its only match within 5 characters.
+        merge_copies: Make documents with the same text, white space aside, one document.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one token for every 4 bytes.
+        allow_loss: Import although more than a fifth of the questions that have an answer are left out.
 
     Returns:
         What was imported, repaired and left out; a row for each question that was left out.
 
     Raises:
-        PosirError: A source cannot be read, or has no question with a usable answer; nothing was written.
+        PosirError: A source cannot be read, has no question with a usable answer, or loses more than a fifth of its questions;
+            nothing was written.
 
     Examples:
         >>> import posir
@@ -68,8 +90,17 @@ def import_data(
     """
     target = Target(language, domain, Path(output))
     count_tokens = load_tokenizer(None if tokenizer is None else str(tokenizer)).count
-    passages = read_sources([Path(source) for source in to_list(sources)], split, language)
-    imported = import_passages(passages, target, count_tokens=count_tokens, repair=repair)
+    paths = [Path(source) for source in to_list(sources)]
+    passages = read_sources(paths, split, language, scope)
+    imported = import_passages(
+        passages,
+        target,
+        count_tokens=count_tokens,
+        repair=repair,
+        is_merged=merge_copies,
+        needs_corpus=scope is None,
+        max_loss=1.0 if allow_loss else MAX_LOSS,
+    )
     skipped, _ = imported.divide_skipped()
     rows = [{"file": row.file, "question": row.name, "reason": row.detail} for row in skipped]
     return TableResult(
@@ -77,19 +108,33 @@ def import_data(
     )
 
 
-def read_sources(sources: Iterable[Path], split: str | None = None, language: str | None = None) -> Iterator[Item]:
+def read_sources(
+    sources: Iterable[Path], split: str | None = None, language: str | None = None, scope: Scope | None = None
+) -> Iterator[Item]:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
     for source in sources:
-        opened = open_data(source, split=split, language=language)
-        opened.require_corpus()
+        opened = open_data(source, split=split, language=language, scope=scope)
+        # Whether questions repeat is counted over all sources, when they are read.
+        replace(opened, count_repeated=None).require_corpus()
         for subset in opened.subsets:
             yield from subset.read_passages()
 
 
 def import_passages(
-    passages: Iterable[Item], target: Target, *, count_tokens: Callable[[str], int], repair: bool = False
+    passages: Iterable[Item],
+    target: Target,
+    *,
+    count_tokens: Callable[[str], int],
+    repair: bool = False,
+    max_loss: float = 1.0,
+    is_merged: bool = False,
+    needs_corpus: bool = False,
 ) -> ImportedData:
-    """Import what readers yield as one domain, all or nothing, and return what is used; raise PosirError if that cannot be."""
+    """Import what readers yield as one domain, all or nothing, and return what is used.
+
+    Raises:
+        PosirError: It cannot be read or written, or more than `max_loss` of the questions that have an answer are left out.
+    """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
     advice = ADVICE if imported.unsuited else "Correct what is named, or give another part of the data (docs/data.md)."
@@ -99,10 +144,29 @@ def import_passages(
     imported.unsuited.clear()
     if not imported.questions:
         questions, texts = imported.divide_skipped()
-        listed = [*_list_causes(questions), *filter(None, [describe_skipped(texts)])]
+        listed = [*_list_causes(questions, len(questions)), *filter(None, [describe_skipped(texts)])]
         raise DataError("\n".join(["There is no question with a usable answer; nothing was written.", *listed, advice]))
-    write_domain(imported.to_position_data("", count_tokens), target.folder)
-    return imported
+    lost, total = _find_lost(imported)
+    if len(lost) > max_loss * total:
+        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; nothing was written."
+        allow = "Correct them, or import the others with --allow-loss."
+        raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
+    data = imported.to_position_data("", count_tokens)
+    if needs_corpus and (repeated := count_repeated(data)).use is not Use.CORPUS:
+        raise PosirError(
+            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within each document "
+            "(`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or give --scope corpus if each stands alone."
+        )
+    originals: Mapping[str, str] = {}
+    if is_merged:
+        data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
+    copies = find_copies(data.corpus, data.evidence.document_ids)
+    write_domain(data, target.folder)
+    # What was repaired is listed apart.
+    notes = [*data.warnings[bool(imported.repaired) :]]
+    notes += [describe_merged(originals)] if originals else []
+    notes += [copies.describe()] if copies else []
+    return replace(imported.take(data), notes=tuple(notes))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
@@ -117,6 +181,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
+    yield from imported.notes
     repaired = [(question, question.answer, span) for question, span in imported.repaired if question.answer]
     if repaired:
         shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)
@@ -128,23 +193,41 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
             moved = f"{short_repr(answer.text)} from character {answer.start} to {span.start}"
             yield f"  {question.file}: question {question.name}: {moved}"
     unused, texts = imported.divide_skipped()
-    skipped = [question for question in unused if question.detail != UNANSWERABLE]
-    if len(skipped) < len(unused):
-        yield f"without an answer: {pluralize(len(unused) - len(skipped), 'question')}, not imported"
-    if skipped:
-        yield f"skipped: {pluralize(len(skipped), 'question')}, first:"
-        yield from _list_causes(skipped)
+    unanswered = sum(question.detail == UNANSWERABLE for question in unused)
+    lost, total = _find_lost(imported)
+    if unanswered:
+        yield f"without an answer: {pluralize(unanswered, 'question')}, not imported"
+    if lost:
+        yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
+        yield from _list_causes(lost, total)
     if texts:
         yield describe_skipped(texts)
 
 
-def _list_causes(skipped: Iterable[SkippedText]) -> Iterator[str]:
-    """Yield the first question that is left out for each of the most frequent reasons, and how many more there are."""
+def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
+    """Return the questions that are left out although they have an answer, and the number of these and of all imported."""
+    several = len({place.query for place in imported.places.values()})
+    kept = len(imported.questions) - len(imported.places) + several
+    named = {(item.file, item.name): item for item in imported.divide_skipped()[0] if item.detail != UNANSWERABLE}
+    return [*named.values()], kept + len(named)
+
+
+def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
+    """Yield how many questions are left out for each of the most frequent causes, of a total, and the first of them."""
     by_cause: dict[str, list[SkippedText]] = {}
     for question in skipped:
-        by_cause.setdefault(question.detail, []).append(question)
-    for alike in sorted(by_cause.values(), key=len, reverse=True)[:MAX_EXAMPLES]:
-        yield f"  {alike[0]}" + (f" (and {len(alike) - 1:,} more)" if len(alike) > 1 else "")
+        by_cause.setdefault(_generalize(question.detail), []).append(question)
+    ordered = sorted(by_cause.items(), key=lambda row: -len(row[1]))
+    for cause, alike in ordered[:MAX_EXAMPLES]:
+        said = f"{cause}; first: {alike[0]}" if len(alike) > 1 else str(alike[0])
+        yield f"  {len(alike):,} of {total:,}: {said}"
+    if rest := sum(len(alike) for _, alike in ordered[MAX_EXAMPLES:]):
+        yield f"  {rest:,} of {total:,}: other causes"
+
+
+def _generalize(reason: str) -> str:
+    """Return a reason without the texts, numbers and files of one question, for display alone."""
+    return NUMBER.sub("N", QUOTED.sub("...", reason))
 
 
 @public()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
 from posir_tasks.languages import CONFUSED, detect_language
 from posir_tasks.public import DataReference
+from posir_tasks.sources.copies import digest_words
 from posir_tasks.sources.dataset import Dataset
 from posir_tasks.sources.formats.passages import Passage, SkippedText, describe_skipped
 from posir_tasks.sources.opening import open_data
@@ -117,7 +117,7 @@ def _check_text(passage: Passage, known: set[bytes]) -> str | SkippedText:
         return skip("in mixed languages", f"{first[0]}, then {second[0]}")
     if len(find_sentences(text, language)) < 2:
         return skip("of one sentence")
-    content = digest(*text.split())
+    content = digest_words(text)
     if content in known:
         return skip("duplicate")
     known.add(content)

@@ -182,12 +182,12 @@ def inspect(
         raise PosirError("--embedder, --max-time and --write-questions need --retriever module:function.")
     with track("Reading texts"):
         # The readers take a second to import.
-        from posir_tasks.models.registry import read_declared_names, refuse_unknown
+        from posir_tasks.models.registry import read_declared_names, refuse_unloadable
         from posir_tasks.tasks.catalog import refuse_missing
 
         if Path(model).is_dir() and str(texts) in {name for full in read_declared_names() for name in (full, bare_name(full))}:
             raise PosirError(f"'{texts}' is a model. Did you mean `posir inspect {texts} {model}`?")
-        refuse_unknown(str(model))
+        refuse_unloadable(str(model))
         if isinstance(texts, str | Path):
             refuse_missing(str(texts))
         from posir_data.texts import read_texts
@@ -364,9 +364,9 @@ def _describe(model: str, revision: str | None, tokenizer: str | Path | None, lo
     if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
         return MeasuredModel.connect(endpoint, known, longest, retries=1)
-    from posir_tasks.models.registry import find_model, load_model, refuse_unknown
+    from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
 
-    refuse_unknown(model)
+    refuse_unloadable(model)
     from transformers.utils.logging import disable_progress_bar
 
     from posir_inspect.model_window import describe_model, describe_reranker

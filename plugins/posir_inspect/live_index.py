@@ -151,7 +151,8 @@ def judge_answers(
     unknown, unlocated = list[tuple[str, str]](), list[tuple[str, str]]()
     for question in asked:
         name, text = question.query.id, texts.questions.documents[question.document]
-        ranked = sort_hits(journal.answers[question.query.subset, name].hits, settings.order)[: settings.k]
+        # Of hits with distances, the lowest are the first.
+        ranked = sort_hits(journal.answers[question.query.subset, name].hits, None)[: settings.k]
         hits = rules.resolve_hits(ranked, texts.ids)
         outside = [hit.document for hit in hits if hit.document not in texts.ids]
         unknown += [(name, "the question itself" if other == question.query.text else other) for other in outside]

@@ -37,8 +37,8 @@ from posir_tasks.profile import DEPTH, NDCG_AT_10, rank_columns
 from posir_tasks.read_part import ReadPart
 from posir_tasks.result_schema import SPLIT
 from posir_tasks.schemes import RelativePositions
-from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import Target, read_domain, write_domain
 from posir_tasks.sources.repository import LOCAL, LocalRepository

@@ -93,9 +93,9 @@ def probe(
         ['position', 'summary']
     """
     with track("Loading"):
-        from posir_tasks.models.registry import refuse_unknown
+        from posir_tasks.models.registry import refuse_unloadable
 
-        refuse_unknown(str(model))
+        refuse_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
         from posir_probe.tables import ProbeMeasurements

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -175,8 +175,8 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
     return next((families[name] for name in names if name in families), base)
 
 
-def judge(rho: Estimate | None, independent: int, p_value: float | None = None, units: str = "models") -> str:
-    """Return what a correlation over so many independent models or families says; without a p-value, its interval decides."""
+def judge(rho: Estimate | None, independent: int, p_value: float | None, units: str = "models") -> str:
+    """Return what the correlation of a probe over so many independent models or families says."""
     if independent < FEWEST_FOR_INTERVAL:
         return f"cannot be said: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
@@ -337,7 +337,6 @@ class ModelCorrelation:
     share of the ranks' variance that is between kinds."""
     p_value: float | None
     """Two-sided, not corrected."""
-    verdict: str
 
 
 def read_scores(summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool) -> dict[ScoreKey, ByModel]:
@@ -393,8 +392,7 @@ def correlate_architecture(
                 result = kruskal(*groups.values())
                 share, p_value = Estimate(float(result.statistic / (len(known) - 1))), float(result.pvalue)
             counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-            verdict = "undefined" if p_value is None else "differs between kinds" if p_value < 0.05 else "cannot be said"
-            rows.append(ModelCorrelation(*key, kind, len(known), counts, "Kruskal-Wallis", share, p_value, verdict))
+            rows.append(ModelCorrelation(*key, kind, len(known), counts, "Kruskal-Wallis", share, p_value))
     return rows
 
 
@@ -402,31 +400,21 @@ def correlate_values(key: ScoreKey, factor: str, scores: ByModel, values: ByMode
     """Correlate a score with another value of the models that have both."""
     models = sorted(scores.keys() & values.keys())
     rho, p_value = estimate_rho(np.array([values[name] for name in models]), np.array([scores[name] for name in models]))
-    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value, judge(rho, len(models)))
+    return ModelCorrelation(*key, factor, len(models), "", "Spearman", rho, p_value)
 
 
 def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     """Return the score of each model on a benchmark, by `short_name`; raise PosirError if there are none.
 
     The source is `MMTEB` for the published scores of PosIR's models; a CSV file with the columns `model` and `score`; or an
-    `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks that all its models have is taken,
-    without the position-aware tasks, of which it has the results `own`.
+    `--output-folder` of `mteb run`, of which the mean of the main scores over the tasks, splits and subsets that all its models
+    have is taken, without the position-aware tasks, of which it has the results `own`.
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
     scores: ByModel = {}
     if source.is_dir():
-        from mteb.results import TaskResult
-
-        left_out, by_model = {result.task for result in own}, dict[str, ByModel]()
-        for meta in sorted(source.rglob("model_meta.json")):
-            tasks = by_model.setdefault(short_name(str(read_json(meta)["name"])), {})
-            for file in sorted(meta.parent.glob("*.json")):
-                if file.name != meta.name and file.stem not in left_out:
-                    tasks[file.stem] = float(TaskResult.from_disk(file).get_score())
-        measured = {name: tasks for name, tasks in by_model.items() if tasks}
-        shared = sorted(set.intersection(*map(set, measured.values()))) if measured else []
-        scores = {name: float(np.mean([tasks[task] for task in shared])) for name, tasks in measured.items() if shared}
+        scores = _average_shared(source, {result.task for result in own})
     else:
         for number, row in enumerate(read_csv_rows(source, ("model", "score"), SCORE_FILE), 2):
             try:
@@ -438,20 +426,47 @@ def read_benchmark(source: Path, own: Iterable[SubsetResult] = ()) -> ByModel:
     return scores
 
 
+def _average_shared(source: Path, left_out: Set[str]) -> ByModel:
+    """Return the mean main score of each model in a folder of mteb, over the tasks that all its models have.
+
+    The score of a task is its mean over the splits and subsets that all models have, so that no model has the mean of others.
+    """
+    from mteb.results import TaskResult
+
+    measured: dict[str, dict[tuple[str, str, str], float]] = {}
+    for meta in sorted(source.rglob("model_meta.json")):
+        model = short_name(str(read_json(meta)["name"]))
+        for file in sorted(meta.parent.glob("*.json")):
+            if file.name == meta.name or file.stem in left_out:
+                continue
+            for split, entries in TaskResult.from_disk(file).scores.items():
+                for entry in entries:
+                    measured.setdefault(model, {})[file.stem, split, entry["hf_subset"]] = float(entry["main_score"])
+    shared: dict[str, list[tuple[str, str, str]]] = {}
+    for key in sorted(set.intersection(*map(set, measured.values()))) if measured else ():
+        shared.setdefault(key[0], []).append(key)
+    if not shared:
+        return {}
+    means = {model: [np.mean([known[key] for key in keys]) for keys in shared.values()] for model, known in measured.items()}
+    return {model: float(np.mean(of_tasks)) for model, of_tasks in means.items()}
+
+
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
     """Return a table with a line per task, length, score and factor."""
-    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p", "Verdict")
+    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p")
     cells = tuple(
         (
             *(row.task, row.score, row.length, row.factor, str(row.models), row.groups, row.test),
-            *(*_format_rho(row.value), format_p_value(row.p_value), row.verdict),
+            *_format_rho(row.value),
+            format_p_value(row.p_value),
         )
         for row in rows
     )
     note = (
         "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks between kinds. p is "
-        "two-sided and not corrected: with many rows some are small by chance. The models are no random sample, and versions "
-        "of one model are not independent. PSI: the estimate of one's own results, the observed value of published ones."
+        "two-sided and not corrected: 5 % of rows without any relation have p < 0.05, so no row decides anything. The models "
+        "are no random sample, and versions of one model are not independent. PSI: the estimate of one's own results, the "
+        "observed value of published ones."
     )
     columns = build_columns(headings, ("Models", "Value", "p"))
     return Table(columns, cells, notes=(note,), split_by="{Task} · {Score}", keys=2)

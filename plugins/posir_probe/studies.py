@@ -87,8 +87,6 @@ class ValidityRow:
     """Sample minus complete data; absolute for the largest difference."""
     chance: float | None = None
     """The difference that random samples do not exceed in 95 % of draws; None for a bucket."""
-    verdict: str | None = None
-    """Whether the sample differs more than a random one; None for a bucket."""
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
@@ -134,7 +132,6 @@ def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
             queries=sample.queries,
             difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
             chance=chance,
-            verdict="as a random sample" if largest <= chance else "differs more than a random sample",
         ),
         *(
             build_row(
@@ -162,18 +159,17 @@ def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
         if row.position == LARGEST:
             yield (
                 f"{row.model}, {row.sample}: the largest difference to the complete data is "
-                f"{format_estimate(row.difference, format_percent)} points, by chance up to {format_percent(row.chance)}: "
-                f"{row.verdict}."
+                f"{format_estimate(row.difference, format_percent)} points, by chance up to {format_percent(row.chance)}."
             )
 
 
 def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
     """Return a table with a line per model and sample, and one with a line per position bucket."""
-    headings = ("Model", "Sample", "Queries", "Largest difference", "By chance up to", "Verdict")
+    headings = ("Model", "Sample", "Queries", "Largest difference", "By chance up to")
     overall = [
         (
             *(row.model, row.sample, format_count(row.queries), format_estimate(row.difference, format_percent)),
-            *(format_percent(row.chance), row.verdict or ""),
+            format_percent(row.chance),
         )
         for row in rows
         if row.position == LARGEST

@@ -19,7 +19,7 @@ from posir_tasks.display.presentation import Presentable, TableResult
 from posir_tasks.display.tables import Column, DisplaySection, Table, to_markdown
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import PosirError
-from posir_tasks.files import check_writable
+from posir_tasks.files import atomic_write, check_writable
 from posir_tasks.models.protocols import PAPERS, list_differences, list_protocols
 from posir_tasks.public import public
 from posir_tasks.settings_file import Section, load_settings
@@ -149,7 +149,7 @@ def to_page(paper: str, recipe: Recipe) -> str:
         notes = (item.runs and f"Runs {item.runs}.", item.needs, item.missing and f"Missing: {item.missing}")
         rows.append((item.item, item.shows, item.published or "", item.ours or "", " ".join(filter(None, notes))))
     columns = tuple(map(Column, ("variable", "for a trial on a CPU")))
-    variables = ((f"`{name}`", f"`{variable.scaled}`") for name, variable in recipe.variables.items())
+    variables = ((f"`{name}`", variable.scaled and f"`{variable.scaled}`") for name, variable in recipe.variables.items())
     exports = _to_shell([f"posir recipe {paper} --output {paper}", f"cd {paper}", *_list_exports(recipe)])
     differences = "\n".join(f"- {difference}" for difference in _list_differences(paper))
     without = (f"## Without `POSIR_PROTOCOL={paper}`", differences) if differences else ()
@@ -271,10 +271,11 @@ def recipe(
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}
     for copy, source in copies.items():
-        if copy.exists() and copy.read_bytes() != source.read_bytes():
+        if copy.exists() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
             raise PosirError(f"{copy} exists with other content and is not overwritten. Remove it, or choose another folder.")
     for copy, source in copies.items():
-        shutil.copyfile(source, copy)
+        with atomic_write(copy) as part:
+            shutil.copyfile(source, part)
     return TableResult(
         title=content.title, tables=(), rows=[{"file": str(copy)} for copy in copies], last=tuple(map(str, copies))
     )

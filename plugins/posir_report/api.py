@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 
 from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
 from posir_report import recall, tables
-from posir_report.judged import JudgedSummary, judged_table, summarize_judged
+from posir_report.judged import JudgedSummary, describe_parts, judged_table, summarize_judged
 from posir_report.published import merge_published, merge_published_bins
 from posir_report.summary import (
     MOST_SENTENCES,
@@ -160,7 +160,8 @@ class Results(Presentable, Sequence[SubsetResult]):
         positions = (
             [NOTE if self.keys or self.full else f"{explain_sketches(self.strips())}\n{BRIEF}"] if self.subset_results else []
         )
-        return [*positions, *([JUDGED_NOTE] if self.judged else [])]
+        has_queries = any(summary.scores for summary in self.judged_summaries)
+        return [*positions, *([JUDGED_NOTE] if has_queries else []), *describe_parts(self.judged_summaries)]
 
     def explanation(self) -> Iterator[str]:
         """Yield notes on truncation and on these documents, and what every column means."""
@@ -240,7 +241,7 @@ class Results(Presentable, Sequence[SubsetResult]):
         ]
         for summary in self.judged_summaries:
             if summary.scores:
-                values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.task)
+                values += LimitedValue.of_means(summary.scores, summary.estimates, summary.model, summary.full_task)
         gaps = {
             (model, summary.task): f"it has no results of {', '.join(summary.missing)}"
             for model, summary in named

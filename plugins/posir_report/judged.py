@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any
-
-import numpy as np
 
 from posir_report.summary import full_labels, identify_run, list_subsets
 from posir_significance.intervals import MeanEstimate, estimate_judged
@@ -17,9 +14,17 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.judgments import METRICS, JudgedScores
 from posir_tasks.profile import pool
 from posir_tasks.read_part import CountedWith, ReadKind
+from posir_tasks.result_schema import SubsetData, identify_data
 from posir_tasks.results import JudgedResult, StoredResult
 from posir_tasks.scores import ALL, Estimate
+from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.tokens_read import CorpusRead
+
+#: The reason why results of mteb alone have a row for each split and subset.
+PLAIN_NOTE = (
+    "Results that mteb alone wrote have a row for each split and subset: mteb stores no queries, so these cannot be pooled, "
+    "and there are no intervals."
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,21 @@ class JudgedSummary:
     subsets: tuple[str, ...]
     results: tuple[StoredResult, ...]
     """Those of the subsets."""
+    part: str = ""
+    """The only subset, or split and subset, that the row is of; empty if all subsets are pooled."""
+    data_name: str = ""
+    """The revision of the data if other results of the task are on other data; empty if not."""
+
+    @property
+    def full_task(self) -> str:
+        """The task with the part and the data that the row is of."""
+        named = ", ".join(filter(None, (self.part, self.data_name and f"data {self.data_name}")))
+        return f"{self.task} ({named})" if named else self.task
+
+    @property
+    def data(self) -> SubsetData:
+        """The data of each subset."""
+        return {result.subset: result.data for result in self.results}
 
     @cached_property
     def scores(self) -> JudgedScores | None:
@@ -40,11 +60,10 @@ class JudgedSummary:
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of mteb alone, over subsets."""
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of mteb alone, its score."""
         if self.scores is None:
-            return dict(
-                zip(METRICS, map(MeanEstimate, np.mean([row.values for row in self.results], axis=0).tolist()), strict=True)
-            )
+            (result,) = self.results
+            return dict(zip(METRICS, map(MeanEstimate, result.values), strict=True))
         return {metric: estimate_judged(self.scores, metric) for metric in METRICS}
 
     @cached_property
@@ -75,25 +94,97 @@ class JudgedSummary:
         identity = {"model": self.model, "revision": self.revision, "task": self.task, "length": ALL}
         known = (self.scores.queries, len(self.scores.sizes), self.scores.clusters) if self.scores else (None,) * 3
         counts = dict(zip(("queries", "clusters", "clusters_by"), known, strict=True))
-        return {**identity, **counts, **self.estimates, "corpus_not_read": self.not_read, "subsets": len(self.subsets)}
+        measured = {**self.estimates, "corpus_not_read": self.not_read}
+        source = {"subsets": len(self.subsets), "subset": self.part or None, "data_revision": self.data_revision}
+        return {**identity, **counts, **measured, **source}
+
+    @property
+    def data_revision(self) -> str:
+        """Revision of the data; several, separated by commas, if the subsets have different ones."""
+        return combine_revisions(result.data.revision for result in self.results)
 
 
 def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
-    """Pool the subsets of each model and task, ordered as by `summarize`; raise PosirError if a subset would count twice."""
-    groups = groupby(sorted(results, key=identify_run), key=identify_run)
-    return [
-        JudgedSummary(*run, list_subsets(run[0], run[2], listed), tuple(listed))
-        for run, listed in ((run, list(group)) for run, group in groups)
-    ]
+    """Summarize results by model, revision and task, ordered as by `summarize`, then by part.
+
+    Subsets with stored queries are pooled if all models of the task have the same ones. Otherwise, and for results of mteb
+    alone, each subset has a summary: means over other splits and subsets are no numbers of the same thing.
+
+    Raises:
+        PosirError: A subset has several results.
+    """
+    stored: dict[tuple[str, str, str], list[StoredResult]] = {}
+    plain: dict[tuple[str, str, str], list[StoredResult]] = {}
+    for result in sorted(results, key=identify_run):
+        groups = stored if isinstance(result, JudgedResult) else plain
+        groups.setdefault(identify_run(result), []).append(result)
+    subsets: dict[str, set[tuple[str, ...]]] = {}
+    for (model, _, task), listed in stored.items():
+        subsets.setdefault(task, set()).add(list_subsets(model, task, listed))
+    summaries: list[JudgedSummary] = []
+    for (model, revision, task), listed in stored.items():
+        if len(subsets[task]) == 1:
+            summaries.append(JudgedSummary(model, revision, task, list_subsets(model, task, listed), tuple(listed)))
+        else:
+            summaries += _split_summary((model, revision, task), listed)
+    for run, listed in plain.items():
+        list_subsets(run[0], run[2], listed)
+        summaries += _split_summary(run, listed)
+    ordered = sorted(summaries, key=lambda summary: (summary.model, summary.revision, summary.task))
+    return _name_data(ordered)
+
+
+def _split_summary(run: tuple[str, str, str], results: Iterable[StoredResult]) -> list[JudgedSummary]:
+    """Return a summary of each result of a model on a task."""
+    return [JudgedSummary(*run, (result.subset,), (result,), part=result.subset) for result in results]
+
+
+def _name_data(summaries: Sequence[JudgedSummary]) -> list[JudgedSummary]:
+    """Return summaries that name their data where those of one task and part are on several data."""
+    known: dict[tuple[str, str], dict[str, str]] = {}
+    for summary in summaries:
+        data = known.setdefault((summary.task, summary.part), {})
+        data.setdefault(identify_data(summary.data), summary.data_revision)
+    named = []
+    for summary in summaries:
+        data = known[summary.task, summary.part]
+        number = list(data).index(identify_data(summary.data)) + 1
+        is_ambiguous = [*data.values()].count(summary.data_revision) > 1
+        content = f", content {number}" if is_ambiguous else ""
+        name = f"{summary.data_revision}{content}" if len(data) > 1 else ""
+        named.append(replace(summary, data_name=name))
+    return named
+
+
+def describe_parts(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
+    """Yield why rows are of single splits and subsets, and which of these not all models of a task have."""
+    parts: dict[str, dict[tuple[str, str], set[str]]] = {}
+    is_plain: dict[str, bool] = {}
+    for summary in summaries:
+        if summary.part:
+            run = summary.model, summary.revision
+            parts.setdefault(summary.task, {}).setdefault(run, set()).add(summary.part)
+            is_plain[summary.task] = is_plain.get(summary.task, True) and summary.scores is None
+    if any(is_plain.values()):
+        yield PLAIN_NOTE
+    for task, by_run in parts.items():
+        shared = set.intersection(*by_run.values())
+        every = set.union(*by_run.values())
+        if shared != every:
+            named = "; ".join(sorted(shared)) or "none"
+            yield (
+                f"{task}: not all models have results of the same splits and subsets. "
+                f"All of them have {len(shared)} of {len(every)}: {named}. Compare models on these rows only."
+            )
 
 
 def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
-    """Return a table with a line for each model and task."""
+    """Return a table with a line for each model, task and part."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus not read", *METRICS.values())
     rows = (
         (
             label,
-            summary.task,
+            summary.full_task,
             format_count(summary.scores.queries) if summary.scores else MISSING,
             f"{len(summary.scores.sizes):,} by {summary.scores.clusters}" if summary.scores else MISSING,
             summary.describe_not_read(),

@@ -15,12 +15,13 @@ from posir_run.jobs import Dispatcher, Engine, EvaluationJob, JobOutcome, Worklo
 from posir_run.worker import LocalEngine, RayEngine, Settings, show_warnings
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import note_progress, progress, track
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.files import check_writable, explain_unwritable
 from posir_tasks.host.result_saving import process_saver
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
+from posir_tasks.models.registry import find_model, refuse_unknown
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import Option, public, to_list
 from posir_tasks.read_part import BYTES_PER_TOKEN, estimate_tokens
@@ -71,9 +72,9 @@ def evaluate(
         >>> results[0].task, results[0].profile.queries
         ('PosIR-Mini', 720)
     """
+    if isinstance(model, str | Path):
+        refuse_unknown(str(model))
     import mteb
-
-    from posir_tasks.models.registry import find_model
 
     chosen = _find_tasks(tasks)
     if not (window is None and protocol is None) and not isinstance(model, str | Path):
@@ -177,6 +178,8 @@ def run(
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
         refuse_missing(name)
+    for name in to_list(model):
+        refuse_unknown(name)
     find = partial(find_workload, to_list(task), to_list(benchmark), to_list(model), revision)
     if plan:
         from posir_run.plan import plan_run
@@ -187,7 +190,11 @@ def run(
         with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
-        print(f"interrupted. Finished results are in {output}; run the same command again to resume.", file=sys.stderr)
+        folder = sanitized(str(output), None)
+        print(
+            f"interrupted. Finished results are in {folder}; run the same command again to resume.",
+            file=sys.stderr,
+        )
         raise
     # What was done is no output.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
@@ -280,7 +287,8 @@ def _evaluate_missing(
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.jobs())
     if len(jobs) < total:
-        print(f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result in {output_folder}", file=sys.stderr)
+        known = f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result"
+        print(f"{known} in {sanitized(str(output_folder), None)}", file=sys.stderr)
     if jobs:
         # Before hours of evaluation.
         check_writable(output_folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from heapq import nlargest
 from itertools import islice
@@ -24,7 +24,7 @@ Rankings: TypeAlias = dict[str, dict[str, float]]
 
 #: Ids that a message names.
 EXAMPLES = 3
-#: Documents that are kept for each query, as tasks do.
+#: Documents that are kept for each query, as tasks do, unless the main score of a task needs more.
 DEPTH = 100
 #: Between the id of a document and the number of its chunk.
 SEPARATOR = "#"
@@ -59,6 +59,16 @@ class RunCounts:
     """Hits that a retriever was asked for, if it returned fewer for every query though the corpus has more; else 0."""
     fewest: int = 0
     most: int = 0
+    identical_ids: int = 0
+    """Hits whose document has the id of its query, and is not judged relevant to it."""
+    ignored_ids: int = 0
+    """Hits whose document has the id of its query, and which are left out."""
+    skipped_first: int = 0
+    """First hits that are left out, as the owner of the data does."""
+    other_candidates: int = 0
+    """Hits that are not among the documents which the owner of the data has reranked for their query."""
+    tied: int = 0
+    """Queries with a relevant document whose score another document has, which is judged otherwise: the ids decide."""
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = RunCounts(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
@@ -89,12 +99,44 @@ class RunCounts:
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             yield f"{short} fewer than {pluralize(self.depth, 'document')}: what comes later is not found."
+        yield from self._describe_ranking()
+
+    def _describe_ranking(self) -> Iterator[str]:
+        """Yield what decides where a document ranks that has several rows or shares its score."""
         if self.chunks:
             chunks = pluralize(self.chunks, "chunk was mapped to its document", "chunks were mapped to their documents")
             yield f"{chunks}; a document ranks where its best chunk does."
+        if self.tied:
+            queries = pluralize(self.tied, "query", "queries")
+            yield (
+                f"In {queries} a relevant document has the score of another one: ties are ordered by id, as in trec_eval. "
+                "--order rank keeps the order as it is stated."
+            )
         if self.duplicates:
             rows = pluralize(self.duplicates, "row repeats", "rows repeat")
             yield f"{rows} a query and a document, as chunks of one document do: the highest score counts."
+        yield from self._describe_left_out()
+
+    def _describe_left_out(self) -> Iterator[str]:
+        """Yield a sentence for each kind of hits that are left out, or may have to be."""
+        if self.identical_ids:
+            hits = pluralize(self.identical_ids, "hit has", "hits have")
+            yield (
+                f"{hits} the id of the query. If the queries are documents of the corpus, --ignore-identical-ids leaves "
+                "such hits out."
+            )
+        if self.ignored_ids:
+            hits = pluralize(self.ignored_ids, "hit has", "hits have")
+            yield f"{hits} the id of the query: left out."
+        if self.skipped_first:
+            hits = pluralize(self.skipped_first, "first hit is", "first hits are")
+            yield f"{hits} left out, as the task's own evaluation does."
+        if self.other_candidates:
+            hits = pluralize(self.other_candidates, "hit is", "hits are")
+            yield (
+                f"{hits} not among the documents that the task has reranked for the query: mteb ranks only those, so the "
+                "scores are not comparable with mteb's."
+            )
 
 
 @dataclass(frozen=True)
@@ -111,6 +153,17 @@ class AlignmentRules:
     """Empty if no id is that of a chunk."""
     find_document: Callable[[str], str] | None = None
     """Returns the id of the document, in place of the separator."""
+    ignore_identical_ids: bool = False
+    """Whether a document with the id of the query is left out of its hits."""
+    skip_first_result: bool = False
+    """Whether the best hit of each query is left out."""
+    depth: int = DEPTH
+    """Documents that are kept for each query."""
+
+    @property
+    def asked(self) -> int:
+        """Hits to ask a retriever for, so that as many are left as are kept."""
+        return self.depth + self.ignore_identical_ids + self.skip_first_result
 
     def resolve(self, name: str, corpus: Collection[str]) -> str:
         """Return the id of a document, or the same id if no document is known by it."""
@@ -125,6 +178,16 @@ class AlignmentRules:
         """Return the hits, in their order, with the ids of documents in place of those of chunks."""
         return [hit._replace(document=self.resolve(hit.document, corpus), chunk=hit.document) for hit in hits]
 
+    def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
+        """Count the hits of a query, best first, that are left out: by their id, and as the first of the others."""
+        identical = sum(hit.document == query for hit in hits) if self.ignore_identical_ids else 0
+        return identical, int(self.skip_first_result and len(hits) > identical)
+
+    def leave_out(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of a query, best first, without those that are left out."""
+        kept = [hit for hit in hits if not (self.ignore_identical_ids and hit.document == query)]
+        return kept[1:] if self.skip_first_result else kept
+
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
     """Return the highest score of each document's hits, best first."""
@@ -133,6 +196,12 @@ def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
         score = hit.score or 0.0
         merged[hit.document] = max(score, merged.get(hit.document, score))
     return merged
+
+
+def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
+    """Return whether documents with one score have different grades, so that their order changes the scores of the run."""
+    stated: dict[float, float] = {}
+    return any(stated.setdefault(score, grades.get(name, 0)) != grades.get(name, 0) for name, score in scores.items())
 
 
 @dataclass(frozen=True)
@@ -146,6 +215,24 @@ class SubsetQueries:
     digest: str = ""
     has_corpus: bool = True
     """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is not known."""
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """The document that each copy counts as, by the id of the copy, which is not one of `documents`."""
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Ids that a run may have of documents."""
+        return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
+
+    def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Return hits, best first, with documents in place of copies; of whole texts, a document's best hit alone."""
+        merged, whole = list[Hit](), set[str]()
+        for hit in hits:
+            document = self.copies.get(hit.document, hit.document)
+            if hit.chunk != hit.document or document not in whole:
+                merged.append(hit._replace(document=document))
+            if hit.chunk == hit.document:
+                whole.add(document)
+        return merged
 
 
 @dataclass
@@ -252,16 +339,21 @@ def _divide_rankings(run: Run, subsets: Collection[SubsetQueries]) -> tuple[dict
 
 
 def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules) -> tuple[HitsByQuery, Rankings, RunCounts]:
-    judged, depth = subset.judgments.grades, min(DEPTH, len(subset.documents)) if subset.has_corpus else 0
+    judged, depth = subset.judgments.grades, min(rules.depth, len(subset.documents)) if subset.has_corpus else 0
     answered = {query: stated[query] for query in judged if query in stated}
-    hits = {query: rules.resolve_hits(listed, subset.documents) for query, listed in answered.items()}
+    resolved = {query: rules.resolve_hits(listed, subset.ids) for query, listed in answered.items()}
+    left_out = {query: rules.find_left_out(query, listed) for query, listed in resolved.items()}
+    hits = {query: rules.leave_out(query, listed) for query, listed in resolved.items()}
+    chunks = sum(hit.document != hit.chunk for listed in hits.values() for hit in listed)
+    if subset.copies:
+        hits = {query: subset.merge_copies(listed) for query, listed in hits.items()}
+    merged = {query: merge_chunks(listed) for query, listed in hits.items()}
     rankings = {
-        query: separate(nlargest(DEPTH, merge_chunks(listed).items(), key=lambda item: (item[1], item[0])))
-        for query, listed in hits.items()
+        query: separate(nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0])))
+        for query, scores in merged.items()
     }
     known = subset.documents if subset.has_corpus else {name for scores in rankings.values() for name in scores}
     unknown = [(name, query) for query, scores in rankings.items() for name in scores if name not in known]
-    chunks = sum(a.document != b.document for query in hits for a, b in zip(answered[query], hits[query], strict=True))
     if chunks and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
             "The ids are those of chunks, and which documents they are of is not known without the corpus. Give --data with "
@@ -275,10 +367,17 @@ def _align_subset(stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRu
         unknown_documents=len(unknown),
         first_unknown=next((f"{sanitized(name)} of query {sanitized(query)}" for name, query in unknown), ""),
         own_texts=sum(name == subset.judgments.queries.get(query) for name, query in unknown),
-        short=sum(0 < len(scores) < depth for scores in rankings.values()),
-        empty=sum(not scores for scores in rankings.values()),
+        short=sum(0 < len(scores) < depth - sum(left_out[query]) for query, scores in rankings.items()),
+        empty=sum(not answered[query] for query in rankings),
         depth=depth,
         chunks=chunks,
+        identical_ids=sum(query in scores and judged[query].get(query, 0) <= 0 for query, scores in rankings.items()),
+        ignored_ids=sum(identical for identical, _ in left_out.values()),
+        skipped_first=sum(first for _, first in left_out.values()),
+        other_candidates=sum(
+            name not in subset.judgments.candidates.get(query, scores) for query, scores in rankings.items() for name in scores
+        ),
+        tied=sum(has_decisive_tie(scores, judged[query]) for query, scores in merged.items()),
     )
     return hits, rankings, counts
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from posir_score.alignment import DEPTH, SEPARATOR, AlignmentRules
+from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Retriever, collect_run
 from posir_score.hits import Order
 from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
@@ -26,6 +26,7 @@ from posir_tasks.public import Option, load_function, public, to_list
 from posir_tasks.read_part import ReadPart, parse_window
 from posir_tasks.results import JudgedResult, SubsetResult, read_all_results, read_results
 from posir_tasks.sources.dataset import Dataset
+from posir_tasks.sources.formats.passages import Scope
 from posir_tasks.sources.opening import open_data
 from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 
@@ -79,6 +80,7 @@ class ScoredRuns(Presentable):
             for run in self.runs
         )
         notes = tuple(f"{run.model}: {' '.join(sentences)}" for run in self.runs if (sentences := [*run.describe()]))
+        notes += tuple(dict.fromkeys(f"Judgments: {text}" for run in self.runs if (text := " ".join(run.audit.describe()))))
         usual = DisplaySection(tables=(Table(build_columns(HEADINGS, HEADINGS[2:]), rows, notes=notes, is_narrow=True),))
         scored = [(run.model, run.evidence, run.ndcg_at_10) for run in self.runs if run.evidence]
         answers = [DisplaySection(f"{name}, chunks", tuple(scores.describe(ndcg))) for name, scores, ndcg in scored]
@@ -96,8 +98,11 @@ class ScoredRuns(Presentable):
         return [run.to_json() for run in self.runs]
 
     def document(self) -> object:
-        """Return the rows, with all numbers of chunks under `evidence`."""
-        return [run.to_json() | ({"evidence": run.evidence} if run.evidence else {}) for run in self.runs]
+        """Return the rows, with what does not fit in the judgments, and all numbers of chunks under `evidence`."""
+        return [
+            run.to_json() | {"judgments": asdict(run.audit)} | ({"evidence": run.evidence} if run.evidence else {})
+            for run in self.runs
+        ]
 
     def legend(self) -> Sequence[str]:
         """Return paragraphs on how to read the tables."""
@@ -117,7 +122,7 @@ GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
     "Text splitters": "protocol batch_size",
-    "Data": "clusters split repair",
+    "Data": "clusters split ignore_identical_ids repair merge_copies scope",
 }
 
 
@@ -149,7 +154,10 @@ def score(
     timeout: Annotated[float, Option(min=0.001)] = 60.0,
     batch_size: Annotated[int, Option(min=1)] = 32,
     split: str | None = None,
+    ignore_identical_ids: bool = False,
     repair: bool = True,
+    merge_copies: bool = False,
+    scope: Scope | None = None,
 ) -> ScoredRuns | ScoredChunkers:
     """Score a run of any system, a retriever, or text splitters.
 
@@ -188,8 +196,12 @@ def score(
         timeout: Seconds that a search may take.
         batch_size: Number of texts encoded at a time.
         split: Split of a BEIR folder; by default test.
+        ignore_identical_ids: Leave out hits whose document has the id of the query, as mteb does for tasks whose queries are
+            documents; by default only for those.
         language: Code of the data's language; by default detected.
         repair: Move an answer that is not where its file says to its only match nearby.
+        merge_copies: Count documents with the same text, white space aside, as one; a run's best hit of them counts.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
@@ -209,7 +221,7 @@ def score(
     given += [] if retriever is None else [retriever]
     if sum((bool(given), chunker is not None)) != 1 or (chunker is None) != (model is None):
         raise PosirError("Give runs or a retriever (--retriever module:function), or --model and --chunker module:function.")
-    opened = partial(open_data, data, split=split, language=language, repair=repair)
+    opened = partial(open_data, data, split=split, language=language, repair=repair, scope=scope)
     if clusters is not None and chunker is not None:
         raise PosirError("--clusters is of runs. Omit it with --chunker.")
     if chunker is not None:
@@ -217,18 +229,21 @@ def score(
         if not splitters:
             raise PosirError("--model needs at least one --chunker.")
         with with_settings(protocol=protocol):
-            return _score_chunkers(splitters, opened, str(model), revision, batch_size, k or RETRIEVED, repair=repair)
+            sizes = batch_size, k or RETRIEVED
+            return _score_chunkers(splitters, opened, str(model), revision, *sizes, repair=repair, is_merged=merge_copies)
     if protocol is not None:
         raise PosirError("--protocol is of a model that posir runs. Give --model and --chunker, or omit it.")
-    settings = CollectionSettings(k or DEPTH, concurrency, retries, timeout, order, document_field, Path(output))
-    rules = AlignmentRules(missing == "error", chunk_separator, find_document)
+    # How many documents the scores need follows from the data.
+    settings = CollectionSettings(k or 0, concurrency, retries, timeout, order, document_field, Path(output))
+    rules = AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
     if window is not None and embedder is not None:
         raise PosirError("--window and --embedder both say what is read. Give one of them.")
     reads = embedder if embedder is not None else parse_window(window)
-    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, overwrite=overwrite)
+    choices = {"overwrite": overwrite, "is_merged": merge_copies}
+    return _score_runs(given, names, opened, revision or "unversioned", reads, clusters, rules, settings, **choices)
 
 
 def _score_chunkers(
@@ -240,15 +255,19 @@ def _score_chunkers(
     retrieve: int,
     *,
     repair: bool,
+    is_merged: bool,
 ) -> ScoredChunkers:
     with track("Loading the model"):
+        from posir_tasks.models.registry import refuse_unloadable
+
+        refuse_unloadable(model)
         # The models' libraries take seconds to import.
         from posir_score.chunk_scoring import score_splitters
         from posir_score.excerpts import read_excerpts
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        excerpts = read_excerpts(open_scored(), repair=repair)
+        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
         # A mistake in a chunker should not cost the time to load the model.
         for splitter in splitters:
             splitter.divide(next(iter(excerpts.documents.values())))
@@ -268,6 +287,7 @@ def _score_runs(
     settings: CollectionSettings,
     *,
     overwrite: bool,
+    is_merged: bool,
 ) -> ScoredRuns:
     from posir_score.evaluation import evaluate_run, is_recorded, open_scored_data, prepare_run
 
@@ -276,7 +296,9 @@ def _score_runs(
             f"--revision {sanitized(revision)}: must be at most 100 letters, digits, '.', '_', '+' or '-', and begin with a "
             "letter or digit, such as v2 or 2026-11-23."
         )
-    opened = open_scored_data(open_scored(), clusters)
+    opened = open_scored_data(open_scored(), clusters, is_merged=is_merged)
+    rules = opened.complete_rules(rules)
+    settings = replace(settings, k=settings.k or rules.asked)
     read_by = load_embedder(reads) if isinstance(reads, str) else reads
     models: list[RunSearch] = []
     journals = []
@@ -303,16 +325,24 @@ def _score_runs(
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
-        raise PosirError(f"{len(runs)} runs and {len(names)} names. Give a --name for each run, or none.")
+        counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
+        files = (given for given in runs if isinstance(given, str | Path))
+        others = [f"{given} is no file, so it counts as a run without one. " for given in files if not _exists(given)]
+        first = next(iter(others), "")
+        raise PosirError(f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none.")
     for given in runs:
         if isinstance(given, str | Path):
-            if not (path := Path(given).expanduser()).exists():
-                raise PosirError(f"{path}: no such file or folder. Give {KINDS}.")
+            if not _exists(given):
+                raise PosirError(f"{given}: no such file or folder. Give {KINDS}.")
         elif not isinstance(given, Mapping) and not is_table(given) and not callable(given):
             raise PosirError(
                 f"{type(given).__name__} is no run. Give a file or folder, a score by document id by query id, rows, a frame, "
                 "or a retriever, called as search(query, k)."
             )
+
+
+def _exists(given: str | Path) -> bool:
+    return Path(given).expanduser().exists()
 
 
 def describe_retriever(search: Retriever) -> str:

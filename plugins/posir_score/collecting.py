@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, OrderCheck, read_hits, sort_hits
+from posir_score.hits import AnswerError, Hit, Order, OrderCheck, has_gap, read_hits, sort_hits
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import Advance, track
@@ -125,9 +125,16 @@ class Journal:
         """Yield the answers of the file; lines that are damaged are counted, and said."""
         if not self.file.exists():
             return
+        if not self.file.is_file():
+            raise PosirError(f"{self.file}: is not a file. Move it, or choose another --output.")
         header, *lines = self.file.read_bytes().split(b"\n")
-        with suppress(GateError, KeyError, TypeError):
-            check_schema(parse_json(header, self.file)["schema_version"], SCHEMA, f"{self.file}: this journal")
+        try:
+            schema = parse_json(header, self.file)["schema_version"]
+            check_schema(schema, SCHEMA, f"{self.file}: this journal")
+        except (GateError, KeyError, TypeError, IndexError) as error:
+            raise PosirError(
+                f"{self.file}: is not a journal of answers, or is damaged. It is kept; move it elsewhere, and run again."
+            ) from error
         damaged = 0
         texts: dict[str | None, str | None] = {None: None}
         for line in filter(None, lines):
@@ -195,13 +202,14 @@ class QueryAnswers:
     ) -> None:
         """Begin with the answers of a journal; the ids of documents are given by subset."""
         self.journal, self.settings, self.rules, self.corpora = journal, settings, rules, corpora
-        # If the user says which order counts, there is none to check.
-        self.order = None if settings.order else OrderCheck()
+        self.order = OrderCheck(settings.order)
         self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[AskedQuery, str] = {}
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
         self.has_documents = False
+        # Hits without a score are kept if ranks decide; if scores do, their queries are asked for again.
+        journal.answers = {key: answer for key, answer in journal.answers.items() if not has_gap(answer.hits, settings.order)}
         for answer in journal.answers.values():
             self._check_answer(answer)
 
@@ -217,7 +225,7 @@ class QueryAnswers:
     @property
     def should_stop(self) -> bool:
         """Whether too many queries failed: for their number only if they are refused, else if nothing else came first."""
-        if self.order and self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
+        if self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
             return True
         if not self.has_documents and len(self.foreign) >= FIRST_QUERIES:
             return True
@@ -278,8 +286,10 @@ class QueryAnswers:
             # They are of no use once the retriever is mended, and these queries are asked for again.
             self.journal.remove()
             raise PosirError(describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values()))))
-        if self.order and (problem := self.order.describe_problem()):
+        if problem := self.order.describe_problem():
             raise PosirError(f"{name}: {problem} {answered} are {kept}.")
+        if guess := self.order.describe_guess():
+            logger.warning("%s: %s", name, guess)
         failed = len(self.reasons)
         if failed and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
@@ -420,7 +430,9 @@ class _QueryWorker:
         answer = await answer if inspect.isawaitable(answer) else answer
         # An iterator searches while it is read, perhaps for ever: in the thread, the time limit holds for it, too.
         return await asyncio.wrap_future(
-            self._thread.submit(partial(read_hits, answer, self._settings.k, self._settings.document_field))
+            self._thread.submit(
+                partial(read_hits, answer, self._settings.k, self._settings.document_field, self._settings.order)
+            )
         )
 
     def stop(self) -> None:

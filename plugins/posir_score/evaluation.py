@@ -1,8 +1,8 @@
 """Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves results, all without mteb.
 
 Data may have several relevant documents for a query, grades, or no position of its evidence. Scores by judgments are those of
-trec_eval: the gain of a document is its grade and the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is
-relevant. A query without ranking scores 0, as with `trec_eval -c`.
+trec_eval: the gain of a document is its grade, perhaps a fraction, and the ideal ranking is of all judged documents
+(`ndcg_cut`); a grade above 0 is relevant. A query without ranking scores 0, as with `trec_eval -c`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property, partial, reduce
 from itertools import islice
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
 from posir_tasks.digests import digest
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.progress import track
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.files import atomic_write, check_writable, explain_disk_full, folder_lock
@@ -32,7 +35,7 @@ from posir_tasks.host.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.host.result_saving import set_aside
 from posir_tasks.judgments import DOCUMENT, JudgedScores, cluster_queries
 from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.ranks import RankedQueries, Results, rank_results, score_each_query, score_rankings
+from posir_tasks.ranks import RankedQueries, Results, list_score_names, rank_results, score_each_query, score_rankings
 from posir_tasks.read_part import UNKNOWN, Part, ReadKind, ReadPart
 from posir_tasks.result_schema import (
     DIGEST_KEY,
@@ -48,12 +51,14 @@ from posir_tasks.result_schema import (
 from posir_tasks.results import META_FILE, NAN_PREFIX, rounded
 from posir_tasks.rotation_ranks import RotationRanks, Untested, build_untested, read_sample_size
 from posir_tasks.sources import mini
-from posir_tasks.sources.data import Judgments, PositionData, digest_texts
+from posir_tasks.sources.copies import describe_merged, find_copies, list_relevant, merge_copies
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules, digest_texts
 from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset
+from posir_tasks.sources.judgment_audit import JudgmentAudit
 from posir_tasks.sources.repository import name_version
-from posir_tasks.tasks.scoring import Rows, SearchedSubset, SplitData, SubsetScorer, divide_split, select_texts
+from posir_tasks.tasks.scoring import K_VALUES, Rows, SearchedSubset, SplitData, SubsetScorer, divide_split, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer
-from posir_tasks.tokens_read import CorpusRead, count_tokens_read
+from posir_tasks.tokens_read import CorpusRead, count_tokens_read, settle_read_part
 
 if TYPE_CHECKING:
     import datasets
@@ -136,6 +141,10 @@ class RunSearch:
         return counted or ReadEvidence.estimate(self.read_part, complete, languages)
 
 
+#: End of the revision of data whose copies are one document.
+MERGED = "+merged-copies"
+
+
 @dataclass(frozen=True)
 class ScoredData:
     """Data as runs are scored on it."""
@@ -154,6 +163,25 @@ class ScoredData:
     """The key of the clusters of queries; see `cluster_queries`."""
     is_plain: bool = True
     """Whether the usual scores of results are those of the evidence: each judged query has one, or they are of a task."""
+    rules: ScoringRules = field(default_factory=ScoringRules)
+    depth: int = DEPTH
+    """Documents that are kept for each query."""
+
+    def complete_rules(self, rules: AlignmentRules) -> AlignmentRules:
+        """Return the rules of a user with those of the owner of the data."""
+        return replace(
+            rules,
+            ignore_identical_ids=rules.ignore_identical_ids or self.rules.ignore_identical_ids,
+            skip_first_result=self.rules.skip_first_result,
+            depth=self.depth,
+        )
+
+    @cached_property
+    def audit(self) -> JudgmentAudit:
+        """Misfits in the judgments: documents, texts and grades."""
+        known = ((subset, subset.documents if subset.has_corpus else None) for subset in self.subsets)
+        audits = (JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known)
+        return sum(audits, JudgmentAudit())
 
     @cached_property
     def excerpts(self) -> ExcerptData:
@@ -161,12 +189,18 @@ class ScoredData:
         return ExcerptData.from_positions(self.name, self.parts)
 
 
-def open_scored_data(opened: Dataset, clusters: str | None = None) -> ScoredData:
+def open_scored_data(opened: Dataset, clusters: str | None = None, *, is_merged: bool = False) -> ScoredData:
     """Return data as runs are compared with it; positions of evidence are optional.
 
+    `is_merged` makes copies one document.
     `clusters` is what queries are clustered by; raise PosirError if that is not the document and the evidence has positions.
     """
     data = _open_scored_data(opened, clusters or DOCUMENT)
+    data = _merge_copies(data) if is_merged else data
+    for subset in data.subsets:
+        copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
+        if copies:
+            logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
             f"--clusters {clusters}: the evidence of each query of {opened.location} has one position, and queries about one "
@@ -196,17 +230,35 @@ def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
     if not opened.has_texts:
         known = [frozenset(name for row in subset.judgments.grades.values() for name in row) for subset in subsets]
         subsets = tuple(replace(row, documents=names, has_corpus=False) for row, names in zip(subsets, known, strict=True))
-    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
-    is_plain = all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
+    is_plain = _is_plain(subsets)
     if is_stated and is_plain:
         # Warns of what is left out.
         for subset in with_places.subsets:
             subset.read()
     for warning in (warning for data in parts.values() for warning in data.warnings):
         logger.warning("%s, %s", opened.name, warning)
-    return ScoredData(
-        opened.name, revision, SubsetScorer(opened.scheme), SHOWN_SCORES[0], languages, subsets, parts, clusters, is_plain
-    )
+    depth, k_values = _choose_cutoffs(opened)
+    scorer = SubsetScorer(opened.scheme, k_values)
+    main_score, rules = opened.rules.main_score, opened.rules
+    return ScoredData(opened.name, revision, scorer, main_score, languages, subsets, parts, clusters, is_plain, rules, depth)
+
+
+def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
+    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main score is among these.
+
+    Raises:
+        PosirError: The main score is one that only mteb computes.
+    """
+    rules = opened.rules
+    needed = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
+    depth = max((DEPTH, *needed))
+    k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
+    if rules.main_score not in list_score_names(k_values):
+        raise PosirError(
+            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb run -m MODEL -t "
+            f"{opened.name}` computes it for a model."
+        )
+    return depth, k_values
 
 
 def _open_task(name: str) -> ScoredData:
@@ -222,6 +274,30 @@ def _open_task(name: str) -> ScoredData:
     meta = task.metadata
     languages = meta.hf_subsets_to_langscripts
     return ScoredData(meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts)
+
+
+def _merge_copies(data: ScoredData) -> ScoredData:
+    """Return data in which copies are one document; its revision then says so."""
+    parts, subsets = dict(data.parts), list[SubsetQueries]()
+    for subset in data.subsets:
+        part, judgments, copies = merge_copies(parts[subset.name], subset.judgments)
+        if copies:
+            logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
+            parts[subset.name] = part
+            judged = _as_judged(subset.name, part.drop_unsuited(), judgments)
+            subset = replace(judged, copies=copies)
+        subsets.append(subset)
+    if not any(subset.copies for subset in subsets):
+        return data
+    revision = f"{data.revision}{MERGED}"
+    parts = {name: replace(part, revision=revision) for name, part in parts.items()}
+    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=_is_plain(subsets))
+
+
+def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
+    """Return whether each judged query has one relevant document, of grade 1, with evidence of known position."""
+    grades = [(subset.with_position, subset.judgments.grades.values()) for subset in subsets]
+    return all(number == len(rows) and all([*row.values()] == [1] for row in rows) for number, rows in grades)
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
@@ -247,16 +323,23 @@ class RunScores:
     folder: Path
     evidence: EvidenceScores | None = None
     """The share of the evidence that chunks have; None if the run states neither texts nor places of chunks."""
+    audit: JudgmentAudit = field(default_factory=JudgmentAudit)
+    """Misfits in the judgments: documents, texts and grades."""
+    main_score: tuple[str, float] = ("", 0.0)
+    """Name and value of the score that the owner of the data ranks results by."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores and the counts by name."""
-        others = ("counts", "folder", "evidence")
+        others = ("counts", "folder", "evidence", "audit", "main_score")
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in others}
         return values | asdict(self.counts) | (self.evidence.to_json() if self.evidence else {})
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit, and on the chunks."""
         yield from self.counts.describe()
+        name, value = self.main_score
+        if name not in SHOWN_SCORES:
+            yield f"The main score of {self.task}, {name}, is {format_percent(value)}."
         yield from self.evidence.describe_chunks() if self.evidence else ()
 
 
@@ -269,8 +352,17 @@ def prepare_run(
     read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
     """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its name or its rankings."""
+    if data.rules.split and (others := run.splits - {data.rules.split}):
+        # Queries of different splits may have the same ids.
+        raise PosirError(
+            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split {data.rules.split} of {data.name} "
+            f"is scored. Give --split {sanitized(min(others))}."
+        )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
+    if isinstance(read_by, ReadPart):
+        parts = [settle_read_part(read_by, part.corpus, data.languages[name]) for name, part in data.parts.items()]
+        read_by = reduce(add, parts)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
         # On some file systems, names that differ in their case alone are one folder.
@@ -414,6 +506,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         for subset in data.subsets
         if subset.judgments.grades and subset.name in run.rankings
     ]
+    means = {name: sum(scores[name] * count for scores, count in scored) / queries for name in (*SHOWN_SCORES, data.main_score)}
     return RunScores(
         model=model.name,
         revision=model.revision,
@@ -422,5 +515,7 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         counts=run.total,
         folder=file.parent,
         evidence=score_chunks(model.name, model.chunks, model.read_chunks) if model.chunks and model.read_chunks else None,
-        **{name: sum(scores[name] * count for scores, count in scored) / queries for name in SHOWN_SCORES},
+        audit=data.audit,
+        main_score=(data.main_score, means[data.main_score]),
+        **{name: means[name] for name in SHOWN_SCORES},
     )

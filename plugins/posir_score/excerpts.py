@@ -9,9 +9,11 @@ that share or touch an excerpt were retrieved, each character counted once, and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import datasets
 import numpy as np
 
 from posir_significance.intervals import estimate_difference
@@ -20,12 +22,15 @@ from posir_tasks.document_keys import digest_documents, link_documents
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Integers
 from posir_tasks.scores import Estimate
+from posir_tasks.sources.copies import digest_words, find_copies, move_span
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset
-from posir_tasks.sources.formats.passages import Passage, SkippedText, Use
-from posir_tasks.sources.questions import find_span
+from posir_tasks.sources.formats.passages import Passage, PassageQuestion, SkippedText, Use
+from posir_tasks.sources.questions import find_answer, prepare_offsets
 from posir_tasks.tasks.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
+
+logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
 DIVIDED, NOT_RETURNED = "divided between chunks", "in no returned chunk"
@@ -191,35 +196,67 @@ class ExcerptData:
         return self.articles[self.owners]
 
 
-def read_excerpts(opened: Dataset, *, repair: bool = True) -> ExcerptData:
-    """Read questions with all their excerpts; `repair` moves an answer to its only match nearby."""
+def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> ExcerptData:
+    """Read questions with all their excerpts.
+
+    `repair` moves an answer to its only match nearby; `is_merged` makes documents with the same text one.
+    """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
     numbers: dict[str, int] = {}
     excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
     skipped: set[tuple[str, str]] = set()
-    for item in (item for subset in opened.subsets for item in subset.read_passages()):
+    originals: dict[bytes, str] = {}
+    unnamed: dict[str, str] = {}
+    items, notes = prepare_offsets((item for part in opened.subsets for item in part.read_passages()), repair=repair)
+    for note in notes:
+        logger.warning("%s: %s", opened.name, note)
+    for item in items:
         if isinstance(item, SkippedText) and item.file:
             skipped.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        name = item.id or f"{item.name}#{len(documents)}"
+        # Rows without ids that state one text are about one document.
+        name = item.id or unnamed.setdefault(item.text, f"{item.name}#{len(documents)}")
+        if is_merged:
+            name = originals.setdefault(digest_words(item.text), name)
         number = numbers.setdefault(name, len(documents))
-        documents[name], titles[name] = item.text, item.title
+        text = documents.setdefault(name, item.text)
+        titles[name] = titles.get(name) or item.title
         for question in item.questions:
-            try:
-                span = find_span(question.answer, item.text, repair=repair)[0] if question.answer else None
-            except ValueError:
-                span = None
+            span = _locate(question, item.text, text, repair=repair)
             places = excerpts.setdefault((question.file, question.name, question.text), [])
             if span is not None:
-                places.append(Excerpt(number, span))
+                excerpt = Excerpt(number, span)
+                # The same place may be stated of several copies.
+                places += [] if is_merged and excerpt in places else [excerpt]
     questions = [(text, tuple(places)) for (_, _, text), places in excerpts.items() if places]
     if not questions:
         raise DataError(f"{opened.location} ({opened.kind}): has no questions with the span of their evidence.")
+    if opened.is_recognized and opened.repeated:
+        logger.warning("%s: %s; each is asked of its own document (--scope).", opened.name, opened.repeated.describe())
+    _warn_of_copies(opened, documents, questions)
     articles = link_documents(digest_documents([*documents], titles, documents).T)
     left_out = len(skipped) + len(excerpts) - len(questions)
     return ExcerptData(opened.name, documents, tuple(questions), articles, left_out, within=opened.use is not Use.CORPUS)
+
+
+def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
+    """Return the answer of a question about a text, in the document that it is a copy of; None if the text lacks it."""
+    if question.answer is None:
+        return None
+    try:
+        span = find_answer(question, text, repair=repair).span
+    except ValueError:
+        return None
+    return span if text == original else move_span(span, text, original)
+
+
+def _warn_of_copies(opened: Dataset, documents: Mapping[str, str], questions: Iterable[tuple[str, Sequence[Excerpt]]]) -> None:
+    names = [*documents]
+    corpus = datasets.Dataset.from_dict({"id": names, "text": [*documents.values()]})
+    if copies := find_copies(corpus, {names[excerpt.document] for _, excerpts in questions for excerpt in excerpts}):
+        logger.warning("%s: %s", opened.name, copies.describe())
 
 
 def find_chunk_part(span: Span, chunks: Integers) -> str:

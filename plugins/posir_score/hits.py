@@ -10,18 +10,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby, islice, pairwise
-from numbers import Integral
+from numbers import Integral, Real
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from posir_tasks.display.wording import pluralize, sanitized
+from posir_tasks.gate import require_distinct
 
 #: Scores of unranked documents that rise in at least this share of queries, and by chance with less than this probability, are
 #: taken for distances.
 RISING_SHARE, RISING_CHANCE = 0.9, 1e-3
 #: Most hits that are read of an answer whose order says nothing, such as a mapping.
 MAX_HITS = 100_000
+#: Most digits of a rank.
+MAX_DIGITS = 18
+#: What to do if some hits lack what others have.
+GIVE_EACH = "Give each hit one, or say --order rank (the order as it is stated)"
 #: The order of a query's documents: the highest score first, as in trec_eval, the lowest, or that of the stated ranks, or else
 #: of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
@@ -34,6 +39,7 @@ PARENTS = (*DOCUMENTS, "ref_doc_id", "source_id", "parent_id", "source_uri", "so
 IDS = ("id", "_id", "uuid")
 SCORES = ("_relevance_score", "score", "_score", "relevance", "@search.score", "sim", "similarity")
 DISTANCES = ("_distance", "distance")
+RANK = "rank"
 TEXTS = ("text", "chunk", "content", "page_content")
 STARTS = ("start", "start_index", "split_idx_start", "start_char_idx")
 ENDS = ("end", "end_index", "end_char_idx")
@@ -91,6 +97,8 @@ TEXTS_ALONE = {
 }
 #: The id of a document in Vespa, `id:namespace:type:key:ID`.
 VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
+#: The place of a score that follows an id in a tuple, and has no name.
+BEHIND = ""
 HIT_KINDS = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
 
 
@@ -112,6 +120,8 @@ class Hit(NamedTuple):
     """Whether the score is minus a distance that the system states."""
     chunk: str = ""
     """The id that the system states, once `document` is that of the document."""
+    distance: float | None = None
+    """A distance that the system states next to the score."""
 
 
 class AnswerError(Exception):
@@ -120,8 +130,18 @@ class AnswerError(Exception):
 
 @dataclass
 class OrderCheck:
-    """Finds scores that contradict the order in which a system returned documents: distances, or those of an earlier stage."""
+    """Finds what keeps scores from deciding: hits without one, distances, and scores that contradict the stated order."""
 
+    order: Order | None = None
+    """What the user says ranks documents. If it is None, scores may not contradict the stated order."""
+    scored: int = 0
+    """Hits with a score or a distance."""
+    unscored: int = 0
+    """Hits without one."""
+    first_unscored: tuple[str, str] = ("", "")
+    """Document and query of the first of these."""
+    distances: int = 0
+    """Hits that are ranked by a distance."""
     queries: int = 0
     """Queries of which at least two documents have different scores."""
     contradicting: list[str] = field(default_factory=list)
@@ -134,7 +154,18 @@ class OrderCheck:
     """Natural logarithm of the probability that as many scores rise in random order."""
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
-        """Compare the scores of a query's documents with their order."""
+        """Count the hits of a query, and compare their scores with their order."""
+        for hit in hits:
+            if read_value(hit, self.order) is None:
+                self.first_unscored = self.first_unscored if self.unscored else (hit.document, query)
+                self.unscored += 1
+            else:
+                self.scored += 1
+                self.distances += uses_distance(hit, self.order)
+        if self.order is None:
+            self._compare(query, hits)
+
+    def _compare(self, query: str, hits: Sequence[Hit]) -> None:
         scores = [hit.score for hit in hits if hit.score is not None]
         distinct = len(set(scores))
         if distinct < 2 or len(scores) < len(hits):
@@ -154,7 +185,9 @@ class OrderCheck:
             self.log_chance -= math.lgamma(distinct + 1)
 
     def describe_problem(self) -> str:
-        """Return a sentence if the scores cannot be trusted, which names the option that decides; else nothing."""
+        """Return a sentence if the scores cannot decide, which names the option that does; else nothing."""
+        if problem := self._describe_gap():
+            return problem
         if self.contradicting:
             problem = (
                 f"in {len(self.contradicting):,} of {pluralize(self.queries, 'query', 'queries')}, first "
@@ -173,18 +206,122 @@ class OrderCheck:
             "stated), or --order score (the highest score is best)."
         )
 
+    def _describe_gap(self) -> str:
+        """Return which hits lack the score that others have; nothing if ranks decide."""
+        if self.order == "rank":
+            return ""
+        value = "distance" if self.order == "distance" else "score"
+        if self.unscored and self.scored:
+            lacking = pluralize(self.unscored, "hit has", "hits have")
+            first = "document {} of query {}".format(*map(sanitized, self.first_unscored))
+            return f"{lacking} no {value}, first {first}, and {self.scored:,} have one. {GIVE_EACH}."
+        if self.unscored and self.order is not None:
+            return f"no hit has a {value}, which --order {self.order} needs. Omit --order, or give --order rank."
+        if 0 < self.distances < self.scored:
+            return (
+                f"{pluralize(self.distances, 'hit has', 'hits have')} a distance and {self.scored - self.distances:,} a score, "
+                f"which cannot be compared. {GIVE_EACH}."
+            )
+        return ""
+
+    @property
+    def ranked_by(self) -> Order:
+        """What the hits are ranked by."""
+        if self.order == "rank" or not self.scored:
+            return "rank"
+        return "distance" if self.order == "distance" or (self.distances and self.order is None) else "score"
+
+    def describe_guess(self) -> str:
+        """Return a sentence if what ranks documents was inferred from a field that is called distance; else nothing."""
+        if self.order is not None or not self.distances:
+            return ""
+        return "the lowest distance is best, as its field is called distance; --order score makes the highest best"
+
+
+def read_value(hit: Hit, order: Order | None) -> float | None:
+    """Return the value that decides about a hit, the higher the better; None if it has none."""
+    if order == "distance":
+        if hit.distance is not None:
+            return -hit.distance
+        if hit.score is None or hit.is_distance:
+            return hit.score
+        return -hit.score
+    if order == "score" and hit.is_distance and hit.score is not None:
+        # The user says that what the system calls a distance is a similarity.
+        return -hit.score
+    return hit.score
+
+
+def uses_distance(hit: Hit, order: Order | None) -> bool:
+    """Return whether a distance that the system states decides about a hit, and not a score."""
+    return hit.is_distance or (order == "distance" and hit.distance is not None)
+
+
+def has_gap(hits: Sequence[Hit], order: Order | None) -> bool:
+    """Return whether some hits lack the score or the distance that decides about others."""
+    kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
+    return order != "rank" and len(kinds) > 1
+
 
 def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
     """Return the hits best first, each with a score, the higher the better. Chunks of one document remain several hits.
 
-    Without an order, that of the scores counts, or of the ranks if there are no scores.
+    Without an order, that of the scores counts, or of the ranks if there are no scores. Some hits without a score, which
+    `has_gap` finds, are a ValueError.
     """
-    if order == "rank" or any(hit.score is None for hit in hits):
-        placed = sorted(enumerate(hits), key=lambda item: (item[0] if item[1].rank is None else item[1].rank, item[0]))
-        return [hit._replace(score=float(len(hits) - place)) for place, (_, hit) in enumerate(placed)]
-    if order == "distance":
-        hits = [hit if hit.is_distance else hit._replace(score=-(hit.score or 0.0)) for hit in hits]
+    values = [read_value(hit, order) for hit in hits]
+    if order == "rank" or all(value is None for value in values):
+        return _place_hits(hits)
+    scored = [hit._replace(score=value) for hit, value in zip(hits, values, strict=True) if value is not None]
+    if len(scored) < len(hits):
+        raise ValueError("some hits have no score")
+    return sort_by_score(scored)
+
+
+def sort_by_score(hits: Iterable[Hit]) -> list[Hit]:
+    """Return hits that all have a score, the highest first."""
     return sorted(hits, key=attrgetter("score"), reverse=True)
+
+
+def _place_hits(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits in the order of their ranks, or as they are. In a group, the first hit has the rank of all."""
+    ranks: list[int] = []
+    for hit in hits:
+        before = ranks[-1] if ranks else 0
+        ranks.append(before if hit.rank is None else hit.rank)
+    placed = sorted(range(len(hits)), key=ranks.__getitem__)
+    return [hits[row]._replace(score=float(len(hits) - place)) for place, row in enumerate(placed)]
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a field states nothing: null, an empty cell, or NaN, as data frames write null."""
+    if isinstance(value, str):
+        return value.strip().lower() in ("", "nan")
+    return value is None or (isinstance(value, Real) and math.isnan(value))
+
+
+def read_number(value: Any) -> float:
+    """Return a score or a distance; raise ValueError, which says what is wrong with it, if it is not a finite number."""
+    try:
+        # Python reads digits with `_` between them, which no other system writes.
+        number = None if isinstance(value, bool) or (isinstance(value, str) and "_" in value) else float(value)
+    except OverflowError:
+        number = math.inf
+    except (TypeError, ValueError):
+        number = None
+    if number is None:
+        raise ValueError("must be a number")
+    if not math.isfinite(number):
+        raise ValueError("must be finite")
+    return number
+
+
+def read_rank(value: object) -> int | None:
+    """Return a rank; None if it is not a whole number from 0. Data frames write ranks with a null as 1.0."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Integral):
+        return None
+    text = str(value).strip().removesuffix(".0") if not isinstance(value, int) or value < 10**MAX_DIGITS else ""
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def read_id(value: object) -> str | None:
@@ -219,9 +356,15 @@ def find_first(value: Any, places: Iterable[str], names: Iterable[str]) -> Any:
 
 
 def read_rows(value: Any) -> Any:
-    """Return the rows of a frame of polars, Arrow, pandas or LanceDB; anything else as it is."""
+    """Return the rows of a frame of polars, Arrow, pandas or LanceDB; anything else as it is.
+
+    Raises:
+        GateError: Two columns have one name.
+    """
     for method, arguments in (("to_dicts", ()), ("to_pylist", ()), ("to_list", ()), ("to_dict", ("records",))):
         if hasattr(value, method) and (method != "to_dict" or hasattr(value, "columns")):
+            columns = getattr(value, "column_names", getattr(value, "columns", ()))
+            require_distinct(columns if isinstance(columns, Iterable) else (), "a table of hits")
             return getattr(value, method)(*arguments)
     return value
 
@@ -248,11 +391,73 @@ def _unwrap(values: Any) -> list[Any] | None:
     return [*values[0]] if is_batch else [*values]
 
 
-def read_hits(answer: object, k: int, document_field: str | None = None) -> list[Hit]:
+def find_repeated_column(table: Any) -> str | None:
+    """Return the first name that several columns of a frame have; None if there is none, as in anything that is no frame."""
+    names = getattr(table, "column_names", None) or getattr(table, "columns", None)
+    if names is None or isinstance(table, Mapping) or callable(names):
+        return None
+    stated = [str(name) for name in names]
+    return next((name for place, name in enumerate(stated) if name in stated[:place]), None)
+
+
+class StatedHit(NamedTuple):
+    """A hit, taken apart."""
+
+    item: Any
+    """The hit as the system returns it."""
+    fields: Any
+    """What has its fields; an id is its own."""
+    form: HitForm
+    behind: tuple[Any, ...]
+    """What follows it in a tuple: score, text, start and end."""
+    place: int
+    """Its place in the answer, or that of its group, from 1."""
+    rank: int | None
+    """Its place, None if it has none or another hit of its group has it."""
+    document: str | None = None
+    """The document of its group."""
+
+    @property
+    def is_id(self) -> bool:
+        """Whether the system states the id alone."""
+        return isinstance(self.fields, str | Integral | UUID)
+
+    def find_field(self, name: str) -> Any:
+        """Return what a field states, or what follows the hit in a tuple; None if nothing."""
+        if name == BEHIND:
+            return next(iter(self.behind), None)
+        return None if self.is_id else find(self.fields, name)
+
+
+class AnswerFields(NamedTuple):
+    """The fields that all hits of an answer are compared by; None where no hit has one."""
+
+    score: str | None
+    distance: str | None
+    rank: str | None
+
+    @classmethod
+    def choose(cls, hits: Sequence[StatedHit]) -> AnswerFields:
+        """Choose, of the usual names, the first that any hit has a value of."""
+        forms = dict.fromkeys(hit.form for hit in hits)
+        scores = dict.fromkeys((BEHIND, *(name for form in forms for name in form.score)))
+        distances = dict.fromkeys(name for form in forms for name in form.distance)
+        has_rank = any(read_rank(hit.find_field(RANK)) is not None for hit in hits if hit.document is None)
+        return cls(_find_used(hits, scores), _find_used(hits, distances), RANK if has_rank else None)
+
+
+def _find_used(hits: Sequence[StatedHit], names: Iterable[str]) -> str | None:
+    return next((name for name in names if any(hit.find_field(name) is not None for hit in hits)), None)
+
+
+def read_hits(answer: object, k: int, document_field: str | None = None, order: Order | None = None) -> list[Hit]:
     """Return an answer as hits, at most `k` where they are in order, of a mapping all; raise AnswerError if it is none.
 
     The hits of a group, such as the chunks of one document, follow each other, and the first alone has the rank of the group.
+    All hits have a score or none has, unless the user says that ranks decide.
     """
+    if (repeated := find_repeated_column(answer)) is not None:
+        raise AnswerError(f"has several columns {sanitized(repeated)}. Leave one of them")
     answer = read_rows(answer)
     try:
         listed = list_hits(answer)
@@ -262,61 +467,91 @@ def read_hits(answer: object, k: int, document_field: str | None = None) -> list
         pairs = list(islice(answer.items(), MAX_HITS + 1))
         if len(pairs) > MAX_HITS:
             raise AnswerError(f"has more than {MAX_HITS:,} hits, and {k:,} were asked for")
-        return [_read_hit(pair, place, None, None) for place, pair in enumerate(pairs, start=1)]
+        # The order of a mapping means nothing, so that its scores are needed.
+        scored = AnswerFields(BEHIND, None, None)
+        return _read_all([_take_apart(pair, place, None) for place, pair in enumerate(pairs, start=1)], scored, None, order)
     answer = answer if listed is None else listed
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(f"{type(answer).__name__} is no list of hits; each must be {HIT_KINDS}")
     hits = [*islice(answer, k)]
     if len(hits) == 1 and isinstance(hits[0], list) and not isinstance(next(iter(hits[0]), None), str | Integral):
         hits = hits[0][:k]
-    return [hit for place, item in enumerate(hits, start=1) for hit in _read_group(item, place, document_field)]
+    stated = [hit for place, item in enumerate(hits, start=1) for hit in _list_group(item, place, document_field)]
+    return _read_all(stated, AnswerFields.choose(stated), document_field, order)
 
 
-def _read_group(item: Any, place: int, document_field: str | None) -> Iterator[Hit]:
+def _read_all(stated: Sequence[StatedHit], chosen: AnswerFields, document_field: str | None, order: Order | None) -> list[Hit]:
+    """Return hits that are compared by the fields of the answer; raise AnswerError if one lacks what decides."""
+    hits = [_read_hit(hit, chosen, document_field, order) for hit in stated]
+    by_distance = chosen.distance is not None and (chosen.score is None or order == "distance")
+    name = chosen.distance if by_distance else chosen.score
+    values = [hit.distance if by_distance and not hit.is_distance else hit.score for hit in hits]
+    if order != "rank" and name is not None and None in values:
+        gap, number = values.index(None), values.count(None)
+        called = f" in `{name}`" if name else ""
+        others = f"; {number:,} of {len(hits):,} lack one" if number > 1 else ""
+        raise AnswerError(
+            f"hit {stated[gap].place}, {_abbreviate(hits[gap].document)}, has no {'distance' if by_distance else 'score'}"
+            f"{called}{others}. {GIVE_EACH}"
+        )
+    return hits
+
+
+def _list_group(item: Any, place: int, document_field: str | None) -> Iterator[StatedHit]:
     """Yield a hit, or the hits in a group of Qdrant or in the inner hits of Elasticsearch, as hits of the document."""
     inner = find(item, "inner_hits")
     chunks = find(next(iter(inner.values()), None), "hits/hits") if isinstance(inner, Mapping) else find(item, "hits")
     if not isinstance(chunks, list) or not chunks:
-        yield _read_hit(item, place, place, document_field)
+        yield _take_apart(item, place, place)
         return
-    document = _read_hit(item, place, place, document_field if inner else None).document
+    document = _read_document(_take_apart(item, place, place), document_field if inner else None)
     for number, chunk in enumerate(chunks):
-        yield _read_hit(chunk, place, None if number else place, None)._replace(document=document)
+        yield _take_apart(chunk, place, None if number else place)._replace(document=document)
 
 
-def _read_hit(item: Any, place: int, rank: int | None, document_field: str | None) -> Hit:
-    """Return a hit as any system states it, perhaps with score, text and offsets behind it in a tuple."""
+def _take_apart(item: Any, place: int, rank: int | None) -> StatedHit:
     behind: list[Any] = []
     stated = item
     if isinstance(item, tuple | list) and item and not hasattr(item, "_fields"):
         stated, *behind = item
     fields = stated._asdict() if hasattr(stated, "_fields") else stated
     form = next(form for form in FORMS if not form.mark or find(fields, form.mark) is not None)
-    is_id = isinstance(fields, str | Integral | UUID)
-    name = fields if is_id else _find_document(fields, form, place, document_field)
-    if (document := read_id(name)) is None or len(behind) > 4:
-        raise AnswerError(f"hit {place} is {_abbreviate(item)}; it must be {HIT_KINDS}")
     if len(behind) == 3 and isinstance(behind[1], Integral):
         # A place without the text.
         behind.insert(1, None)
-    score, text, start, end = (behind + [None] * 4)[:4]
-    distance = None
-    if not is_id:
-        score = find_first(fields, ("",), form.score) if score is None else score
-        distance = find_first(fields, ("",), form.distance) if score is None else None
-        places = form.places[::-1]
-        text = find_first(fields, places, TEXTS) if text is None else text
-        start = find_first(fields, places, STARTS) if start is None else start
-        end = find_first(fields, places, ENDS) if end is None else end
-    value = _read_score(score if distance is None else distance, place, document)
+    return StatedHit(item, fields, form, tuple(behind), place, rank)
+
+
+def _read_document(hit: StatedHit, document_field: str | None) -> str:
+    """Return the id of a hit's document; raise AnswerError if it has none."""
+    name = hit.fields if hit.is_id else _find_document(hit.fields, hit.form, hit.place, document_field)
+    if (document := read_id(name)) is None or len(hit.behind) > 4:
+        raise AnswerError(f"hit {hit.place} is {_abbreviate(hit.item)}; it must be {HIT_KINDS}")
+    return document
+
+
+def _read_hit(hit: StatedHit, chosen: AnswerFields, document_field: str | None, order: Order | None) -> Hit:
+    """Return a hit as any system states it, perhaps with score, text and offsets behind it in a tuple."""
+    document = _read_document(hit, None if hit.document is not None else document_field)
+    _, text, start, end = (*hit.behind, None, None, None, None)[:4]
+    if not hit.is_id:
+        places = hit.form.places[::-1]
+        text = find_first(hit.fields, places, TEXTS) if text is None else text
+        start = find_first(hit.fields, places, STARTS) if start is None else start
+        end = find_first(hit.fields, places, ENDS) if end is None else end
+    score = _read_score(hit, chosen.score, document, order)
+    is_needed = chosen.score is None or order == "distance"
+    distance = _read_score(hit, chosen.distance, document, order) if is_needed else _read_unused(hit, chosen.distance)
+    is_distance = chosen.score is None and distance is not None
     return Hit(
-        document=document,
-        score=value if value is None or distance is None else -value,
-        rank=rank,
+        document=document if hit.document is None else hit.document,
+        score=-distance if is_distance and distance is not None else score,
+        rank=hit.rank if chosen.rank is None or hit.document is not None else _read_stated_rank(hit, document),
         text=text.encode("utf-8", "replace").decode() if isinstance(text, str) else None,
         start=_read_offset(start),
         end=_read_offset(end),
-        is_distance=distance is not None,
+        is_distance=is_distance,
+        distance=None if is_distance else distance,
     )
 
 
@@ -336,16 +571,38 @@ def _find_document(fields: Any, form: HitForm, place: int, document_field: str |
     return name
 
 
-def _read_score(score: Any, place: int, document: str) -> float | None:
+def _read_score(hit: StatedHit, name: str | None, document: str, order: Order | None) -> float | None:
+    """Return the number in a field, None if it has none; NaN is a mistake unless ranks decide."""
+    if name is None:
+        return None
+    value = hit.find_field(name)
+    if value is None or (order == "rank" and is_missing(value)):
+        return None
     try:
-        value = None if score is None else float(score)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    if value is not None and not math.isfinite(value):
+        return read_number(value)
+    except ValueError:
         raise AnswerError(
-            f"hit {place}, {_abbreviate(document)}, has the score {_abbreviate(score)}; it must be a finite number"
+            f"hit {hit.place}, {_abbreviate(document)}, has the score {_abbreviate(value)}; it must be a finite number"
+        ) from None
+
+
+def _read_unused(hit: StatedHit, name: str | None) -> float | None:
+    """Return the distance next to a score that decides, None where it is none: another stage found the hit."""
+    try:
+        return None if name is None else read_number(hit.find_field(name))
+    except ValueError:
+        return None
+
+
+def _read_stated_rank(hit: StatedHit, document: str) -> int:
+    """Return the rank in a hit's field, which others of the answer have."""
+    value = hit.find_field(RANK)
+    if (rank := read_rank(value)) is None:
+        raise AnswerError(
+            f"hit {hit.place}, {_abbreviate(document)}, has the rank {_abbreviate(value)}; it must be a whole number from 0, "
+            "as others of the query have"
         )
-    return value
+    return rank
 
 
 def _read_offset(value: Any) -> int | None:

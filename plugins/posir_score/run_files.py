@@ -6,13 +6,13 @@ document ranx takes the last row. They say neither line nor file.
 
 from __future__ import annotations
 
-import math
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from posir_score.hits import (
     ANSWERS,
@@ -26,16 +26,23 @@ from posir_score.hits import (
     Hit,
     Order,
     OrderCheck,
+    find_repeated_column,
+    is_missing,
     read_hits,
     read_id,
+    read_number,
+    read_rank,
     read_rows,
+    sort_by_score,
     sort_hits,
 )
-from posir_tasks.display.wording import sanitized
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
-from posir_tasks.files import find_files, split_suffix
-from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json
+from posir_tasks.files import check_readable, find_files, split_suffix
+from posir_tasks.gate import GateError, decode, parse_json, parse_table, read_bytes, read_json, require_distinct
 from posir_tasks.models.references import bare_name
+
+logger = logging.getLogger(__name__)
 
 #: Hits by query id, each query's best first.
 HitsByQuery: TypeAlias = dict[str, list[Hit]]
@@ -53,7 +60,7 @@ LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "h
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Columns of a run without headings: query, document, and score or rank.
 FEWEST_COLUMNS = 3
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 #: What mteb's prediction files state beside the subsets, and how their names end.
 MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
 #: Where Elasticsearch's `_rank_eval` has the hits of each query.
@@ -61,6 +68,7 @@ RANK_EVAL = "details"
 #: The suffix of ranx's own compressed format, CBOR in LZ4.
 LZ4 = ".lz4"
 KINDS = "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or Parquet of ranked documents"
+ID_RULE = "must be a text of Unicode characters that is not empty, or an integer"
 #: Subset of rankings that say nothing of one.
 ANY_SUBSET = ""
 
@@ -74,28 +82,40 @@ class Run:
     """Hits by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
     duplicates: int = 0
     """Rows that repeat the query and the document of an earlier one; the highest score counts."""
+    ranked_by: Order = "score"
+    """What the scores of the hits are: those of the file, distances with the opposite sign, or made from ranks."""
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
+    splits: frozenset[str] = frozenset()
+    """Splits of a task, as mteb's predictions state them."""
 
 
 class RankingBuilder:
     """Collects checked rows, and the first row of each kind of problem."""
 
-    def __init__(self, file: Path | str) -> None:
-        self._file = file
+    def __init__(self, file: Path | str, order: Order | None = None) -> None:
+        """Take the file, for messages, and what the user says ranks documents."""
+        self._file, self._order = file, order
         self.hits: dict[str, list[Hit]] = {}
-        self._problems: dict[str, list[str]] = {}
+        self._problems: dict[str, tuple[int, str]] = {}
+        """Number of rows with a problem, and the first."""
+        self._score_fields: dict[str, str] = {}
+        """The first row with each name of the score."""
+        self._without_rank = 0, ""
+        self._has_rank = False
+        self.ranked_by: Order = "score"
+        """What ranks documents, once they are built."""
 
     def add_answer(self, place: str, query: object, answer: object) -> None:
         """Add the hits of a query in any form that a retriever may return; it may have none, and has found nothing."""
         if (name := read_id(query)) is None:
-            self._refuse(place, "query id", query, "must be a text of Unicode characters that is not empty, or an integer")
+            self._refuse(place, "query id", query, ID_RULE)
             return
         try:
-            self.hits.setdefault(name, []).extend(read_hits(answer, MAX_HITS))
+            self.hits.setdefault(name, []).extend(read_hits(answer, MAX_HITS, order=self._order))
         except AnswerError as error:
-            self._problems.setdefault("hits cannot be read", []).append(f"{place}: {error}")
+            self._count("hits cannot be read", f"{place}: {error}")
 
     def add_row(self, place: str, record: object) -> None:
         """Add a row with a document, or with all hits of a query in lists."""
@@ -107,6 +127,9 @@ class RankingBuilder:
         elif lists:
             self.add_answer(place, _find_field(values, "query"), values)
         else:
+            name = next((name for name in FIELDS["score"] if values.get(name) is not None), None)
+            if name is not None:
+                self._score_fields.setdefault(name, place)
             self.add(place, *(_find_field(values, kind) for kind in FIELDS))
 
     def add(self, place: str, query: object, document: object, score: object, rank: object, distance: object) -> None:
@@ -114,52 +137,73 @@ class RankingBuilder:
         ids = [read_id(query), read_id(document)]
         for name, stated, value in zip(("query id", "document id"), (query, document), ids, strict=True):
             if value is None:
-                self._refuse(place, name, stated, "must be a text of Unicode characters that is not empty, or an integer")
-        is_rank = isinstance(rank, int) or (isinstance(rank, str) and rank.isdecimal() and len(rank) < 19)
-        is_distance = score is None and distance is not None
-        stated = distance if is_distance else score
-        number: float | None = None
+                self._refuse(place, name, stated, ID_RULE)
+        if ids[0] is None or ids[1] is None:
+            return
+        number = read_rank(rank)
+        self._has_rank = self._has_rank or number is not None
+        if number is None:
+            rows, first = self._without_rank
+            self._without_rank = rows + 1, first or _name_row(place, rank, ids)
+        is_distance = distance is not None and (score is None or self._order == "distance")
+        name, stated = ("distance", distance) if is_distance else ("score", score)
+        # Without a score or a distance, the rank decides, or the order of the rows if the user says so.
+        is_needed = stated is not None or (number is None and self._order != "rank")
         try:
-            number = None if stated is None and is_rank else float(stated)  # type: ignore[arg-type]
-            problem = "" if number is None or math.isfinite(number) else "must be finite"
-        except OverflowError:
-            problem = "must be finite"
-        except (TypeError, ValueError):
-            problem = "must be a number"
-        if problem:
-            self._refuse(place, "distance" if is_distance else "score", stated, problem)
-        elif ids[0] is not None and ids[1] is not None:
-            signed = -number if number is not None and is_distance else number
-            hit = Hit(ids[1], signed, int(rank) if is_rank else None, is_distance=is_distance)  # type: ignore[call-overload]
-            self.hits.setdefault(ids[0], []).append(hit)
+            decisive = self._read_number(stated) if is_needed else None
+        except ValueError as error:
+            self._count(f"field '{name}' {error}", _name_row(place, stated, ids))
+            return
+        signed = -decisive if decisive is not None and is_distance else decisive
+        self.hits.setdefault(ids[0], []).append(Hit(ids[1], signed, number, is_distance=is_distance))
+
+    def _read_number(self, value: object) -> float | None:
+        return None if self._order == "rank" and is_missing(value) else read_number(value)
 
     def _refuse(self, place: str, name: str, value: object, rule: str) -> None:
-        try:
-            shown = str(value)[:40]
-        except ValueError:  # an integer of thousands of digits
-            shown = "a long integer"
-        self._problems.setdefault(f"field '{name}' {rule}", []).append(f"{place} ({shown!r})")
+        self._count(f"field '{name}' {rule}", _name_row(place, value))
 
-    def build(self, order: Order | None) -> tuple[HitsByQuery, int]:
+    def _count(self, problem: str, row: str) -> None:
+        number, first = self._problems.get(problem, (0, row))
+        self._problems[problem] = number + 1, first
+
+    def build(self) -> tuple[HitsByQuery, int]:
         """Return the hits, best first, and the number of rows that repeat a query and a document.
 
-        A row that was refused, no rows, or scores that contradict the order without the user's word are a DataError.
+        A row that was refused, no rows, hits without what others have, or scores that contradict the order without the user's
+        word are a DataError.
         """
+        if self._has_rank and self._without_rank[0] and self._order in (None, "rank"):
+            rule = "must be a whole number from 0, as in other rows (--order score needs none)"
+            self._problems[f"field 'rank' {rule}"] = self._without_rank
+        if len(self._score_fields) > 1 and self._order != "rank":
+            names = " and ".join(f"{name}, first in {place}" for name, place in self._score_fields.items())
+            self._count("scores of different fields cannot be compared", names)
         if self._problems:
-            kinds = (
-                f"{problem}: {len(places):,} {'row' if len(places) == 1 else 'rows'}, first {places[0]}"
-                for problem, places in self._problems.items()
-            )
+            kinds = (f"{problem}: {pluralize(rows, 'row')}, first {first}" for problem, (rows, first) in self._problems.items())
             raise DataError(f"{self._file}: {'; '.join(kinds)}.")
         if not self.hits:
             raise DataError(f"{self._file}: has no ranked document. Give {KINDS}.")
-        check = OrderCheck()
-        for query, hits in self.hits.items() if order is None else ():
+        check = OrderCheck(self._order)
+        for query, hits in self.hits.items():
             check.add(query, hits)
         if problem := check.describe_problem():
             raise DataError(f"{self._file}: {problem}")
+        if guess := check.describe_guess():
+            logger.warning("%s: %s", self._file, guess)
+        self.ranked_by = check.ranked_by
         repeated = sum(len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values())
-        return {query: sort_hits(hits, order) for query, hits in self.hits.items()}, repeated
+        return {query: sort_hits(hits, self._order) for query, hits in self.hits.items()}, repeated
+
+
+def _name_row(place: str, value: object, ids: Sequence[str | None] = ()) -> str:
+    """Return the place of a row and what it states, with its query and document."""
+    try:
+        shown = str(value)[:40]
+    except ValueError:  # an integer of thousands of digits
+        shown = "a long integer"
+    row = " of query {}, document {}".format(*(sanitized(str(name)) for name in ids)) if ids else ""
+    return f"{place} ({shown!r}){row}"
 
 
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
@@ -181,16 +225,29 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
             if predictions
             else f"{path}: has no files. Give {KINDS}."
         )
-    first, *others = (read_run_file(file, order) for file in files)
-    by_subset, duplicates = {**first.by_subset}, first.duplicates
-    for part in others:
-        duplicates += part.duplicates
+    parts = [read_run_file(file, order) for file in files]
+    by_subset: dict[str, HitsByQuery] = {}
+    duplicates = sum(part.duplicates for part in parts)
+    for file, part in zip(files, parts, strict=True):
         for subset, by_query in part.by_subset.items():
             for query, hits in by_query.items():
                 earlier = by_subset.setdefault(subset, {}).get(query, [])
+                if earlier and hits:
+                    _check_comparable(file, query, {each.ranked_by for each in parts})
                 duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
-                by_subset[subset][query] = sort_hits([*earlier, *hits], "score")
-    return Run(first.name if predictions else path.resolve().name, by_subset, duplicates)
+                by_subset[subset][query] = sort_by_score([*earlier, *hits])
+    name = parts[0].name if predictions else path.resolve().name
+    return Run(name, by_subset, duplicates, splits=parts[0].splits)
+
+
+def _check_comparable(file: Path, query: str, ranked_by: Collection[Order]) -> None:
+    """Raise DataError unless all files of a run have scores, or all distances: ranks in two files say nothing of each other."""
+    if "rank" in ranked_by or len(ranked_by) > 1:
+        raise DataError(
+            f"{file}: query {sanitized(query)} is in another file of the folder, too, and the files are ranked by "
+            f"{' and '.join(sorted(ranked_by))}, which cannot be compared. Give the scores of all, or all documents of a "
+            "query in one file."
+        )
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
@@ -203,36 +260,37 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
         return _read_object(file, stem, content, order)
     if not isinstance(content, list):
         raise DataError(f"{file}: must be an object with the documents of each query, or a list of rows.")
-    builder = RankingBuilder(file)
+    builder = RankingBuilder(file, order)
     try:
         rows: Iterator[tuple[str, Any]]
         if suffix == ".json":
             rows = ((f"[{number}]", record) for number, record in enumerate(content))
         elif suffix in (".csv", ".tsv"):
-            rows = _read_cells(file, "," if suffix == ".csv" else "\t")
+            rows = _read_cells(file, "," if suffix == ".csv" else "\t", order)
         elif suffix in (".parquet", ".parq"):
             rows = _read_parquet(file)
         elif suffix in (".jsonl", ".ndjson"):
             lines = enumerate(decode(read_bytes(file)).split("\n"), start=1)
             rows = ((f"line {number}", parse_json(line, f"{file}: line {number}")) for number, line in lines if line.strip())
         else:
-            rows = label_columns(file, _split_lines(decode(read_bytes(file)), "\t"))
+            rows = label_columns(file, _split_lines(decode(read_bytes(file)), "\t"), order)
         for place, record in rows:
             builder.add_row(place, record)
     except (GateError, OSError, ValueError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
         where = str(error).removesuffix(f": {problem}") if isinstance(error, GateError) else file
         raise DataError(f"{where}: cannot be read: {problem}. Give {KINDS}.") from error
-    rankings, duplicates = builder.build(order)
-    return Run(stem, {ANY_SUBSET: rankings}, duplicates)
+    rankings, duplicates = builder.build()
+    return Run(stem, {ANY_SUBSET: rankings}, duplicates, builder.ranked_by)
 
 
 def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order | None) -> Run:
     """Read predictions of mteb, or an object with documents and scores, or a list of documents, for each query."""
     if MODEL_KEY not in content:
         details = content.get(RANK_EVAL)
-        rankings, duplicates = check_rankings(file, "", details if isinstance(details, dict) else content, order)
-        return Run(name, {ANY_SUBSET: rankings}, duplicates)
+        builder = collect_answers(file, "", details if isinstance(details, dict) else content, order)
+        rankings, duplicates = builder.build()
+        return Run(name, {ANY_SUBSET: rankings}, duplicates, builder.ranked_by)
     model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
     by_subset: dict[str, HitsByQuery] = {}
     for subset, splits in content.items():
@@ -244,20 +302,21 @@ def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order
                 f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has {stated}. Leave one."
             )
         # mteb writes the documents of a query in no order.
-        by_subset[subset], _ = check_rankings(file, f"{subset}: ", next(iter(splits.values())), order or "score")
-    return Run(bare_name(str(model)) if model else name, by_subset)
+        by_subset[subset], _ = collect_answers(file, f"{subset}: ", next(iter(splits.values())), order or "score").build()
+    splits = frozenset(next(iter(stated)) for key, stated in content.items() if key != MODEL_KEY)
+    return Run(bare_name(str(model)) if model else name, by_subset, splits=splits)
 
 
-def check_rankings(file: Path | str, where: str, content: object, order: Order | None) -> tuple[HitsByQuery, int]:
-    """Return the hits of an object with those of each query, and the number of rows that repeat a query and a document.
+def collect_answers(file: Path | str, where: str, content: object, order: Order | None) -> RankingBuilder:
+    """Collect the hits of an object with those of each query.
 
     The hits of a query are what a retriever may return. `where` is their place in the file, for messages: empty or with a
     colon at the end.
     """
-    builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file)
+    builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file, order)
     for query, hits in content.items() if isinstance(content, Mapping) else ():
         builder.add_answer(f"query {sanitized(str(query))}", query, hits)
-    return builder.build(order)
+    return builder
 
 
 def is_table(given: object) -> bool:
@@ -268,15 +327,17 @@ def is_table(given: object) -> bool:
 
 
 def read_rankings(name: str, given: Any, order: Order | None) -> tuple[HitsByQuery, int]:
-    """Return the hits of hits by query, of a frame, or of rows, as `check_rankings`; a name is for messages."""
+    """Return the hits of hits by query, of a frame, or of rows, as `RankingBuilder.build`; a name is for messages."""
     if isinstance(given, Mapping):
-        return check_rankings(name, "", given, order)
+        return collect_answers(name, "", given, order).build()
+    if (repeated := find_repeated_column(given)) is not None:
+        raise DataError(f"{name}: has several columns {sanitized(repeated)}. Leave one of them.")
     rows = [(f"row {number}", row) for number, row in enumerate(read_rows(given), start=1)]
-    builder = RankingBuilder(name)
+    builder = RankingBuilder(name, order)
     is_labeled = all(isinstance(row, Mapping) for _, row in rows)
-    for place, record in rows if is_labeled else label_columns(name, rows):
+    for place, record in rows if is_labeled else label_columns(name, rows, order):
         builder.add_row(place, record)
-    return builder.build(order)
+    return builder.build()
 
 
 def _find_field(record: Mapping[str, Any], kind: str) -> Any:
@@ -292,19 +353,75 @@ def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
             yield f"line {number}", cells if len(cells) >= FEWEST_COLUMNS else line.split()
 
 
-def label_columns(file: Path | str, rows: Iterable[tuple[str, Sequence[Any]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+class Third(NamedTuple):
+    """What the third of three columns has, and whether that was inferred."""
+
+    heading: Literal["rank", "score"]
+    reason: str = ""
+    """Empty if nothing was inferred."""
+
+
+def read_third_column(by_query: Collection[Sequence[object]], order: Order | None) -> Third:
+    """Return whether the third column has ranks or scores, given the cells of each query in the order of its rows.
+
+    Raises:
+        ValueError: The values of each query are 1 to k, and neither rise nor fall from row to row.
+    """
+    ranks = [[read_rank(cell) for cell in cells] for cells in by_query]
+    if not ranks or any(rank is None for values in ranks for rank in values):
+        return Third("score")
+    if order is not None:
+        return Third("rank" if order == "rank" else "score")
+    whole = [[rank for rank in values if rank is not None] for values in ranks]
+    several = [values for values in whole if len(values) > 1]
+    starts = {min(values) for values in whole}
+    is_complete = len(starts) == 1 and all(
+        sorted(values) == [*range(min(values), min(values) + len(values))] for values in whole
+    )
+    if not several:
+        return Third("score", "each query has one row") if starts <= {0, 1} else Third("score")
+    if all(a < b for values in several for a, b in pairwise(values)):
+        return Third("rank" if starts <= {0, 1} else "score", "its whole numbers rise from row to row")
+    if not is_complete or not starts <= {0, 1}:
+        return Third("score")
+    if all(a > b for values in several for a, b in pairwise(values)):
+        return Third("score", "its whole numbers fall from row to row")
+    raise ValueError(f"has the whole numbers from {min(starts)} on in each query, which neither rise nor fall from row to row")
+
+
+def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: Order | None) -> str:
+    """Return the heading of the third of three columns, and say what was inferred; raise DataError if it may be either."""
+    by_query: dict[str, list[object]] = {}
+    for cells in rows:
+        if len(cells) == FEWEST_COLUMNS:
+            by_query.setdefault(str(cells[0]), []).append(cells[2])
+    try:
+        third = read_third_column(by_query.values(), order)
+    except ValueError as error:
+        raise DataError(
+            f"{file}: the third column {error}. Say what it has: --order rank (the lowest is best) or --order score (the "
+            "highest)."
+        ) from None
+    if third.reason:
+        other = "score" if third.heading == "rank" else "rank"
+        logger.warning(
+            "%s: the third column is read as %ss, as %s; --order %s reads it as %ss",
+            file,
+            third.heading,
+            third.reason,
+            other,
+            other,
+        )
+    return third.heading
+
+
+def label_columns(
+    file: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron, MS MARCO and ColBERT."""
     listed = [*rows]
-    third: dict[str, list[str]] = {}
-    for _, cells in listed:
-        if len(cells) == FEWEST_COLUMNS:
-            third.setdefault(str(cells[0]), []).append(str(cells[2]))
-    are_ranks = all(
-        sorted(values) in ([*map(str, range(len(values)))], sorted(map(str, range(1, len(values) + 1))))
-        for values in third.values()
-    )
     headings = {
-        3: ("query", "document", "rank" if are_ranks else "score"),
+        3: ("query", "document", _name_third_column(file, (cells for _, cells in listed), order)),
         4: ("query", "document", "rank", "score"),
         5: TREC_COLUMNS[:5],
         6: TREC_COLUMNS,
@@ -331,17 +448,17 @@ def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
     return [*cells[:2], document, *cells[places[0] : places[0] + 2], *([tag] if tag else [])]
 
 
-def _read_cells(file: Path, delimiter: str) -> Iterator[tuple[str, Any]]:
+def _read_cells(file: Path, delimiter: str, order: Order | None) -> Iterator[tuple[str, Any]]:
     """Yield place and fields of each row of a table, with or without headings."""
-    content = read_bytes(file)
-    text = decode(content)
-    heading = text.partition("\n")[0]
+    text = decode(read_bytes(file)).removeprefix("\ufeff")
+    text = text if "\n" in text else text.replace("\r", "\n")
+    heading = text.lstrip("\r\n").partition("\n")[0]
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
     _, first = next(_split_lines(heading, delimiter), ("", []))
     if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {*chain(*FIELDS.values())}:
-        yield from label_columns(file, _split_lines(text, delimiter))
+        yield from label_columns(file, _split_lines(text, delimiter), order)
         return
-    headings, rows = parse_table(content, file, delimiter=delimiter)
+    headings, rows = parse_table(text, file, delimiter=delimiter)
     names = _choose_columns(file, headings)
     for number, row in rows:
         yield f"line {number}", {name: row[column] for column, name in names}
@@ -352,12 +469,16 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
+    from posir_tasks.parquet import iterate_batches
+
     try:
-        with pq.ParquetFile(file) as table:
-            columns = [name for _, name in _choose_columns(file, table.schema_arrow.names)]
-            rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
-            for number, row in enumerate(rows, start=1):
-                yield f"row {number}", row
+        check_readable(file)
+        headings = pq.read_schema(file).names
+        require_distinct(headings, file)
+        columns = [name for _, name in _choose_columns(file, headings)]
+        rows = (row for batch in iterate_batches(file, columns) for row in batch.to_pylist())
+        for number, row in enumerate(rows, start=1):
+            yield f"row {number}", row
     except ArrowException as error:
         raise GateError(file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})") from error
 
@@ -365,12 +486,14 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
 def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]:
     """Return place and name of the columns with query, document, score, rank and distance, or with lists of them."""
     named = {kind: next((name for name in allowed if name in present), None) for kind, allowed in FIELDS.items()}
+    if repeated := [name for name in (*named.values(), *sorted(LISTS)) if name and present.count(name) > 1]:
+        raise DataError(f"{file}: has several columns {sanitized(repeated[0])}. Leave one of them.")
     lists = [name for name in present if name in LISTS]
     needed = ["query"] if lists else ["query", "document", *([] if named["rank"] or named["distance"] else ["score"])]
     for kind in needed:
         if named[kind] is None:
             raise DataError(
-                f"{file}: no column of the {kind}; the file has {', '.join(present) or 'none'}. "
+                f"{file}: no column of the {kind}; the file has {sanitized(', '.join(present), 300) or 'none'}. "
                 f"Name one {' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."
             )
     chosen = {*lists, *(name for name in named.values() if name)}

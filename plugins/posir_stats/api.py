@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from posir_stats import tables
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import progress
 from posir_tasks.public import public
+from posir_tasks.sources.copies import find_copies
+from posir_tasks.sources.formats.passages import Scope
 from posir_tasks.sources.opening import open_data
 from posir_tasks.sources.repository import combine_revisions
 from posir_tasks.sources.statistics import Statistics
@@ -18,15 +21,20 @@ from posir_tasks.text.tokenizer import load_tokenizer
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
+logger = logging.getLogger(__name__)
+
 
 @public(charts=True)
-def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool = True) -> TableResult:
+def stats(
+    data: str | Path, *, tokenizer: str | Path | None = None, repair: bool = True, scope: Scope | None = None
+) -> TableResult:
     """Describe a dataset: its size, lengths of documents and queries, types of queries and positions of the evidence.
 
     Args:
         data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions with their evidence.
         tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a folder.
         repair: Whether an answer that is not where its file says is moved to its only match nearby.
+        scope: Texts of which each question is asked; by default recognized by the format, and by texts that repeat.
 
     Returns:
         A row for each language and domain and for their totals; lengths in words, characters and tokens, shares in [0, 1].
@@ -39,7 +47,7 @@ def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool
         >>> posir.stats("PosIR-Mini").to_polars()["queries"].max()
         720
     """
-    statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None, repair=repair)
+    statistics = compute_statistics(str(data), str(tokenizer) if tokenizer else None, repair=repair, scope=scope)
 
     def draw() -> Sequence[Figure]:
         # Altair takes a second to import.
@@ -59,14 +67,18 @@ def stats(data: str | Path, *, tokenizer: str | Path | None = None, repair: bool
     )
 
 
-def compute_statistics(name: str, tokenizer: str | None = None, *, repair: bool = True) -> tables.DatasetStatistics:
+def compute_statistics(
+    name: str, tokenizer: str | None = None, *, repair: bool = True, scope: Scope | None = None
+) -> tables.DatasetStatistics:
     """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such valid dataset or tokenizer."""
     counter = load_tokenizer(tokenizer) if tokenizer else None
-    dataset = open_data(name, repair=repair).with_questions("posir stats")
+    dataset = open_data(name, repair=repair, scope=scope).with_questions("posir stats")
     revisions, subsets = set(), []
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
+        if copies := find_copies(data.corpus, data.evidence.document_ids):
+            logger.warning("%s, %s: %s", dataset.name, subset.name, copies.describe())
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))
     source = f"{dataset.location}, revision {combine_revisions(revisions)}"
     return tables.DatasetStatistics(dataset.name, source, subsets)

@@ -98,6 +98,9 @@ def train(
 
 def _train(loaded: TrainingSettings, folder: Path, *, resume: bool) -> TrainingReport:
     with track("Loading libraries"):
+        from posir_tasks.models.registry import refuse_unloadable
+
+        refuse_unloadable(loaded.model)
         from posir_train import training
         from posir_train.examples import read_examples
         from posir_train.report import build_report, open_forgetting_check, write_report

@@ -42,8 +42,9 @@ from posir_tasks.result_schema import SPLIT
 from posir_tasks.rotation_ranks import read_sample_size
 from posir_tasks.schemes import assign_thirds
 from posir_tasks.scores import ResultValues, flatten
-from posir_tasks.search.dispatch import SearchRequest, search_and_rank
+from posir_tasks.search.dispatch import search_and_rank
 from posir_tasks.search.input_window import find_read_evidence
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.search.rotations import RotationTest
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset, Subset

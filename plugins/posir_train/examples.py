@@ -9,6 +9,7 @@ to tell unrelated passages apart.
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,12 +27,13 @@ from posir_tasks.display.progress import progress
 from posir_tasks.document_keys import link_documents
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
+from posir_tasks.files import is_unfinished
 from posir_tasks.languages import LANGUAGES, name_languages
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.dataset import Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID
 from posir_tasks.sources.opening import open_data
-from posir_tasks.sources.posir import Target, write_domain
+from posir_tasks.sources.posir import FILES, PLACES_FILE, Target, write_domain
 from posir_tasks.sources.repository import combine_revisions, folder_name
 from posir_tasks.tasks.catalog import PREFIX
 from posir_tasks.text.sentences import find_sentences
@@ -242,9 +244,11 @@ def write_examples(
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:
-    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for `POSIR_DATA`; it is replaced."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for `POSIR_DATA`.
+
+    It replaces an earlier dataset; raise PosirError if there are other files in the folder.
+    """
+    _remove_dataset(folder)
     root = folder / folder_name(REPO_ID)
     for corpus in dict.fromkeys(example.document.corpus for example in data.examples):
         language, _, domain = corpus.partition("/")
@@ -252,6 +256,19 @@ def write_dataset(data: Examples, folder: Path) -> Dataset:
         others = [document for document in data.others if document.corpus == corpus]
         write_examples(examples, others, Target(language, domain, root), EstimatedTokenizer())
     return replace(open_data(root), name=data.name)
+
+
+def _remove_dataset(folder: Path) -> None:
+    """Remove a folder of written examples; raise PosirError if a file in it is not of the layout."""
+    if not folder.exists():
+        return
+    layout = re.compile(rf"[^/]+/[^/]+/[^/]+/({'|'.join(map(re.escape, (*FILES, PLACES_FILE)))})")
+    for path in (folder, *folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        is_written = path.is_dir() or layout.fullmatch(name) or is_unfinished(path)
+        if path.is_symlink() or not (is_written or any(map(is_unfinished, path.parents))):
+            raise PosirError(f"{path}: was not written by posir, and is not removed. Move it elsewhere.")
+    shutil.rmtree(folder)
 
 
 def list_tasks(dataset: Dataset) -> list[str]:

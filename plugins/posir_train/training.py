@@ -30,7 +30,14 @@ from transformers.utils import logging as transformers_logging
 
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
-from posir_tasks.files import DISK_FULL, PART_SUFFIX, atomic_write, check_writable, write_text
+from posir_tasks.files import (
+    DISK_FULL,
+    PART_SUFFIX,
+    atomic_write,
+    check_writable,
+    is_unfinished,
+    write_text,
+)
 from posir_tasks.gate import read_json
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_tasks.settings_file import dump_settings
@@ -98,9 +105,15 @@ def _read_step(checkpoint: Path | None) -> int:
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, None if there is none; remove those without state, written last."""
+    """Return the last complete checkpoint in a folder, None if there is none; remove those without state, written last.
+
+    Only folders that are named `checkpoint-STEP` count.
+    """
     checkpoints: dict[int, Path] = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
+        step = path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")
+        if not step.isdecimal() or path.is_symlink() or not path.is_dir():
+            continue
         try:
             checkpoints[_read_step(path)] = path
         except (OSError, ValueError, TypeError):
@@ -187,8 +200,9 @@ def train_model(settings: TrainingSettings, output: Path, data: Examples, *, res
     with track("Preparing the data"):
         prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model))
     with _explain_failures(checkpoints):
-        write_text(work_folder / "settings.yaml", dump_settings(settings))
+        # First, as a folder without it is not a run's and is not written to again.
         write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
+        write_text(work_folder / "settings.yaml", dump_settings(settings))
         held_out = write_dataset(prepared.held_out, output / HELD_OUT)
         # What an earlier start of the run measured is read again.
         measured = work_folder / "before.json"
@@ -255,6 +269,8 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
                 f"{output}: cannot be continued, since it was started with other values of {', '.join(changed)}. "
                 "Give the same settings and data, or choose another --output."
             )
+    elif any(not is_unfinished(path) for path in output.rglob("*") if not path.is_dir()):
+        raise PosirError(f"{output}: has files, but no run to continue ({RECORD}). Choose another --output.")
 
 
 def _build_trainer(

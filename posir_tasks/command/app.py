@@ -40,8 +40,11 @@ def main() -> None:
 def run_app() -> None:
     """Run the command, and report a user's mistake and a full disk."""
     from posir_tasks.command.undecided import report_errors
+    from posir_tasks.display.logs import sanitize_log
     from posir_tasks.display.wording import make_output_encodable
+    from posir_tasks.errors import sanitize_errors
 
     make_output_encodable()
-    with report_errors():
+    sanitize_log()
+    with report_errors(), sanitize_errors():
         sys.exit(build_app()(sys.argv[1:] or ["--help"], standalone_mode=False))

@@ -17,8 +17,10 @@ import vl_convert
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from posir_tasks.digests import digest
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.progress import progress
+from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.strip import (
     SCALE,
     SHORT,
@@ -79,8 +81,13 @@ class Figure:
     @property
     def slug(self) -> str:
         """File name of its picture without suffix: letters, digits, dots, dashes and underscores; not unique."""
-        parts = (re.sub(r"[^A-Za-z0-9.-]+", "_", part or "").strip("._")[:SLUG] for part in (self.task, self.model, self.kind))
+        parts = (_shorten_slug(part or "") for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
+
+
+def _shorten_slug(text: str) -> str:
+    slug = re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("._")
+    return slug if len(slug) <= SLUG else f"{slug[: SLUG - 9]}-{digest(text, size=4).hex()}"
 
 
 def render_image(figure: Figure) -> str:
@@ -255,4 +262,5 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph}
     environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
     environment.filters |= {"mark": mark, "color": find_color, "whole": keep_whole}
-    return environment.get_template(template).render(values, version=version("posir"), today=date.today())
+    page = environment.get_template(template).render(values, version=version("posir"), today=date.today())
+    return redact_collected(page)

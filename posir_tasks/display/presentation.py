@@ -24,6 +24,7 @@ from posir_tasks.display.tables import (
     OutputFormat,
     Table,
     build_frame,
+    escape_prose,
     print_code,
     print_paragraph,
     print_tables,
@@ -120,7 +121,7 @@ class Presentable(ABC):
 
     def to_markdown(self, *, explain: bool = False) -> str:
         """Return everything as GitHub's Markdown, as the command prints it with `--format markdown`."""
-        paragraphs = map(escape_controls, self.paragraphs(explain=explain))
+        paragraphs = [escape_prose(escape_controls(text)) for text in self.paragraphs(explain=explain)]
         return "\n\n".join([*(section.to_markdown() for section in self.sections()), *paragraphs])
 
     def to_latex(self) -> str:
@@ -349,7 +350,14 @@ def present(shown: Presentable, format_: OutputFormat, *, explain: bool = False,
             if not explain and next(iter(shown.explanation()), None):
                 print_paragraph(console, f"--explain: all columns{'' if shown.full else '; --full: all numbers'}.")
             for line in shown.closing():
-                print_code(console, line) if line.startswith(("posir ", "mteb ")) else typer.echo(line)
+                _print_closing(console, escape_controls(line))
+
+
+def _print_closing(console: Console, line: str) -> None:
+    if line.startswith(("posir ", "mteb ")):
+        print_code(console, line)
+    else:
+        typer.echo(line)
 
 
 def write_charts(
@@ -362,4 +370,4 @@ def write_charts(
         files = prepare_figures(shown.strips(), shown.figures(), folder, style) if folder else {}
         files |= {html: lambda: shown.to_html().encode()} if html else {}
         for file in export(files | ({card: shown.to_card} if card else {})):
-            typer.echo(f"written: {file}", err=True)
+            typer.echo(f"written: {escape_controls(str(file))}", err=True)

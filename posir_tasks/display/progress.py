@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from posir_tasks.files import is_compressed, open_decompressed
+from posir_tasks.files import is_compressed, iterate_lines, open_decompressed
 
 Item = TypeVar("Item")
 
@@ -197,6 +197,6 @@ def track_reading(file: Path) -> Iterator[bytes]:
     description = f"Reading {file.name} (MB)"
     total = None if is_compressed(file) else file.stat().st_size / MEGABYTE
     with open_decompressed(file) as raw, track(description, total, delay=BRIEF_SECONDS) as advance:
-        for line in raw:
+        for line in iterate_lines(raw, file):
             yield line
             advance(len(line) / MEGABYTE)

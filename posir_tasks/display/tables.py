@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
+from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.strip import EndScores, ReadShare, Strip, explain_sketches, sketch_strips
 from posir_tasks.display.wording import COMMAND, NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
@@ -36,7 +37,7 @@ DIVIDED_WIDTH = 20
 NARROW, PROSE = 80, 100
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a white space that is trimmed
 #: before one is looked for. A number with a sign is none.
-FORMULA = re.compile(r"(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
+FORMULA = re.compile(r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]")
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -170,7 +171,16 @@ class Table:
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
         rows = tuple(tuple(map(escape_controls, row)) for row in self.rows)
-        return replace(self, rows=rows, title=escape_controls(self.title), notes=tuple(map(escape_controls, self.notes)))
+        columns = tuple(
+            replace(
+                column,
+                heading=escape_controls(column.heading),
+                group=escape_controls(column.group),
+            )
+            for column in self.columns
+        )
+        title, notes = escape_controls(self.title), tuple(map(escape_controls, self.notes))
+        return replace(self, columns=columns, rows=rows, title=title, notes=notes)
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
@@ -234,7 +244,7 @@ def _csv_cell(cell: Any) -> Any:
 
 def to_json(document: object) -> str:
     """Return a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes `x` and `x_interval`."""
-    return json.dumps(_plain(document), indent=2)
+    return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
 
 
 def _fields(value: Any) -> Iterable[tuple[str, Any]]:
@@ -353,18 +363,54 @@ def _color(table: Table, limit: int) -> Text:
     return text
 
 
+#: Code in Markdown: between runs of as many backticks, on one line.
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]*?[^`\n])\1(?!`)")
+#: What would be HTML, a character reference, the end of a link's text, an address that becomes a link, or code without an end.
+MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`", re.IGNORECASE)
+#: The same in a cell, and what would be an escape or emphasis.
+CELL_MARKUP = re.compile(rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE)
+#: What would be a heading or a quotation at the start of a line.
+LINE_MARKUP = re.compile(r"^ *(?=#+ |>)", re.MULTILINE)
+ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {www: f"{www[:3]}&#46;" for www in ("www.", "WWW.", "Www.")}
+
+
 def to_markdown(table: Table) -> str:
     """Return a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
     table = table.escaped()
     rule = ("---:" if column.align == "right" else "---" for column in table.columns)
     rows = (map(escape_markdown, table.headings), rule, *(map(escape_markdown, row) for row in table.rows))
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return "\n\n".join([*([f"### {table.title}"] if table.title else []), lines, *table.notes])
+    title = " ".join(escape_prose(table.title).split())
+    return "\n\n".join([*([f"### {title}"] if title else []), lines, *map(escape_prose, table.notes)])
 
 
 def escape_markdown(cell: str) -> str:
-    """Return text that stays in its cell of a Markdown table: on one line, bars and backslashes escaped."""
-    return re.sub(r"[|\\]", r"\\\g<0>", " ".join(cell.splitlines()))
+    """Return text that stays in its cell of a Markdown table and is shown as it is; code between backticks stays code."""
+    return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
+
+
+def escape_prose(text: str) -> str:
+    """Return a paragraph for Markdown whose names are neither HTML nor links; code between backticks stays code."""
+    return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
+
+
+def _escape_outside_code(text: str, markup: re.Pattern[str]) -> str:
+    parts, end = [], 0
+    for code in CODE_SPAN.finditer(text):
+        parts += [markup.sub(_escape_markup, text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, markup.sub(_escape_markup, text[end:])])
+
+
+def _escape_markup(match: re.Match[str]) -> str:
+    return ENTITIES.get(match[0]) or f"\\{match[0]}"
+
+
+def quote_code(code: str) -> str:
+    """Return a block of code in Markdown, which no line of the code can end."""
+    longest = max(map(len, re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{code}\n{fence}"
 
 
 def to_latex(table: Table, *, label: str) -> str:
@@ -482,9 +528,10 @@ class DisplaySection:
 
     def to_markdown(self) -> str:
         """Return title, sentences and tables in GitHub's Markdown."""
-        title, sentences = escape_controls(self.title), escape_controls(" ".join((*self.said, *self.sentences)))
-        code = f"```\n{escape_controls(self.code.rstrip())}\n```" if self.code else ""
+        title = " ".join(escape_prose(escape_controls(self.title)).split())
+        sentences = escape_prose(escape_controls(" ".join((*self.said, *self.sentences))))
+        code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
         sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
-        picture = f"```\n{sketches}\n```" if sketches else ""
+        picture = quote_code(sketches) if sketches else ""
         parts = [f"## {title}" if title else "", picture, sentences, code, *map(to_markdown, self.tables)]
         return "\n\n".join(filter(None, parts))

@@ -11,12 +11,16 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
+from posir_tasks.display.secrets import redact
+
 #: Control and format characters, such as those that turn the direction of writing, and halves of surrogate pairs.
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e0fff]"
 )
 LINES = re.compile(r"[\t\n]")
+#: The largest number of characters of a secret that is hidden where a text is shortened.
+MAX_SECRET = 4_096
 #: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
 INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
@@ -114,18 +118,23 @@ def ordinal(number: int) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Return a text with escapes in place of what controls a terminal or the direction of writing, except lines and tabs."""
-    return text if text.isascii() and text.isprintable() else CONTROLS.sub(_escape, text)
+    """Return a text as it may be shown: without secrets, and with escapes in place of control characters.
+
+    Those of lines and tabs stay. All that is shown, logged or raised passes here, as it may have text from outside.
+    """
+    shown = redact(text)
+    return shown if shown.isascii() and shown.isprintable() else CONTROLS.sub(_escape, shown)
 
 
 def sanitized(value: object, limit: int | None = 80) -> str:
     """Return a third party's value as one line of limited length without control characters, for a message.
 
     Terminals interpret control characters, and continuous integration interprets lines. Without a limit it is complete.
+    Secrets are hidden before the text is shortened: a part of one is still a part.
     """
     text = value if isinstance(value, str) else repr(value)
-    safe = text if limit is None else text[: limit + 1]
-    safe = safe if safe.isascii() and safe.isprintable() else LINES.sub(_escape, escape_controls(safe))
+    safe = escape_controls(text if limit is None else text[: limit + MAX_SECRET])
+    safe = safe if safe.isascii() and safe.isprintable() else LINES.sub(_escape, safe)
     return safe if limit is None or len(safe) <= limit else safe[: limit - 3] + "..."
 
 

@@ -20,6 +20,7 @@ from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from posir_tasks.display.logs import sanitize_log
 from posir_tasks.display.progress import clear_bars
 from posir_tasks.display.wording import suggest_name
 from posir_tasks.errors import PosirError, summarize_error
@@ -97,6 +98,7 @@ def explain_missing_models(module: ModuleType) -> None:
         module: `mteb.models.model_meta`.
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
+    from posir_tasks.models.packaged import file_as_published, use_package
     from posir_tasks.models.references import suggest_names
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
@@ -105,10 +107,13 @@ def explain_missing_models(module: ModuleType) -> None:
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        context: AbstractContextManager[None] = step_aside(patch, explain_missing_weights, self, otherwise=nullcontext())
         described, loaded = step_aside(patch, prepare_run_settings, self, otherwise=self), find_repository_code()
+        source = step_aside(patch, use_package, described, otherwise=described)
+        context: AbstractContextManager[None] = step_aside(patch, explain_missing_weights, source, otherwise=nullcontext())
         with context:
-            model: MTEBModels = load_model(described, *arguments, **options)
+            model: MTEBModels = load_model(source, *arguments, **options)
+        if source is not described:
+            step_aside(patch, file_as_published, model, described, otherwise=None)
         step_aside(patch, say_repository_code, self, loaded, otherwise=None)
         step_aside(patch, ensure_padding, model, otherwise=None)
         return step_aside(patch, apply_run_settings, model, self, otherwise=model)
@@ -171,6 +176,7 @@ def answer_runs(module: ModuleType) -> None:
 
         if args.model is None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
+        sanitize_log()
         for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
             handler.addFilter(is_told)
         if getattr(args, "batch_size", 0) is None:

@@ -22,12 +22,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from inspect import unwrap
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.files import PART_SUFFIX, atomic_write, explain_disk_full, folder_lock, remove_stale_parts, write_text
+from posir_tasks.files import (
+    PART_SUFFIX,
+    atomic_write,
+    explain_disk_full,
+    find_free_name,
+    folder_lock,
+    remove_stale_parts,
+    write_text,
+)
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import TASKS_REGISTRY, step_aside
 from posir_tasks.result_schema import REVISION_KEY, ROTATIONS_KEY, RUN_KEY, TOKENS_READ_SUFFIX
@@ -156,14 +164,14 @@ class ResultSaver:
     def count_corpora(self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]) -> None:
         """Count what a model reads of the texts of a task without positions, to be saved beside its result."""
         from posir_tasks.host.retrieval_task import RetrievalTask
-        from posir_tasks.models.window import find_read_part
-        from posir_tasks.search.input_window import count_corpus
+        from posir_tasks.search.input_window import count_corpus, find_read_part_of
 
         if isinstance(task, RetrievalTask) or task.metadata.modalities != ["text"]:
             return
-        read, counted = find_read_part(model), self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
+        counted = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
+            read = find_read_part_of(model, task.metadata, subset, corpus)
             tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
             counted[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
@@ -301,7 +309,7 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
         return result
     states = _compare_subsets(saved)
     if _mixes_origins(saved, states, result.dataset_revision):
-        refused = _free_name(file, "refused")
+        refused = find_free_name(file, "refused")
         with atomic_write(refused) as part:
             result.to_disk(part)
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {refused.name}.")
@@ -351,7 +359,7 @@ def _select_subsets(saved: TaskResult, states: States, keep: Collection[DataStat
 
 def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     """Keep a copy of a file before the results for some of its subsets are replaced, and say so."""
-    replaced = _free_name(file, "replaced")
+    replaced = find_free_name(file, "replaced")
     with atomic_write(replaced) as part:
         shutil.copyfile(file, part)
     logger.warning(
@@ -360,12 +368,6 @@ def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
         ", ".join(sorted(subsets)),
         replaced,
     )
-
-
-def _free_name(file: Path, suffix: str) -> Path:
-    """Return a path beside a file that does not exist: the file's name and a suffix, numbered from the second one on."""
-    suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
-    return next(path for ending in suffixes if not (path := file.with_name(f"{file.name}.{ending}")).exists())
 
 
 def _subsets(saved: TaskResult) -> Iterable[Mapping[str, Any]]:

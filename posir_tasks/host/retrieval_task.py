@@ -17,8 +17,9 @@ from posir_tasks.errors import DataError, summarize_error
 from posir_tasks.gate import read_json
 from posir_tasks.host.private_names import EVALUATE_SUBSET
 from posir_tasks.result_schema import SPLIT
-from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import Item, Passage, SkippedText
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules
+from posir_tasks.sources.formats.passages import Item, Passage
+from posir_tasks.sources.grades import read_grade
 from posir_tasks.tasks.scoring import SplitData, divide_split
 
 if TYPE_CHECKING:
@@ -44,24 +45,56 @@ def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> Split
         raise DataError(f"--split {name}: {task.metadata.name} has {', '.join(task.metadata.eval_splits)}.")
     try:
         task.load_data()
+        # Some tasks load the form of mteb 1, which mteb converts before it evaluates them.
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:
         raise DataError(f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)}).") from error
-    return dict(task.dataset[subset][name])
+    loaded: SplitData = dict(task.dataset[subset][name])
+    for part, nouns in (("queries", "queries"), ("corpus", "documents")):
+        if "text" not in loaded[part].column_names:
+            raise DataError(f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it with mteb.")
+    return loaded
 
 
 def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
-    """Return the judgments of a subset of a task of mteb; raise DataError if they cannot be loaded."""
+    """Return the judgments of a subset of a task of mteb, of the queries that mteb scores; raise DataError without them."""
     loaded = _load_split(task, subset, split)
-    texts = dict(zip(loaded["queries"]["id"], loaded["queries"]["text"], strict=True))
-    grades = {query: dict(documents) for query, documents in loaded["relevant_docs"].items()}
-    return Judgments({query: texts[query] for query in grades if query in texts}, grades)
+    texts = dict(zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True))
+    scored, left_out = dict[str, dict[str, float]](), list[str]()
+    for query, documents in loaded["relevant_docs"].items():
+        if not documents or query not in texts:
+            left_out.append(query)
+            continue
+        try:
+            scored[query] = {name: read_grade(grade) for name, grade in documents.items()}
+        except ValueError as error:
+            raise DataError(f"{task.metadata.name}: a grade of query {query} {error}.") from error
+    candidates = {query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()}
+    asked = {query: texts[query] for query in scored}
+    return Judgments(asked, scored, left_out=tuple(sorted(left_out)), candidates=candidates)
+
+
+def _join_turns(text: object) -> str:
+    """Return the text of a query; the turns of a conversation as JSON."""
+    return text if isinstance(text, str) else json.dumps(text)
+
+
+def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRules:
+    """Return how a task of mteb is scored on a split, by default the first that it evaluates."""
+    return ScoringRules(
+        split=split or task.metadata.eval_splits[0],
+        ignore_identical_ids=task.ignore_identical_ids,
+        skip_first_result=task.skip_first_result,
+        main_score=task.metadata.main_score,
+        k_values=tuple(task.k_values),
+    )
 
 
 def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
-    """Yield the documents of a subset of a task of mteb, each as mteb gives it to models, and those that are empty."""
+    """Yield the documents of a subset of a task of mteb, each as mteb gives it to models."""
     for row in _load_split(task, subset, split)["corpus"]:
-        passage = Passage(task.metadata.name, row["id"], f"{row.get('title') or ''} {row['text'] or ''}".strip(), id=row["id"])
-        yield passage if passage.text else SkippedText(passage.name, "empty", file=passage.file)
+        text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
+        yield Passage(task.metadata.name, row["id"], text, id=row["id"])
 
 
 #: Key in a prediction file of the name and revision of the model that made it.

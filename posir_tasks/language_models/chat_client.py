@@ -16,12 +16,13 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from posir_tasks.digests import digest, digest_json
+from posir_tasks.display.secrets import redact_collected
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.gate import GateError, parse_json, parse_json_at
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.models.connection import Connection, RequestError
+from posir_tasks.models.connection import Connection, RequestError, quote_message
 from posir_tasks.read_part import estimate_tokens
 
 #: Seconds for which a server that cannot be reached gets no request, if there is another.
@@ -96,7 +97,6 @@ class ChatClient:
                 if error.may_pass and len(tried) < len(self._servers):
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
-                # It is not chained: it has the server's answer, which may repeat the key.
                 reason = server.connection.explain(error, advice=ADVICE)
                 if error.refused:
                     raise RejectedError(reason) from None
@@ -113,7 +113,7 @@ class ChatClient:
             completion = read_completion(text, request.input_tokens)
             if completion is not None:
                 return completion
-        shown = server.connection.redact(text)
+        shown = quote_message(text)
         raise PosirError(
             f"{self._model}@{server.connection.address}: the server's answer is not one of an OpenAI-compatible chat API "
             f"({shown})."
@@ -134,10 +134,11 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
             return None
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
         return None
-    content = replace_surrogates(content)
+    # It is stored, and a server may repeat the key.
+    content = redact_collected(replace_surrogates(content))
     return Completion(
         content,
-        finish,
+        sanitized(finish),
         _read_count(usage.get("prompt_tokens"), input_tokens),
         _read_count(usage.get("completion_tokens"), estimate_tokens(content)),
         sanitized(served) if isinstance(served, str) else "",

@@ -15,7 +15,7 @@ import threading
 import zlib
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
@@ -25,8 +25,11 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from posir_tasks.display.secrets import add_address, add_secret, redact
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError
 from posir_tasks.gate import GateError, parse_json
+from posir_tasks.limits import MAX_BYTES, describe_bytes, max_line
 
 T = TypeVar("T")
 
@@ -42,8 +45,8 @@ FIRST_WAIT, MAX_WAIT = 0.5, 8.0
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 600.0
 #: An answer must be complete within this multiple, however steadily it comes. It is not asked for again.
 COMPLETE_FACTOR = 2
-#: Most bytes of an answer, decompressed: vectors of 2,048 texts.
-MAX_ANSWER = 2**28
+#: Most characters of an answer with an error that are looked at.
+MAX_ERROR = 10_000
 #: Most redirects of a request, all within one server.
 MAX_REDIRECTS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -60,12 +63,18 @@ MAX_VALUES = 10
 
 @dataclass(eq=False)
 class RequestError(Exception):
-    """A request without an answer that can be used. It is not to be chained: the reason may repeat the key."""
+    """A request without an answer that can be used."""
 
     reason: str
+    """The server's own words, without secrets."""
     status: int = 0
     """Status of the answer; 0 if none came, `UNREAD_STATUS` if it was not read: the reason is then what it does."""
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Remove secrets from what is kept and printed."""
+        self.reason = redact(self.reason)
+        self.args = (sanitized(self.reason, MAX_MESSAGE), self.status)
 
     @property
     def refused(self) -> bool:
@@ -124,6 +133,7 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(f"the key in {key_variable} has characters that HTTP does not allow. Set it again.")
+        add_secret(key)
         self._key, self._key_variable, self.address = key, key_variable, address
         self.retries, self.retries_of_limits = retries, retries if retries_of_limits is None else retries_of_limits
         self.address_advice = "Addresses usually end in /v1."
@@ -131,6 +141,7 @@ class Connection:
         # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
         parts = urlsplit(address)
         self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+        add_address(self._proxy)
 
     def send(self, url: str, body: Mapping[str, Any] | None = None) -> str:
         """Return a server's answer; raise RequestError. Without a body, it is asked with GET."""
@@ -185,12 +196,12 @@ class Connection:
                 text = (await _read_content(response)).decode("utf-8", "replace")
                 if response.ok:
                     return text
-                raise RequestError(_find_message(text), response.status, response.headers)
+                raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
         raise RequestError(f"redirects more than {MAX_REDIRECTS} times", UNREAD_STATUS)
 
     def explain(self, error: RequestError, *, advice: str) -> str:
         """Return what a failed request means and what to do, with the server's own message; `advice` is for one it refuses."""
-        attempts, reason = self.retries + 1, self.redact(error.reason)
+        attempts, reason = self.retries + 1, quote_message(error.reason)
         if error.refused:
             return f"the server refuses a request ({error.status}: {reason}). {advice}"
         match error.status:
@@ -215,14 +226,14 @@ class Connection:
             # Its own session is perhaps of an event loop that waits for this.
             other = Connection(self.address, key_variable=self._key_variable, retries=0)
             models = parse_json(other.send(f"{self.address}/models"), self.address)["data"]
-            return f" Its models: {self.redact(shorten([model['id'] for model in models]))}."
+            return f" Its models: {quote_message(shorten([model['id'] for model in models]))}."
         except (RequestError, GateError, TypeError, KeyError):
             return ""
 
-    def redact(self, message: object) -> str:
-        """Return a message without the key, on one line, of limited length."""
-        text = str(message).replace(self._key, "***") if self._key else str(message)
-        return " ".join(text.split())[:MAX_MESSAGE]
+
+def quote_message(message: str) -> str:
+    """Return a server's message on one line, of limited length, without secrets and control characters."""
+    return sanitized(" ".join(message.split()), MAX_MESSAGE)
 
 
 @cache
@@ -258,19 +269,21 @@ def _find_message(text: str) -> str:
 
 
 async def _read_content(response: aiohttp.ClientResponse) -> bytes:
-    """Return the content of an answer, decompressed within `MAX_ANSWER`."""
+    """Return the content of an answer, decompressed within the limit of a line."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "deflate"):
         raise RequestError("is compressed in another way than asked for, gzip", UNREAD_STATUS)
     # Zlib tells gzip from deflate by the header.
-    decoder, content = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32), bytearray()
+    decoder = None if encoding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
+    content, limit = bytearray(), max_line()
     async for chunk in response.content.iter_any():
         try:
-            content += decoder.decompress(chunk, MAX_ANSWER + 1 - len(content)) if decoder else chunk
+            content += decoder.decompress(chunk, limit + 1 - len(content)) if decoder else chunk
         except zlib.error:
             raise RequestError("is not compressed as it says", UNREAD_STATUS) from None
-        if len(content) > MAX_ANSWER:
-            raise RequestError(f"is larger than {MAX_ANSWER >> 20:,} MiB", UNREAD_STATUS)
+        if len(content) > limit:
+            problem = f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger number to read it"
+            raise RequestError(problem, UNREAD_STATUS)
     if decoder and response.content.total_bytes and not decoder.eof:
         raise RequestError("ends in the middle", UNREAD_STATUS)
     return bytes(content)
@@ -292,5 +305,6 @@ def _find_redirect(response: aiohttp.ClientResponse) -> str:
 
 
 def shorten(values: Sequence[object]) -> str:
-    """Return the first values of a list as text."""
-    return ", ".join(map(str, values[:MAX_VALUES])) + (", ..." if len(values) > MAX_VALUES else "")
+    """Return the first values of a list as text on one line."""
+    shown = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
+    return shown + (", ..." if len(values) > MAX_VALUES else "")

@@ -148,7 +148,7 @@ class EndpointModel:
 
     def _failed(self, error: RequestError, tried: str = "") -> PosirError:
         failure = PosirError(f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}")
-        failure.reason = self._connection.redact(error.reason) if error.refused else ""
+        failure.reason = connection.quote_message(error.reason) if error.refused else ""
         return failure
 
     def _invalid(self, reason: str) -> PosirError:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.digests import digest_files
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import PosirError, summarize_error
+from posir_tasks.files import read_decompressed
 from posir_tasks.host.private_names import RESOLVE_LOADER
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
 
@@ -36,6 +37,8 @@ ROUTER_FILE, ADAPTER_FILE = "router_config.json", "adapter_config.json"
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
 #: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
 KIND_SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json", MODULES_FILE, CONFIG_FILE)
+#: Endings of the files of weights, by any library.
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx", ".xml", ".gguf", ".npz")
 #: Packages of the classes that a model may have as modules. For those of PyLate sentence-transformers has its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
 #: Folder of templates that transformers reads beside a model's own files.
@@ -234,10 +237,16 @@ def require_weights(folder: Path) -> Iterator[None]:
 
 
 def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the path of a folder with a model; raise PosirError for what is certainly a path, such as `./x`, and no model."""
+    """Resolve the path of a folder with a model; raise PosirError as `find_model_folder`."""
+    folder = find_model_folder(name)
+    return describe_folder(folder.resolve()) if folder else None
+
+
+def find_model_folder(name: str) -> Path | None:
+    """Return the folder with a model; raise PosirError for what is certainly a path, such as `./x`, and no model."""
     folder = Path(name).expanduser()
     if is_model_folder(folder):
-        return describe_folder(folder.resolve())
+        return folder
     if not (name.startswith(("/", "./", "../", "~")) or name.endswith("/") or name in (".", "..")):
         return None
     if not folder.is_dir():
@@ -245,6 +254,18 @@ def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> Mode
     inside = [str(path) for path in sorted(folder.iterdir()) if is_model_folder(path)]
     suggestion = f" Did you mean {' or '.join(inside)}?" if inside else " Save the model with its `save_pretrained`."
     raise PosirError(f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}.{suggestion}")
+
+
+def refuse_folder(folder: Path) -> None:
+    """Raise PosirError for a folder that asks a library to run code, or has a transformer's settings without weights.
+
+    Neither mteb nor PyTorch is imported.
+    """
+    folder = folder.resolve()
+    check_folder(folder, digest_folder(folder))
+    names = [file.name for file in find_model_files(folder)]
+    if (folder / CONFIG_FILE).is_file() and not any(name.endswith(WEIGHTS) for name in names):
+        raise PosirError(f"{folder}: no weights, such as model.safetensors, beside {CONFIG_FILE}. Save the model again.")
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -278,7 +299,7 @@ def describe_folder(folder: Path) -> ModelMeta:
 def _read_settings(folder: Path, file: str) -> Any:
     path = folder / file
     try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:
         raise PosirError(f"{path}: cannot be read ({summarize_error(error)}). Save the model again.") from error
 

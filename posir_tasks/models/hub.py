@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from huggingface_hub import constants, get_session
+from huggingface_hub import HfApi, constants, get_session
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.models.references import portable_name
@@ -52,17 +54,42 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:  # of the operating system, such as a full disk; the libraries' own errors have none
             raise
-        lines = [suggestion, f"{failure} ({problem})."] if suggestion else [f"{failure} ({problem}).", ALTERNATIVES]
-        raise PosirError("\n".join(lines)) from error
+        raise missing_hub(failure, problem, suggestion) from error
     finally:
         constants.HF_HUB_OFFLINE = online
 
 
+def missing_hub(failure: str, problem: str, suggestion: str = "") -> PosirError:
+    """Return the error for what the Hub would have: a clause, why the Hub does not answer, and what to do."""
+    lines = [suggestion, f"{failure} ({problem})."] if suggestion else [f"{failure} ({problem}).", ALTERNATIVES]
+    return PosirError("\n".join(lines))
+
+
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
     """Return a context in which a model is loaded; see `explain_missing_hub`."""
-    if not is_downloaded(meta):
-        return nullcontext()
-    return explain_missing_hub(f"{meta.name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded")
+    return explain_missing_hub(describe_missing_weights(str(meta.name))) if is_downloaded(meta) else nullcontext()
+
+
+def describe_missing_weights(name: str) -> str:
+    """Return a clause: the model of this name is not in the cache."""
+    return f"{name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded"
+
+
+def is_in_cache(name: str, revision: str | None = None) -> bool:
+    """Return whether the Hub's cache has files of a model, of this revision or of any."""
+    folder = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
+    return (folder / "snapshots" / revision if revision else folder).exists()
+
+
+def is_on_hub(name: str) -> bool:
+    """Ask the Hub for a model; return whether it may have it, which is so unless it says that it has not."""
+    try:
+        HfApi().model_info(name, timeout=TIMEOUT)
+    except (RepositoryNotFoundError, HFValidationError):
+        return False
+    except Exception:  # of the HTTP library; loading the model says what is wrong
+        return True
+    return True
 
 
 def find_hub_problem() -> str | None:

@@ -116,9 +116,8 @@ class MeasuredModel:
                     f"{self.name}: the model cannot encode even a short text ({summarize_error(error)}). Its files are "
                     "damaged, or need another version of its library."
                 ) from error
-        # That a text was read as a whole says nothing of longer ones.
-        if not reading.complete and not self.is_experiment:
-            keep_measured(self.name, self.revision, reading.read_part(self.added_tokens))
+        if not self.is_experiment:
+            keep_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
         return reading
 
 
@@ -133,4 +132,4 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
     if known := read_measured(endpoint.name, endpoint.revision):
         return known
     model = MeasuredModel.connect(endpoint)
-    return model.measure().read_part(model.added_tokens)
+    return model.measure().stored_part(model.added_tokens)

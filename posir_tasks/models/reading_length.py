@@ -117,6 +117,14 @@ class ReadingLength:
         at_start = max(1, min(head or 0, tokens - 1)) if self.part is Part.ENDS else None
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
+    def stored_part(self, added: int = 0) -> ReadPart:
+        """Return what is read for results on other texts: where the longest text was read as a whole, at least so much."""
+        if self.part is not None:
+            return self.read_part(added)
+        # A token is a word at most, mostly.
+        tokens = self.tokens.low if self.tokens else min(self.estimated_tokens.low, self.words.low)
+        return ReadPart.at_least(max(1, tokens))
+
     @property
     def from_start(self) -> ReadingLength | None:
         """The length that is read from the start on without a gap; None if the start is not read."""
@@ -442,7 +450,14 @@ def read_measured(model: str, revision: str | None) -> ReadPart | None:
 
 
 def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known."""
+    """Keep what was measured of a model for the results of later runs, if its revision is known.
+
+    A shorter text that was read as a whole says nothing new, and what is kept then stays.
+    """
+    kept = read_measured(model, revision)
+    least, known = part.least_tokens, kept and (kept.tokens or kept.least_tokens)
+    if least is not None and known is not None and least <= known:
+        return
     if file := _find_file(model, revision):
         with atomic_write(file) as partial:
             partial.write_text(json.dumps(part.to_json()), "utf-8")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
+from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def model_origin(name: str) -> str | None:
 BM25_BASELINE = "mteb/baseline-bm25s"
 #: Longest name of a model in a local folder or behind an endpoint.
 MAX_NAME = 100
+#: Bytes of the digest in a name that was changed to be legible.
+NAME_DIGEST_BYTES = 4
+#: The server in the address of an endpoint: a name that does not end as `localhost-8000` does, or a name with a port.
+USUAL_SERVER = re.compile(r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+")
 
 
 def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
@@ -105,8 +110,20 @@ def bare_name(full_name: str) -> str:
 
 
 def legible_name(text: str) -> str:
-    """Return a text as part of a model's name: letters, digits and `._-` only, which need no quotes in a shell."""
+    """Return a text as part of a name: letters, digits and `._-` only, which need no quotes in a shell.
+
+    Where that changes or shortens it, a digest of the text follows: no two texts have one name.
+    """
+    legible = _replace_signs(text)
+    return text if legible == text else f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
+
+
+def _replace_signs(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-._")[:MAX_NAME] or "model"
+
+
+def _digest_name(text: str) -> str:
+    return digest(text, size=NAME_DIGEST_BYTES).hex()
 
 
 @dataclass(frozen=True)
@@ -131,9 +148,21 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """Name under which results are filed, such as `endpoint/bge-m3 (localhost-8000)`; without the usual path `/v1`."""
+        """Name under which results are filed, such as `endpoint/bge-m3 (localhost-8000)`.
+
+        It is without what is usual: the path `/v1`, the scheme (`http` with a port, else `https`), and a kind of server that is
+        found out. Where anything else is not in it, a digest of model, kind and address is: no two endpoints have one name.
+        """
         parts = urlsplit(self.address)
-        return f"{ENDPOINT}/{legible_name(self.model)} ({legible_name(parts.netloc + parts.path.removesuffix('/v1'))})"
+        server = _replace_signs(parts.netloc + parts.path.removesuffix("/v1"))
+        name = f"{ENDPOINT}/{_replace_signs(self.model)} ({server}"
+        matched = USUAL_SERVER.fullmatch(parts.netloc)
+        scheme = "https" if matched and matched["host"] else "http"
+        is_usual = matched and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
+        is_legible = _replace_signs(self.model) == self.model and server == parts.netloc.replace(":", "-")
+        if is_usual and is_legible:
+            return f"{name})"
+        return f"{name} {_digest_name(str(replace(self, revision=None)))})"
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import constants
-
 from posir_tasks.digests import digest
 from posir_tasks.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.host.private_names import MODEL_REGISTRY, mteb_folder, step_aside
-from posir_tasks.models.folder import require_weights, resolve_model_folder
+from posir_tasks.models.folder import (
+    find_model_folder,
+    is_model_folder,
+    refuse_folder,
+    require_weights,
+    resolve_model_folder,
+)
+from posir_tasks.models.hub import describe_missing_weights, find_hub_problem, is_in_cache, is_on_hub, missing_hub
+from posir_tasks.models.packaged import is_packaged
 from posir_tasks.models.references import (
     CROSS_ENCODER,
     LOCAL,
@@ -49,7 +55,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A name of a model, with or without its organization, and its declaration in mteb.
-PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r'\bname="([\w.-]+/[\w.-]+)"')
+PLAIN, DECLARED = re.compile(r"[\w.-]+(?:/[\w.-]+)?"), re.compile(r' name="([\w.-]+/[\w.-]+)"')
+#: The beginning of a declaration, and the class of models whose weights are those of their own name.
+DECLARATION, LOADED_BY_NAME = "ModelMeta(", "loader=SentenceTransformerEncoderWrapper,"
+#: A reference with a method of a plugin, as in `A+chunks(64)`.
+METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
 #: The form of a reference to a hybrid of several models, which all search, and whose rankings are fused by reciprocal rank.
 START, END = "hybrid(", ")"
 FORM = "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a shell it needs quotes."
@@ -80,26 +90,90 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
     return tuple(resolver for _, resolver in collect_items("posir_model_resolvers", "references to models"))
 
 
-def read_declared_names() -> set[str]:
-    """Return the names of mteb's models from the text of its modules: importing them takes seconds."""
+@cache
+def read_declarations() -> dict[str, str]:
+    """Return the declarations of mteb's models by name, from the text of its modules: importing them takes seconds."""
     folder = mteb_folder() / "models" / "model_implementations"
-    return {name for file in folder.glob("*.py") for name in DECLARED.findall(file.read_text(encoding="utf-8"))}
+    declarations = {}
+    for file in folder.glob("*.py"):
+        for declaration in file.read_text(encoding="utf-8").split(DECLARATION):
+            declarations |= dict.fromkeys(DECLARED.findall(declaration), declaration)
+    return declarations
 
 
-def refuse_unknown(name: str) -> None:
-    """Raise PosirError for a misspelled name of a model if the Hub cannot be asked for it, before mteb is imported."""
-    if "mteb" in sys.modules or not PLAIN.fullmatch(name) or Path(name).exists() or not constants.HF_HUB_OFFLINE:
-        return
-    declared = read_declared_names()
-    known = {*declared, *map(bare_name, declared), *PAPER_NAMES, *FLAG_CLASSES}
-    is_cached = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}").exists()
+def read_declared_names() -> set[str]:
+    """Return the names of mteb's models, without importing them."""
+    return {*read_declarations()}
+
+
+def refuse_unknown(reference: str) -> None:
+    """Raise PosirError for a model that nobody has, or a folder that is refused, before mteb is imported: it takes seconds.
+
+    Where mteb is imported already, looking the model up says the same. Of a reference that is made of others, such as
+    `hybrid(A,B)` or `A+METHOD`, each is looked at.
+    """
     # Without mteb, the import says so.
-    if declared and name not in known and not is_cached and not any(resolver(name, {}) for resolver in plugin_resolvers()):
-        raise unknown_model(name, declared, "the Hub cannot be asked for it (HF_HUB_OFFLINE is set)")
+    if "mteb" in sys.modules or not read_declarations():
+        return
+    for name in split_reference(reference):
+        if find_endpoint(name):
+            continue
+        folder = find_model_folder(name)
+        if folder is not None:
+            refuse_folder(folder)
+        elif PLAIN.fullmatch(name):
+            _refuse_name(name)
+
+
+def refuse_unloadable(reference: str) -> None:
+    """Raise PosirError as `refuse_unknown`, and for a registered model whose weights are not here and cannot be downloaded."""
+    refuse_unknown(reference)
+    if "mteb" in sys.modules:
+        return
+    declarations = read_declarations()
+    for name in split_reference(reference):
+        full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared(name)
+        # The weights of other classes may be those of another name, or behind an API.
+        if not full_names or not all(LOADED_BY_NAME in declarations[full] for full in full_names):
+            continue
+        if any(is_in_cache(full) or is_packaged(full) for full in full_names):
+            continue
+        if problem := find_hub_problem():
+            raise missing_hub(describe_missing_weights(full_names[0]), problem)
+
+
+def find_declared(name: str) -> list[str]:
+    """Return the full names of mteb's models that a name, with or without its organization, may mean."""
+    return [full for full in read_declarations() if name in (full, bare_name(full))]
+
+
+def split_reference(reference: str) -> list[str]:
+    """Return the references that one is made of: the models of a hybrid, that with a method, or with a head."""
+    if is_model_folder(Path(reference).expanduser()):
+        return [reference]
+    if method := METHOD.fullmatch(reference):
+        return split_reference(method["base"])
+    if reference.startswith(START) and reference.endswith(END):
+        parts = split_models(reference.removeprefix(START).removesuffix(END))
+        return [name for part in parts for name in split_reference(part)]
+    return [PAPER_NAMES.get(reference, reference).removesuffix(SUFFIX)]
+
+
+def _refuse_name(name: str) -> None:
+    """Raise PosirError for a name that neither mteb, nor a plugin, nor the Hub, nor its cache has."""
+    if find_declared(name) or name in FLAG_CLASSES or is_in_cache(name):
+        return
+    if any(resolver(name, {}) for resolver in plugin_resolvers()):
+        return
+    if problem := find_hub_problem():
+        raise unknown_model(name, read_declarations(), f"the Hub cannot be asked for it ({problem})")
+    if not is_on_hub(name):
+        raise unknown_model(name, read_declarations(), "the Hub has none of this name")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
     """Return mteb's metadata of a model; raise PosirError if none is in mteb, on the Hub, in a folder or at an endpoint."""
+    refuse_unknown(reference.name)
     import mteb
 
     name, revision = reference.name, reference.revision
@@ -117,6 +191,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
 
 def load_model(reference: ModelReference) -> MTEBModels:
     """Load a model as `mteb run` does, on the first GPU or else the CPU; raise PosirError if it is unknown or damaged."""
+    refuse_unloadable(reference.name)
     import mteb
     import torch
 

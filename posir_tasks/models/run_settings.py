@@ -7,12 +7,16 @@ taken for them.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from posir_tasks.digests import digest
+from posir_tasks.display.secrets import collect_secrets, redact_collected
 from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.protocols import Protocol, find_protocol
@@ -35,8 +39,12 @@ PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
 #: Keys of the settings in mteb's `experiment_kwargs`.
 FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
+#: The key of the digest of settings that mteb changes or shortens when it names an experiment.
+DIGEST, DIGEST_BYTES = "settings_digest", 4
+#: What mteb keeps of a text in the name of an experiment, and from which length of all of them it keeps a digest alone.
+KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
-SETTINGS = (FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL, *FIELDS)
+SETTINGS = (FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL, *FIELDS, DIGEST)
 #: All of these variables.
 VARIABLES = (FIRST_STAGE_VARIABLE, PROMPT_VARIABLE, WINDOW_VARIABLE, PROTOCOL_VARIABLE, *FIELDS.values())
 
@@ -129,14 +137,28 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
         if fields := os.environ.get(variable, "").strip():
             if model_origin(str(meta.name)) != ENDPOINT:
                 raise PosirError(f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. Unset it.")
+            collect_secrets()
+            if redact_collected(fields) != fields:
+                raise PosirError(
+                    f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
+                )
             settings[name] = fields
     given = os.environ.get(PROMPT_VARIABLE)
     return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}
 
 
+def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Return settings with a digest of theirs if mteb would give others the name of their experiment."""
+    texts = [str(value) for value in settings.values()]
+    is_kept = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
+    if is_kept and sum(map(len, texts)) <= MAX_EXPERIMENT:
+        return {**settings}
+    return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=DIGEST_BYTES).hex()}
+
+
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
     """Return metadata with the settings of the run, under which its results are filed."""
-    settings = find_run_settings(meta)
+    settings = add_digest(find_run_settings(meta))
     return meta.model_copy(update={"experiment_kwargs": {**(meta.experiment_kwargs or {}), **settings}}) if settings else meta
 
 

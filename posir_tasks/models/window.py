@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,12 @@ class WindowLimit:
         value = getattr(self.owner, self.attribute, None)
         return value if isinstance(value, int) and 0 < value < NO_LIMIT else None
 
+    @property
+    def is_infinite(self) -> bool:
+        """Whether the class states that it cuts nothing, as static embeddings do."""
+        value = getattr(self.owner, self.attribute, None)
+        return isinstance(value, float) and math.isinf(value) and value > 0
+
 
 def find_read_part(model: MTEBModels) -> ReadPart:
     """Return which part of a text the model reads, by itself, its class, a measurement or else its metadata."""
@@ -57,10 +64,13 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     part = Part.LAST if "left" in sides else Part.FIRST
     if cut := find_cut(model):
         return ReadPart(ReadKind.PART, part, cut.tokens, known_by=KnownBy.CLASS)
+    if any(cut.is_infinite for cut in _list_cuts(model)) and _find_positions(model) is None:
+        return ReadPart.all(KnownBy.CLASS)
     meta = model.mteb_model_meta
-    if meta and (measured := read_measured(str(meta.name), meta.revision)):
-        return measured
+    measured = read_measured(str(meta.name), meta.revision) if meta else None
     claimed = meta.max_tokens if meta else None
+    if measured and (measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)):
+        return measured
     return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED) if claimed and claimed < NO_LIMIT else UNKNOWN
 
 
@@ -90,12 +100,18 @@ def set_window(model: MTEBModels, tokens: int) -> None:
 
 def find_capacity(model: Any) -> int | None:
     """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or what its metadata claims."""
-    if (transformer := find_transformer(model)) is not None:
-        positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-        if isinstance(positions, int) and positions > 0:
-            return positions - _count_reserved(transformer)
+    if (positions := _find_positions(model)) is not None:
+        return positions
     claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
     return int(claimed) if claimed and claimed < NO_LIMIT else None
+
+
+def _find_positions(model: Any) -> int | None:
+    """Return how many tokens the positions of a model's transformer allow; None if it has none, or no such limit."""
+    if (transformer := find_transformer(model)) is None:
+        return None
+    positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
+    return positions - _count_reserved(transformer) if isinstance(positions, int) and positions > 0 else None
 
 
 def _count_reserved(module: nn.Module) -> int:

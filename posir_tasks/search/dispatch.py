@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.host.private_names import BM25_TOKENIZER
 from posir_tasks.ranks import Hits, HitsByQuery, RankedQueries, Results, rank_hits, rank_results
 from posir_tasks.search.bm25 import fit_to_script, search_bm25
+from posir_tasks.search.request import SearchRequest
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -67,21 +67,6 @@ def split_queries(queries: Array, documents: int) -> Iterator[Array]:
         size = queries.shape[0]
     for start in range(0, queries.shape[0], size):
         yield queries if size >= queries.shape[0] else queries[start : start + size]
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """Queries, corpus and settings of a search; both have the columns `id` and `text`."""
-
-    corpus: Dataset
-    queries: Dataset
-    positives: Mapping[str, str]
-    """Maps the id of each query with one place of evidence to that of its document, in the order of the queries."""
-    top_ranked: Mapping[str, list[str]] | None
-    """Documents to rerank for each query; None to search the whole corpus."""
-    top_k: int
-    context: EncodingContext
-    timer: TimingStack
 
 
 def is_reranker(model: MTEBModels) -> bool:

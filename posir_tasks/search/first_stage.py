@@ -24,7 +24,8 @@ from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, MISSING_
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, own_settings
 from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import SearchRequest, order_hits, search_hits
+from posir_tasks.search.dispatch import order_hits, search_hits
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.sources.checks import read_columns
 from posir_tasks.sources.data import digest_texts
 from posir_tasks.text.words import UNSPACED_ALPHABETS

@@ -19,10 +19,10 @@ from posir_tasks.evidence import Evidence, Integers, ReadEvidence, Unread, place
 from posir_tasks.models.prompts import find_document_prompt, preprocess
 from posir_tasks.models.window import find_read_part
 from posir_tasks.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import SearchRequest
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.tasks.scoring import Rows, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
-from posir_tasks.tokens_read import TokensRead, count_tokens_read
+from posir_tasks.tokens_read import TokensRead, count_tokens_read, settle_read_part
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -45,10 +45,19 @@ ModelInput: TypeAlias = tuple[str, ...]
 
 def find_read_evidence(model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Rows) -> ReadEvidence:
     """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer or else estimated."""
-    read, context = find_read_part(model), request.context
+    context = request.context
+    read = find_read_part_of(model, context.task_metadata, context.hf_subset, request.corpus)
     counted = count_read_evidence(model, read, request.queries, context.task_metadata, evidence, documents)
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return counted or ReadEvidence.estimate(read, evidence.complete(select_texts(documents)), languages)
+
+
+def find_read_part_of(model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset) -> ReadPart:
+    """Return which part of the texts of a corpus a model reads: all, if it reads at least so much as the longest has."""
+    read = find_read_part(model)
+    if read.least_tokens is None:
+        return read
+    return settle_read_part(read, corpus, task.hf_subsets_to_langscripts[subset], find_counter(model, task)[0])
 
 
 def count_read_evidence(

@@ -40,8 +40,9 @@ from posir_tasks.rotation_ranks import (
     build_untested,
     code_unread,
 )
-from posir_tasks.search.dispatch import HybridSearch, SearchRequest, fuse_rankings, is_reranker, search_results
+from posir_tasks.search.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
 from posir_tasks.search.input_window import find_counter
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.text.rotations import (
     ESTIMATED_ROOM,
     SPARE_TOKENS,

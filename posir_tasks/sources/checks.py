@@ -17,7 +17,9 @@ from polars._typing import PolarsDataType
 
 from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, split_suffix
+from posir_tasks.files import GZIP_ERRORS, check_readable, split_suffix
+from posir_tasks.gate import GateError, require_distinct
+from posir_tasks.parquet import iterate_batches
 from posir_tasks.table_files import read_json_rows
 
 #: How the names of files of JSON objects end, and lines from which their columns follow.
@@ -26,10 +28,10 @@ JSON, SCHEMA_LINES = (".json", ".jsonl"), 1_000
 Schema: TypeAlias = Mapping[str, PolarsDataType]
 NO_COLUMNS: Schema = {}
 UNREADABLE = (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
-#: Rows that are read at a time, each of which may have a long document.
-BATCH_ROWS = 64
 #: How many rows of a problem are listed.
 MAX_EXAMPLES = 5
+#: Key of the number of documents without text in a result.
+DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 #: What a task does with rows that it cannot use.
 LEFT_OUT = "left out"
 
@@ -107,6 +109,8 @@ class Rule:
     outcome: str = LEFT_OUT
     left_out: pl.Expr | None = None
     """The rows that a task leaves out, which alone it counts, if they are not all that break the rule."""
+    is_problem: bool = True
+    """Whether `posir validate` refuses the rows; else it warns of them, as a task does."""
 
 
 def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
@@ -126,7 +130,8 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
     """Return the rule that texts have content; a task keeps or leaves out the others."""
     blank, message = pl.col(field).str.strip_chars() == "", "is empty; every text must have content"
-    return Rule(field, blank, message, f"{nouns}_without_text", f"{nouns} have no text", "kept" if keep else LEFT_OUT)
+    outcome, key = "kept" if keep else LEFT_OUT, f"{nouns}_without_text"
+    return Rule(field, blank, message, key, f"{nouns} have no text", outcome, is_problem=not keep)
 
 
 @dataclass(frozen=True)
@@ -206,6 +211,8 @@ def _is_parquet(file: Path) -> bool:
 def _error_context(file: Path) -> Iterator[None]:
     try:
         yield
+    except GateError as error:
+        raise ProblemsError([DataProblem(str(file), None, f"{error.problem}.")]) from error
     except (*UNREADABLE, *GZIP_ERRORS) as error:
         message = f"not a readable {'parquet' if _is_parquet(file) else 'JSON'} file ({summarize_error(error)})."
         raise ProblemsError([DataProblem(str(file), None, message)]) from error
@@ -215,14 +222,16 @@ def read_column_types(file: Path, columns: Iterable[str] | None = None) -> dict[
     """Return the types of columns, or all, that a file has; raise ProblemsError if it is corrupt, or a name is not unique."""
     schema = _read_schema(file)
     with _error_context(file):
-        columns = list(dict.fromkeys(schema.names)) if columns is None else columns
-        duplicates = [name for name in columns if schema.names.count(name) > 1]
+        occurrences = Counter(schema.names)
+        columns = list(occurrences) if columns is None else columns
+        duplicates = [name for name in columns if occurrences[name] > 1]
         raise_problems(DataProblem(str(file), name, "is the name of several columns; keep one of them.") for name in duplicates)
-        return dict(_to_polars(schema.empty_table(), [name for name in columns if name in schema.names]).schema)
+        return dict(_to_polars(schema.empty_table(), [name for name in columns if name in occurrences]).schema)
 
 
 def _read_schema(file: Path) -> pa.Schema:
     with _error_context(file):
+        check_readable(file)
         schema = pq.read_schema(file) if _is_parquet(file) else read_json_rows(file, SCHEMA_LINES).to_arrow().schema
         # Arrow decodes the names on access.
         return schema if schema.names else pa.schema([])
@@ -234,14 +243,17 @@ def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
         # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust the memory.
-        with pq.ParquetFile(file) as parquet:
-            return _to_polars(parquet.read(columns), columns)
+        batches = list(iterate_batches(file, columns))
+        table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
+        return _to_polars(table, columns)
 
 
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is corrupt."""
-    with _error_context(file), pq.ParquetFile(file) as parquet:
-        for batch in parquet.iter_batches(BATCH_ROWS):
+    with _error_context(file):
+        check_readable(file)
+        require_distinct(pq.read_schema(file).names, file)
+        for batch in iterate_batches(file):
             yield from batch.to_pylist()
 
 

@@ -18,6 +18,7 @@ from posir_tasks.evidence import Evidence, Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
 from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.sources.grades import Pair
 from posir_tasks.text.spans import Span
 
 if TYPE_CHECKING:
@@ -37,10 +38,22 @@ class Judgments:
 
     queries: Mapping[str, str]
     """Query id to text; a judged query may lack its text."""
-    grades: Mapping[str, Mapping[str, int]]
-    """Query id to document id to grade; a grade above 0 is relevant, and a document without a grade is not judged."""
+    grades: Mapping[str, Mapping[str, float]]
+    """Query id to document id to grade, as `read_grade` reads it: the gain of the document. A grade above 0 is relevant, and
+    a document without a grade is not judged."""
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Further fields of the queries: name of the field to query id to value."""
+    contradictions: tuple[Pair, ...] = ()
+    """Pairs of query and document that the data judges several times, with different grades; the highest counts."""
+    left_out: tuple[str, ...] = ()
+    """Judged queries that the owner of the data does not score, which are not in `grades`."""
+    candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Query id to the documents that a reranker gets, which alone the owner of the data ranks; empty if all are ranked."""
+
+    def list_relevant(self) -> dict[str, list[str]]:
+        """Return the relevant documents of each judged query."""
+        judged = self.grades.items()
+        return {query: [name for name, grade in grades.items() if grade > 0] for query, grades in judged}
 
     def digest(self) -> str:
         """Return a digest of the texts and grades, equal in any order."""
@@ -49,12 +62,28 @@ class Judgments:
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
         """Return the judgments of the relevant documents of data."""
-        texts, grades = dict[str, str](), dict[str, dict[str, int]]()
+        texts, grades = dict[str, str](), dict[str, dict[str, float]]()
         for name, text, document in zip(data.queries["id"], data.queries["text"], data.evidence.document_ids, strict=True):
             place = data.places.get(name, Place(name))
             texts[place.query] = text
             grades.setdefault(place.query, {})[document] = place.grade
         return cls(texts, grades)
+
+
+@dataclass(frozen=True)
+class ScoringRules:
+    """How the owner of data scores it: the attributes of a task of mteb; of other data, the usual ones."""
+
+    split: str = ""
+    """The split that is scored; empty if the data has one that nothing else names."""
+    ignore_identical_ids: bool = False
+    """Whether a document with the id of the query is left out of its results: each query is a document of the corpus."""
+    skip_first_result: bool = False
+    """Whether the best document of each query is left out, since it is the query itself."""
+    main_score: str = "ndcg_at_10"
+    """The score that results are ranked by."""
+    k_values: tuple[int, ...] = ()
+    """Cut-offs of its scores."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +220,10 @@ def digest_queries(queries: Dataset, evidence: Evidence, places: Mapping[str, Pl
     columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
     if places:
         of_rows = [places.get(name, Place("", 0)) for name in evidence.query_ids]
-        columns |= {"query": [place.query for place in of_rows], "grade": np.array([place.grade for place in of_rows])}
+        grades = np.array([place.grade for place in of_rows])
+        # Texts and whole numbers are hashed: of fractions, the bits of each.
+        whole = grades.view(np.int64) if grades.dtype == np.float64 else grades
+        columns |= {"query": [place.query for place in of_rows], "grade": whole}
     return digest_texts(queries, columns)
 
 

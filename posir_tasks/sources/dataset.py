@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from posir_tasks.display.numbers import format_count
@@ -16,14 +18,26 @@ from posir_tasks.display.wording import pluralize
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.languages import UNKNOWN
 from posir_tasks.schemes import PositionScheme
-from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.formats.passages import Item, Passage, SkippedText, Use, describe_skipped
+from posir_tasks.sources.data import Judgments, PositionData, ScoringRules
+from posir_tasks.sources.formats.passages import (
+    Item,
+    Passage,
+    RepeatedTexts,
+    SkippedText,
+    Use,
+    describe_skipped,
+)
+from posir_tasks.sources.formats.recognition import describe_form
 from posir_tasks.tasks.catalog import mention_task
 
 logger = logging.getLogger(__name__)
 
 #: Kinds of the data of tasks: with positions, and of mteb's own.
 TASK, JUDGED_TASK = "a task", "a task of mteb"
+#: Kind, name and location of texts in memory.
+IN_MEMORY = "texts"
+#: Most texts that are looked at to say why there is none.
+MAX_LISTED = 1_000
 #: What commands that evaluate or train need.
 EVIDENCE = "questions with the span of their evidence"
 
@@ -94,7 +108,10 @@ class Dataset(Presentable):
     has_texts: bool = True
     """Whether documents are known beside the judgments."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts of which its questions can be asked."""
+    """Returns the texts of which its questions can be asked, as its format or the user says."""
+    count_repeated: Callable[[], RepeatedTexts] | None = None
+    """Reads the questions and counts those with a text that several documents share; None if the use is known."""
+    rules: ScoringRules = field(default_factory=ScoringRules)
 
     def read_texts(self) -> Iterator[Item]:
         """Yield the documents of all subsets, and what cannot be read; documents with questions have the ids of the corpus."""
@@ -103,15 +120,28 @@ class Dataset(Presentable):
 
     @cached_property
     def use(self) -> Use:
-        """Texts of which its questions can be asked."""
-        return self.find_use()
+        """Texts of which its questions can be asked: as is known, or else as their texts show."""
+        stated = self.find_use()
+        return self.repeated.use if stated is Use.CORPUS and self.repeated else stated
+
+    @cached_property
+    def repeated(self) -> RepeatedTexts | None:
+        """The questions that several documents share, None if the use of the questions does not follow from them."""
+        return self.count_repeated() if self.count_repeated else None
+
+    @property
+    def is_recognized(self) -> bool:
+        """Whether the texts of its questions alone show that they are about one document each."""
+        return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
 
     def require_corpus(self) -> None:
         """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
+            shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
-                f"{self.location} ({self.kind}): {self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`."
+                f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within each document: `posir score "
+                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`. If each stands alone, --scope corpus of "
+                "import, score and stats asks it of the whole corpus."
             )
 
     @property
@@ -158,11 +188,23 @@ class Dataset(Presentable):
         """Return the codes of queries and corpus by the name of each subset in tasks; raise PosirError if one is unknown."""
         is_single = self.kind in (TASK, JUDGED_TASK) or len({subset.language for subset in self.subsets}) == 1
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
-            raise PosirError(f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`.")
+            raise PosirError(self._describe_unknown_language())
         return {
             subset.domain if is_single else subset.name.replace("/", "-"): [subset.query_language, subset.corpus_language]
             for subset in self.subsets
         }
+
+    def _describe_unknown_language(self) -> str:
+        items = list(islice(self.read_texts(), MAX_LISTED))
+        if any(isinstance(item, Passage) for item in items):
+            return f"{self.location}: its language is not recognized. Import it with `posir import --language CODE`."
+        skipped = describe_skipped(item for item in items if isinstance(item, SkippedText))
+        return " ".join(filter(None, [f"{self.location} ({self.kind}): has no text.", skipped, self._describe_form()]))
+
+    def _describe_form(self) -> str:
+        """Return what the file or folder has, and the forms that are read; nothing for other data."""
+        path = Path(self.location).expanduser()
+        return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
         """Return the data with those questions that a `user`, such as `posir train`, can use; reading warns of the others.
@@ -170,20 +212,28 @@ class Dataset(Presentable):
         `several_places`: whether questions with several places of evidence are among them.
         """
         self.require_corpus()
+        is_judged = any(subset.read_stated_judgments for subset in self.subsets)
+        if not self.has_questions and not is_judged:
+            raise DataError(self._describe_missing_questions(user))
         subsets = (replace(subset, read=partial(self._read_questions, subset, user, several_places)) for subset in self.subsets)
         return replace(self, subsets=tuple(subsets))
 
-    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
+    def _describe_missing_questions(self, user: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
+        missing += mention_task(self.location)
+        missing += " `posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
+        return f"{missing} {self._describe_form()}".strip()
+
+    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
         if not self.has_questions:
-            missing += mention_task(self.location)
-            raise DataError(f"{missing} `posir inspect` and `posir probe` take texts alone; `posir build` makes questions.")
+            raise DataError(self._describe_missing_questions(user))
         data = subset.read().drop_unsuited()
         data = data if several_places else data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
         left_out = describe_skipped(data.skipped)
         if not len(data.evidence):
+            missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
             raise DataError(f"{missing} {left_out}".strip())
         if left_out:
             _warn_once(f"{self.location}: {left_out}")

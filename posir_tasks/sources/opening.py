@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +22,9 @@ from posir_tasks.public import DataReference
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.sources import mini
 from posir_tasks.sources.checks import read_column_types, read_columns
+from posir_tasks.sources.copies import count_repeated
 from posir_tasks.sources.data import Judgments, PositionData
-from posir_tasks.sources.dataset import JUDGED_TASK, TASK, Dataset, Subset
+from posir_tasks.sources.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.sources.declared import REPO_ID, REVISION
 from posir_tasks.sources.formats.files import find_file_format, find_hub_use, read_file, read_hub
 from posir_tasks.sources.formats.folders import find_folder_format, list_files
@@ -31,12 +33,14 @@ from posir_tasks.sources.formats.passages import (
     Passage,
     PassageQuestion,
     ReadOptions,
+    RepeatedTexts,
+    Scope,
     SkippedText,
     StatedAnswer,
     Use,
     name_documents,
 )
-from posir_tasks.sources.formats.records import error_context, is_qrels, read_qrels
+from posir_tasks.sources.formats.records import check_qrels, error_context, is_qrels, read_qrels
 from posir_tasks.sources.posir import FILES, SubsetKey, find_layout, list_domains, list_present_files, read_domain
 from posir_tasks.sources.posir_rules import CORPUS
 from posir_tasks.sources.questions import collect_questions
@@ -53,6 +57,8 @@ from posir_tasks.sources.repository import (
 )
 from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
 
+logger = logging.getLogger(__name__)
+
 #: Kind of judgments without texts.
 QRELS = "TREC qrels"
 #: Texts whose language is detected, and characters of each.
@@ -68,6 +74,7 @@ def open_data(
     revision: str | None = None,
     language: str | None = None,
     repair: bool = True,
+    scope: Scope | None = None,
 ) -> Dataset:
     """Open data in any format that the commands take.
 
@@ -84,7 +91,9 @@ def open_data(
         revision: Revision of a dataset on the Hub; by default its main branch.
         language: Code of the language of data that does not state it, such as `eng-Latn`; detected if None.
         repair: Whether an answer that is not where its file says is moved to its only match within 5 characters; without, its
-            question is left out.
+            question is left out. Also whether offsets that count UTF-16 units or bytes are converted.
+        scope: Texts of which each question is asked: all of the corpus, or its own document; by default as the format says, and
+            its own document if half of the questions have a text that is asked of several documents.
 
     Returns:
         A row for each question: characters `start` to `end` (half-open) of its evidence in the document, and the `position`
@@ -106,7 +115,7 @@ def open_data(
         if not isinstance(data, Iterable):
             raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a list of texts.")
         return _open_strings(data)
-    options = ReadOptions(column, id_column, split, revision, language, repair)
+    options = ReadOptions(column, id_column, split, revision, language, repair, scope)
     path = Path(data).expanduser()
     if path.is_dir():
         return _open_folder(path, options)
@@ -131,7 +140,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
         else:
             items.append(SkippedText(name, "empty" if isinstance(text, str) else "not a text", file="texts"))
     revision = f"{LOCAL}-{digest(*used).hex()}"
-    return _open_items("texts", "texts", "texts", partial(iter, items), lambda: revision, ReadOptions(), use=None)
+    return _open_items(IN_MEMORY, IN_MEMORY, IN_MEMORY, partial(iter, items), lambda: revision, ReadOptions(), use=None)
 
 
 def _open_layout(name: str, repository: Repository, keys: Iterable[SubsetKey]) -> Dataset:
@@ -158,7 +167,7 @@ def _layout_subset(repository: Repository, key: SubsetKey) -> Subset:
 def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles, asked = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False)), defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = None if span is None else StatedAnswer(None, *span)
+        answer = None if span is None else StatedAnswer.from_span(span)
         place = data.places.get(query, Place(query))
         asked[document].append(PassageQuestion(name, place.query, text, answer, query, place.query, place.grade))
     for row in data.corpus:
@@ -190,6 +199,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if options.column is None and is_qrels(path):
+        check_qrels(path)
         return _open_qrels(path, options)
     if split_suffix(path)[1] in PARQUET:
         # Among other files a damaged one is skipped and counted; one that is named is an error.
@@ -201,16 +211,14 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
-    """Open judgments without texts, in which no evidence and no length is known; raise DataError if grades contradict."""
-    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    """Open judgments without texts, in which no evidence and no length is known; raise DataError if a line is malformed."""
     with error_context(path, "", "TREC qrels"):
-        for query, document, grade in read_qrels(path):
-            if grades[query].setdefault(document, grade) != grade:
-                raise DataError(f"{path}: query {query}, document {document}: has two grades; keep one.")
+        grades = read_qrels(path)
+    judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
     revision, code = partial(_name_revision, path.parent, [path]), options.language or UNKNOWN
     opened = _open_items(
         split_suffix(path)[0], QRELS, str(path), partial(iter, ()), revision, replace(options, language=code),
-        read_judgments=lambda: Judgments({}, dict(grades)),
+        read_judgments=lambda: judgments,
     )  # fmt: skip
     return replace(opened, has_texts=False)
 
@@ -241,7 +249,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     read = partial(read_hub, reference, commit, options)
     kind, location = "a dataset on the Hub", f"{reference}@{commit}"
     opened = _open_items(name, kind, location, read, lambda: commit, options)
-    return replace(opened, find_use=partial(find_hub_use, reference, commit))
+    return opened if options.scope else replace(opened, find_use=partial(find_hub_use, reference, commit))
 
 
 def _open_items(
@@ -267,7 +275,7 @@ def _open_items(
         return collect_questions(read(), domain, repair=options.repair).to_position_data(find_revision())
 
     def list_texts() -> Iterator[Item]:
-        items = (read_texts or read)()
+        items = (_skip_blank(item) for item in (read_texts or read)())
         return name_documents((item for item in items if not (isinstance(item, SkippedText) and item.is_question)), domain)
 
     @cache
@@ -279,15 +287,38 @@ def _open_items(
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
     opened = Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, use is not None, in_memory=True)
-    return replace(opened, find_use=lambda: use or Use.CORPUS)
+    if options.scope is not None:
+        return replace(opened, find_use=lambda: Use.CORPUS if options.scope == "corpus" else Use.WITHIN)
+    count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
+    return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
+
+
+def _count_repeated(read: Callable[[], PositionData]) -> RepeatedTexts:
+    return count_repeated(read())
+
+
+def _skip_blank(item: Item) -> Item:
+    """Return a document without text as skipped, for who takes texts only, and anything else as it is."""
+    if isinstance(item, Passage) and not item.text.strip():
+        return SkippedText(item.name, "empty", file=item.file)
+    return item
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None if there is none."""
-    from posir_tasks.host.retrieval_task import find_retrieval_task, list_task_texts, read_task_judgments
+    from posir_tasks.host.retrieval_task import (
+        find_retrieval_task,
+        list_task_texts,
+        read_scoring_rules,
+        read_task_judgments,
+    )
 
     if (task := find_retrieval_task(name)) is None:
         return None
+    splits = task.metadata.eval_splits
+    if options.split is None and len(splits) > 1:
+        others = ", ".join(splits[1:])
+        logger.warning("%s: of its splits, %s is read; --split gives another one (%s)", name, splits[0], others)
     metadata, spoken = task.metadata, task.metadata.hf_subsets_to_langscripts
     subsets = list[Subset]()
     for subset in task.hf_subsets:
@@ -298,7 +329,8 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
         subsets += [replace(part, domain=subset) for part in opened.subsets]
     find_revision = partial(str, metadata.revision)
     location = metadata.dataset["path"]
-    return Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
+    opened = Dataset(name, JUDGED_TASK, location, RelativePositions(), tuple(subsets), find_revision, False, in_memory=True)
+    return replace(opened, rules=read_scoring_rules(task, options.split))
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:

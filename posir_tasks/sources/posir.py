@@ -6,7 +6,7 @@ Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et 
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from datasets import Dataset
 from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, PosirError, summarize_error
 from posir_tasks.evidence import Evidence, Place
-from posir_tasks.files import PART_SUFFIX, remove_stale_parts
+from posir_tasks.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
 from posir_tasks.languages import CODE, PIVOT, check_code
 from posir_tasks.sources.checks import (
     NO_COLUMNS,
@@ -26,10 +26,13 @@ from posir_tasks.sources.checks import (
     Schema,
     count_tolerated,
     raise_problems,
+    read_column_types,
     read_valid_columns,
 )
+from posir_tasks.sources.copies import count_repeated, count_repeated_texts, find_copies
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import REPO_ID
+from posir_tasks.sources.grades import read_grade
 from posir_tasks.sources.pairing import ADVICE, LONG_RUN, compare_documents
 from posir_tasks.sources.posir_rules import (
     CORPUS,
@@ -42,6 +45,7 @@ from posir_tasks.sources.posir_rules import (
     check_places,
     check_tables,
     count_translated,
+    find_doubts,
     tolerate_tables,
 )
 from posir_tasks.sources.repository import LocalRepository, Repository, folder_name
@@ -104,12 +108,26 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += [*wrong, *check_not_empty(tables, places), *check_tables(tables), *check_places(places, tables)]
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
+    doubts = [*find_doubts(tables), *([] if wrong else _find_repeats(tables, places))]
+    warnings = [f"{key}: {sentence}" for sentence in doubts]
     count = count_translated(tables)
     warning = (
         f"{key}: {count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the English document of the "
         "same id, and not of their own; a run takes positions from the columns, and places in the text from their share of it"
     )
-    return problems, [warning] if count else []
+    return problems, [*warnings, warning] if count else warnings
+
+
+def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
+    """Yield a sentence on copies of relevant documents, and one on questions with a text that several documents share."""
+    if not tables.complete:
+        return
+    documents = Dataset.from_polars(tables.corpus.frame.select(pl.col("_id").alias("id"), "text"))
+    if copies := find_copies(documents, [*tables.positives["corpus-id"], *places.frame["corpus-id"]]):
+        yield copies.describe()
+    asked = tables.queries.frame.join(tables.positives, left_on="_id", right_on="query-id").drop_nulls("text")
+    if repeated := count_repeated_texts(asked.select("text", "corpus-id").iter_rows(), documents).warning:
+        yield repeated
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
@@ -210,15 +228,17 @@ def read_domain(repository: Repository, language: str, corpus_language: str, dom
     if of_places:
         rows = places.frame.with_columns(pl.col("corpus-id").alias("document"))
         kept = replace(kept, queries=replace(kept.queries, frame=pl.concat([kept.queries.frame, rows], how="diagonal")))
-    return PositionData(
+    data = PositionData(
         corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
         queries=Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text")),
         evidence=build_evidence(kept),
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         warnings=tuple(warnings),
-        places={name: Place(query, int(grade)) for name, (query, grade) in of_places.items()},
+        places={name: Place(query, read_grade(grade)) for name, (query, grade) in of_places.items()},
     )
+    repeated = count_repeated(data).warning
+    return replace(data, warnings=(*warnings, f"{key}: {repeated}")) if repeated else data
 
 
 def build_evidence(tables: PosirTables) -> Evidence:
@@ -299,7 +319,7 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
         (folder, "*/", folder.parent, folder.name, None),
         (folder, "", folder.parent.parent, folder.parent.name, folder.name),
     )
-    held = (row[2:] for row in layouts if any(file for name in FILES for file in row[0].glob(row[1] + name)))
+    held = (row[2:] for row in layouts if any(_is_of_layout(file) for name in FILES for file in row[0].glob(row[1] + name)))
     root, language, domain = next(held, (None, None, None))
     if root is None:
         return None
@@ -315,6 +335,18 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     english = list_domains(repository, PIVOT.code)
     crossed = [key for key in own if key.language != PIVOT.code and key.domain in english]
     return root, [*own, *(SubsetKey(key.language, PIVOT.code, key.domain) for key in crossed)]
+
+
+def _is_of_layout(file: Path) -> bool:
+    """Return whether a file is what its name says in the PosIR layout: AutoRAG has a `corpus.parquet`, with other columns."""
+    is_corpus = file.name == FILES[0]
+    if not is_corpus or any((file.parent / name).exists() for name in FILES[1:]):
+        return True
+    try:
+        return bool({"_id", "text"} & read_column_types(file).keys())
+    except DataError:
+        # It is told where the data is read.
+        return True
 
 
 @dataclass(frozen=True)
@@ -370,11 +402,16 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
     raise_problems([*check_not_empty(checked, places), *check_tables(checked), *check_places(places, checked)])
     if places.frame.height:
-        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64})
+        scores = [place.grade for place in several.places.values()]
+        is_whole = all(isinstance(score, int) for score in scores)
+        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale_parts(folder.parent)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART_SUFFIX) as temporary:
+        # A link to a folder stays a link.
+        target = follow_links(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale_parts(target.parent)
+        prefix = f".{target.name[:PART_STEM]}."
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX) as temporary:
             part = Path(temporary)
             for file, table in tables.items():
                 (part / file).parent.mkdir(exist_ok=True)
@@ -382,7 +419,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
             for name, text in (others or {}).items():
                 (part / name).write_text(text, encoding="utf-8")
             part.chmod(0o755)
-            part.rename(folder)
+            part.rename(target)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise PosirError(
             f"{folder}: cannot be written ({summarize_error(error)}). Free disk space, or choose another --output."

@@ -14,6 +14,9 @@ from functools import cached_property
 import polars as pl
 
 from posir_tasks.sources.checks import CheckedTable, DataProblem, Rule, Schema, ToleratedRows, require_ids, require_texts
+from posir_tasks.sources.data import Judgments
+from posir_tasks.sources.grades import MAX_GRADE, CollectedGrades, collect_grades
+from posir_tasks.sources.judgment_audit import JudgmentAudit, Misfits
 from posir_tasks.sources.pairing import ADVICE
 
 #: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
@@ -216,8 +219,35 @@ CORPUS_KEYS = frozenset(
 def check_tables(tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the content of the tables."""
     names = {"corpus": tables.corpus.file, "qrels": tables.qrels.file, "advice": "" if tables.same_language else f". {ADVICE}"}
-    problems = [problem for step in STEPS for problem in step.run(tables).check(step.rules)]
+    problems = [problem for step in STEPS for problem in step.run(tables).check(rule for rule in step.rules if rule.is_problem)]
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
+
+
+def find_doubts(tables: PosirTables) -> list[str]:
+    """Return a sentence for each kind of rows that a task uses as they are, and that may be mistakes."""
+    if not (tables.complete and tables.same_language):
+        # A corpus in another language is checked with the queries in that language.
+        return []
+    tolerated = (
+        rows.sentence
+        for step in STEPS
+        for rows in step.run(tables).tolerate(rule for rule in step.rules if not rule.is_problem)[1]
+    )
+    return [*tolerated, *_audit_judgments(tables).describe()]
+
+
+def _collect_judgments(tables: PosirTables) -> CollectedGrades:
+    """Collect the grades of qrels that have every column, without malformed rows."""
+    rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
+    return collect_grades(rows.iter_rows())
+
+
+def _audit_judgments(tables: PosirTables) -> JudgmentAudit:
+    """Compare the judgments of tables, which have every column, with the ids of queries and documents."""
+    grades = _collect_judgments(tables)
+    texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
+    judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
+    return JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
 
 
 def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
@@ -235,7 +265,7 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
         ("query-id", query.is_in(ids), f"is an id in {tables.queries.file}, where queries have one place"),
         ("query-id", rows == 1, "has one place; a query with one place is a row of queries.parquet"),
         ("text", pl.col("text").n_unique().over("query-id") > 1, "differs between the places of one query"),
-        ("score", (score < 1) | (score != score.floor()), "must be a whole number, at least 1"),
+        ("score", ~((score > 0) & (score <= MAX_GRADE)), f"must be above 0 and at most {MAX_GRADE:,}"),
         ("score", score.n_unique().over("query-id", "corpus-id") > 1, "differs between the places in one document"),
     )
     return problems + [problem for field, invalid, text in rules for problem in places.check_rows(invalid, field, text)]
@@ -263,6 +293,9 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
     if removed:
         sentence = f"{removed:,} queries are in the qrels but not in the data"
         tolerated.append(ToleratedRows("queries_removed", removed, sentence))
+    contradictions = _collect_judgments(tables).contradictions
+    for sentence in JudgmentAudit(contradictions=Misfits.from_pairs(contradictions)).describe():
+        tolerated.append(ToleratedRows("judgments_with_several_grades", len(contradictions), sentence))
     for step in STEPS:
         table, rows = step.run(tables).tolerate(step.rules)
         tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Questions of any format with ids, documents and spans; a span is repaired only where that is no guess."""
 
+from __future__ import annotations
+
 import logging
 import unicodedata
 from collections import defaultdict
@@ -10,15 +12,17 @@ from reprlib import repr as short_repr
 
 from posir_tasks.digests import digest
 from posir_tasks.display.progress import progress
-from posir_tasks.display.wording import pluralize
+from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Place
 from posir_tasks.interventions import NO_SPAN
 from posir_tasks.read_part import estimate_tokens
-from posir_tasks.sources.checks import MAX_EXAMPLES
+from posir_tasks.sources.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES, ToleratedRows, count_tolerated
+from posir_tasks.sources.copies import count_repeated
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.formats.passages import (
     NO_ANSWER,
+    UNANSWERABLE,
     Item,
     Passage,
     PassageQuestion,
@@ -27,6 +31,8 @@ from posir_tasks.sources.formats.passages import (
     derive_document_ids,
     skip_question,
 )
+from posir_tasks.sources.markers import is_unanswered, marks_no_answer
+from posir_tasks.sources.offsets import convert_offsets, describe_unchecked
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span
 
@@ -38,6 +44,8 @@ logger = logging.getLogger(__name__)
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 DUPLICATE, PLACE_UNKNOWN = "is an exact duplicate", "has several places of evidence, of which one is not known"
+#: Why a question about a document without text is left out.
+BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
 #: Characters that texts of one language use for each other: Arabic for Persian letters and digits, cedillas for commas below.
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
@@ -53,13 +61,45 @@ def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Spa
     return repair_span(answer.text, answer.start, document), True
 
 
+@dataclass(frozen=True)
+class FoundAnswer:
+    """An answer of a question that is in its document."""
+
+    answer: StatedAnswer
+    span: Span
+    is_moved: bool = False
+    """Whether it is not where its file says, but nearby."""
+    is_other: bool = False
+    """Whether answers that are listed before it are not in the document."""
+
+
+def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> FoundAnswer:
+    """Find the first answer of a question, of those that its file lists, that is in the document.
+
+    Raises:
+        ValueError: None is, with the reason for the first one.
+    """
+    listed = [answer for answer in (question.answer, *question.others) if answer]
+    if is_unanswered(listed, document):
+        raise ValueError(UNANSWERABLE)
+    problems = list[ValueError]()
+    for answer in listed:
+        if marks_no_answer(answer, document):
+            continue
+        try:
+            return FoundAnswer(answer, *find_span(answer, document, repair=repair), is_other=bool(problems))
+        except ValueError as error:
+            problems.append(error)
+    raise problems[0]
+
+
 def resolve_span(answer: StatedAnswer, document: str) -> Span:
     """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is none."""
     text, start, end = answer.text, answer.start, answer.end
     if text is None:
         return _within_document(start, end, document)
     if not text.strip():
-        raise ValueError("its answer is blank")
+        raise ValueError(UNANSWERABLE)
     if start is None:
         if end is not None:
             raise ValueError(NO_ANSWER)
@@ -183,6 +223,29 @@ class ImportedData:
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of the article that it is part of."""
 
+    others: int = 0
+    """Questions whose first listed answer is not in the document, and another one is."""
+    notes: tuple[str, ...] = ()
+    """A sentence for each thing that is said of the data as a whole."""
+
+    def take(self, data: PositionData) -> ImportedData:
+        """Return this with the documents, questions and places of data that were made from it."""
+        corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
+        spans = map(Span, data.evidence.starts.tolist(), data.evidence.ends.tolist())
+        rows = zip(data.evidence.query_ids, data.queries["text"][:], data.evidence.document_ids, spans, strict=True)
+        questions = {name: (text, document, span) for name, text, document, span in rows}
+        titles = {name: title for name, title in self.titles.items() if name in corpus}
+        return replace(self, documents=corpus, questions=questions, places=dict(data.places), titles=titles)
+
+    def tolerate_blank(self) -> list[ToleratedRows]:
+        """Return the documents without text, which stay in the corpus, and a sentence on them; empty if there are none."""
+        blank = [name for name, text in self.documents.items() if not text.strip()]
+        if not blank:
+            return []
+        lacking = pluralize(len(blank), "document has", "documents have")
+        sentence = f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus."
+        return [ToleratedRows(DOCUMENTS_WITHOUT_TEXT, len(blank), sentence)]
+
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
         questions = [skipped for skipped in self.skipped if skipped.is_question]
@@ -193,22 +256,31 @@ class ImportedData:
         relevant = progress([*{document: None for _, document, _ in self.questions.values()}], "Counting tokens")
         tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
         data = PositionData.from_questions(self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens)
+        blank = self.tolerate_blank()
         moved = (
             f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} are not where the file says: "
             f"moved to the only match within {REPAIR_DISTANCE} characters."
         )
-        return replace(
+        unsuited = {name: skipped.detail for name, skipped in self.unsuited.items()}
+        data = replace(
             data,
-            warnings=(moved,) if self.repaired else (),
+            tolerated=count_tolerated(blank),
             skipped=tuple(self.skipped),
-            unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
+            unsuited=unsuited,
             places=self.places,
         )
+        sentences = [rows.sentence for rows in blank]
+        warnings = [moved if self.repaired else "", *self.notes, *sentences, count_repeated(data).warning]
+        return replace(data, warnings=tuple(filter(None, warnings)))
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Give passages and questions ids, and questions spans; raise DataError if a passage is blank, or an id is not unique."""
-    imported, items, stated = ImportedData(), [*items], dict[str, PassageQuestion]()
+    """Give passages and questions ids, and questions spans; raise DataError if an id is not unique.
+
+    A document without text stays in the corpus, as in the PosIR layout, and its questions are left out.
+    """
+    imported, stated = ImportedData(), dict[str, PassageQuestion]()
+    items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
     repeated, derived = _find_repeated_ids(passages), derive_document_ids(passages, domain)
     for passage in items:
@@ -216,8 +288,6 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.skipped.append(passage)
             continue
         document = passage.id or derived[passage.text]
-        if not passage.text.strip():
-            raise DataError(f"{passage.where}: the text is empty; every document must have content.")
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(f"{passage.where}: another document has the id {document!r} too; ids must be unique.")
         if passage.title.strip():
@@ -230,7 +300,19 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, str(error)))
     _join_places(imported, stated)
-    return imported
+    if imported.others:
+        notes.append(
+            f"{pluralize(imported.others, 'question')} of {len(imported.questions):,}: the first listed answer is not in the "
+            "document where the file says, and the next one that is counts."
+        )
+    return replace(imported, notes=tuple(notes))
+
+
+def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
+    """Return what readers yield with offsets in code points, and what is said of them; without `repair`, none is converted."""
+    read = [*items]
+    converted, notes = convert_offsets(read) if repair else (read, [])
+    return converted, [*notes, *filter(None, [describe_unchecked(read)])]
 
 
 def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) -> None:
@@ -251,7 +333,7 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
             unknown = {name: skip_question(stated[name].file, stated[name].name, PLACE_UNKNOWN) for name in names}
             imported.unsuited |= unknown
         elif len(kept := _merge_places(imported, names)) > 1:
-            grades = dict[str, int]()
+            grades = dict[str, float]()
             for name in names:
                 document = imported.questions[name][1] if name in imported.questions else ""
                 grades[document] = max(stated[name].grade, grades.get(document, 0))
@@ -295,17 +377,19 @@ def _add_question(imported: ImportedData, question: PassageQuestion, document: s
     """Add a question and return its id; raise ValueError with the reason if it is skipped, DataError if the id is another's."""
     if not question.text.strip():
         raise ValueError("its text is empty")
-    span, is_repaired = NO_SPAN, False
-    if question.answer is not None:
-        span, is_repaired = find_span(question.answer, imported.documents[document], repair=repair)
+    if not imported.documents[document].strip():
+        raise ValueError(BLANK_DOCUMENT)
+    match = find_answer(question, imported.documents[document], repair=repair) if question.answer else None
+    span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)
     if imported.questions.setdefault(name, content) is not content:
         if imported.questions[name] == content:
             raise ValueError(DUPLICATE)
         raise DataError(f"{question.file}: question {question.name}: another question has the id too; ids must be unique.")
-    if question.answer is None:
+    if match is None:
         imported.unsuited[name] = skip_question(question.file, question.name, NO_ANSWER)
-    if is_repaired:
-        imported.repaired.append((question, span))
+    elif match.is_moved:
+        imported.repaired.append((replace(question, answer=match.answer), span))
+    imported.others += match is not None and match.is_other
     return name

@@ -11,40 +11,23 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from datasets import Dataset
-from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.timing import TimingStack
 
-from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.errors import DataError, PosirError, hide_tracebacks
-from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.files import atomic_update
 from posir_tasks.host.private_names import TASKS_REGISTRY
 from posir_tasks.host.retrieval_task import LazySubsets, RetrievalTask
-from posir_tasks.models.run_settings import find_first_stage
-from posir_tasks.ranks import RankedQueries, Results, rank_results
+from posir_tasks.ranks import Results
 from posir_tasks.result_schema import (
     DIGEST_KEY,
-    INDEX_KEY,
-    PROTOCOL_KEY,
     REVISION_KEY,
     RUN_KEY,
-    SEARCH_KEY,
     SPLIT,
 )
-from posir_tasks.rotation_ranks import read_sample_size
 from posir_tasks.schemes import PositionScheme, RelativePositions
-from posir_tasks.search.bm25 import fit_to_script
-from posir_tasks.search.dispatch import (
-    SearchRequest,
-    is_reranker,
-    search_and_rank,
-    search_results,
-)
-from posir_tasks.search.first_stage import load_first_stage
-from posir_tasks.search.input_window import count_corpus, find_read_evidence
-from posir_tasks.search.rotations import RotationTest
+from posir_tasks.search.request import SearchRequest
+from posir_tasks.sources.copies import find_copies
 from posir_tasks.sources.data import PositionData, digest_data
 from posir_tasks.sources.posir import SubsetKey, list_present_files, open_folder, read_domain, require_domains
 from posir_tasks.sources.repository import (
@@ -59,7 +42,7 @@ from posir_tasks.sources.repository import (
     open_repository,
 )
 from posir_tasks.tasks.metadata import build_metadata
-from posir_tasks.tasks.scoring import K_VALUES, QueryScores, Rows, SearchedSubset, SplitData, SubsetScorer, select_relevant
+from posir_tasks.tasks.scoring import K_VALUES, QueryScores, SearchedSubset, SplitData, SubsetScorer
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -241,6 +224,8 @@ class PositionTask(RetrievalTask):
         data = self.read_subset(subset)
         for warning in data.warnings:
             logger.warning("%s, %s", self.metadata.name, warning)
+        if copies := find_copies(data.corpus, data.evidence.document_ids):
+            logger.warning("%s, %s: %s", self.metadata.name, subset, copies.describe())
         return data
 
     def evaluate_subset(
@@ -257,47 +242,23 @@ class PositionTask(RetrievalTask):
         **kwargs: Any,  # noqa: ARG002
     ) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
-        top_ranked, first_stage_model = data["top_ranked"], self.first_stage_model
+        # The models and torch, which those who only list tasks do without.
+        from posir_tasks.search.subset import search_subset
+
+        context = EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc)
         request = SearchRequest(
             corpus=data["corpus"],
             queries=data["queries"],
             positives=data["evidence"].positives(),
-            top_ranked=None,
+            top_ranked=data["top_ranked"],
             top_k=self.top_k,
-            context=EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc),
+            context=context,
             timer=timer,
         )
-        if top_ranked is None and is_reranker(model):
-            top_ranked, first_stage_model = load_first_stage(
-                request, find_first_stage(model.mteb_model_meta, self.metadata.name)
-            )
-        request = replace(request, top_ranked=top_ranked)
-        protocol = _describe_protocol(model, request)
-        fitted = fit_to_script(with_cache(model), request.context.corpus_language)
-        results, ranked = self._search(fitted, request, prediction_folder)
-        further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
-
-        def find_read(queries: Dataset, evidence: Evidence, documents: Rows) -> ReadEvidence:
-            return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
-
-        count_tokens = partial(count_corpus, model, self.metadata, hf_subset, self.scheme)
-        ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
-        rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), len(self.metadata.hf_subsets))
-        searched = SearchedSubset(hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank)
-        # They are of the last search, and rotated versions are searched, too.
-        vectors = getattr(model, "document_vectors", None)
-        record = getattr(model, "search_record", None)
+        save = partial(self._save_results, model, prediction_folder, context) if prediction_folder else None
+        searched, record = search_subset(model, data, request, self.scheme, first_stage_model=self.first_stage_model, save=save)
         scores = self.build_scorer().score(searched, timer)
-        run = scores[RUN_KEY]
-        if protocol is not None:
-            run[PROTOCOL_KEY] = protocol
-        if isinstance(fitted, BM25Search) and fitted is not model:
-            run["bm25_tokens"] = "character trigrams"
-        # A model may count the vectors of the documents that it has searched last, and record that search.
-        if vectors is not None:
-            run[INDEX_KEY] = {"documents": len(data["corpus"]), "vectors": vectors}
-        if record is not None:
-            run[SEARCH_KEY] = dict(record)
+        scores[RUN_KEY] |= record
         return scores
 
     def task_specific_scores(
@@ -327,13 +288,9 @@ class PositionTask(RetrievalTask):
             )
         return scores.compute_declared()
 
-    def _search(self, model: MTEBModels, request: SearchRequest, folder: Path | None) -> tuple[Results, RankedQueries]:
-        if not folder:
-            return search_and_rank(model, request)
-        results, context = search_results(model, request), request.context
+    def _save_results(self, model: MTEBModels, folder: Path, context: EncodingContext, results: Results) -> None:
         with atomic_update(folder / self.prediction_file_name) as part:
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
-        return results, rank_results(results, request.positives)
 
     def build_scorer(self) -> SubsetScorer:
         """Return what scores search results on subsets of the task."""
@@ -430,17 +387,3 @@ def register_task(task: type[LayoutTask]) -> LayoutTask:
     task.replaceable = True
     registry[name] = task
     return task()
-
-
-def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Return the record of a protocol, and a query and its document as the weights get them; None without."""
-    record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
-    if record is None:
-        return None
-    from posir_tasks.models.loaded_model import read_example
-
-    documents = select_relevant(request.corpus, request.positives.values())
-    query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
-    asked = request.queries.select([request.queries["id"][:].index(query)])
-    example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)
-    return {**record, "loaded": {**record["loaded"], **example}, "example": {"query": query, "document": name}}

@@ -10,8 +10,7 @@ from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.files import atomic_write
 from posir_tasks.languages import LANGUAGES, Language
 from posir_tasks.result_schema import SPLIT
-from posir_tasks.search.dispatch import SearchRequest
-from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.sources import nano
 from posir_tasks.sources.data import PositionData
 from posir_tasks.sources.declared import DISTRACTORS, declare_nano
@@ -42,6 +41,9 @@ class NanoTask(PosirTask):
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
         """Select the sample of a domain from its complete data, and write its list; raise PosirError if that fails."""
+        # Imports torch.
+        from posir_tasks.search.first_stage import load_first_stage
+
         share, (single, _) = self._share(subset), data.divide_places()
         chosen = single.select(nano.choose_questions(single.evidence, share))
         texts, positives, top_k = (data.corpus, chosen.queries), chosen.evidence.positives(), DISTRACTORS + 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rapidfuzz import fuzz
+from rapidfuzz.distance import ScoreAlignment
 
 from posir_tasks.text.spans import Span
 
@@ -20,6 +21,8 @@ from posir_tasks.text.spans import Span
 START = Span(-1, 0)
 #: Least similarity of letters and digits, of 100, at which a piece counts as found.
 SIMILAR = 90
+#: Largest product of the longer and the squared shorter length of two texts that are aligned: about a second.
+MAX_ALIGNED = 2 * 10**12
 
 
 @dataclass(frozen=True)
@@ -110,5 +113,13 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 
 def _align(piece: str, text: str) -> Span | None:
     """Return the part of a text that is similar to a piece; None if none is."""
-    alignment = fuzz.partial_ratio_alignment(piece, text, score_cutoff=SIMILAR) if piece and text else None
+    alignment = align(piece, text, SIMILAR)
     return Span(alignment.dest_start, alignment.dest_end) if alignment and alignment.score > SIMILAR else None
+
+
+def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
+    """Return the most similar parts of two texts; None below a similarity in [0, 100], or if a search takes too long."""
+    shorter, longer = sorted((len(piece), len(text)))
+    if shorter == 0 or shorter * shorter * longer > MAX_ALIGNED:
+        return None
+    return fuzz.partial_ratio_alignment(piece, text, score_cutoff=cutoff)

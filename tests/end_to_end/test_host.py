@@ -62,6 +62,55 @@ def test_autoload_off_leaves_mteb_alone():
     assert "- PosIR-Mini," in listed, "`posir mteb` adds the tasks"
 
 
+#: Lists everything that mteb lists, in one process; prints which of the heavy packages are imported after each step.
+LISTING = """
+import io, json, sys
+from contextlib import redirect_stdout
+import mteb
+from mteb.cli.build_cli import main
+
+def show(step, function, *arguments):
+    with redirect_stdout(io.StringIO()):
+        function(*arguments)
+    imported = [name for name in HEAVY if name in sys.modules]
+    print(json.dumps([step, imported]))
+
+def call(*words):
+    sys.argv = ["mteb", *words]
+    main()
+
+show("import", print)
+show("get_tasks", mteb.get_tasks)
+show("languages", lambda: mteb.get_tasks(languages=["deu"]))
+show("task", mteb.get_task, TASK)
+show("benchmark", mteb.get_benchmark, BENCHMARK)
+show("benchmarks", mteb.get_benchmarks)
+show("models", mteb.get_model_metas)
+show("available-tasks", call, "available-tasks")
+show("available-benchmarks", call, "available-benchmarks")
+"""
+HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "bm25s", "aiohttp", "altair", "ray"]
+
+
+def test_listing_imports_what_mteb_alone_imports():
+    steps = {}
+    for autoload, task, benchmark in (("0", "NFCorpus", "NanoBEIR"), ("1", "PosIR-Mini", "PosIR")):
+        listed = python(f"HEAVY, TASK, BENCHMARK = {HEAVY}, {task!r}, {benchmark!r}\n{LISTING}", POSIR_AUTOLOAD=autoload)
+        assert listed.returncode == 0, listed.stderr
+        steps[autoload] = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert steps["1"] == steps["0"]
+    assert [step for step, imported in steps["1"] if {"torch", "transformers", "sentence_transformers"} & {*imported}] == []
+
+
+@pytest.mark.parametrize("name", ["PosIR-Mini", "PosIR-Swedish-Nano", "FineWeb-PosQ-Tiny", "TyDiQA-PosIR"])
+def test_a_task_is_created_and_described_without_torch(name):
+    described = python(
+        f"import mteb, sys\ntask = mteb.get_task({name!r})\ntask.metadata.descriptive_stats, task.hf_subsets\n"
+        "print('torch' in sys.modules, task.metadata.name)"
+    )
+    assert described.stdout == f"False {name}\n"
+
+
 #: A run of a task without positions.
 PLAIN_RUN = """
 import mteb

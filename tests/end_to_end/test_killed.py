@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from mteb.cache import ResultCache
 
 from posir_tasks.embeddings.cache import compute_checksums, read_embeddings
 from posir_tasks.files import PART_SUFFIX
+from tests.plugins.posir_train.texts import build_examples, write_squad
 from tests.support.commands import python
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encoders import RecordingEncoder
-from tests.support.human_answers import Truth
+from tests.support.human_answers import Truth, mini_documents, write_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import invent_texts
@@ -217,11 +219,26 @@ def posir(folder: Path, arguments: tuple[str, ...]) -> None:
         build_app()(arguments)
 
 
-def kill_and_resume(folder: Path, arguments: tuple[str, ...], moments: random.Random) -> None:
+def kill_and_resume(
+    folder: Path,
+    arguments: tuple[str, ...],
+    moments: random.Random,
+    *,
+    check: Callable[[Path], None] | None = None,
+    find_options: Callable[[Path], tuple[str, ...]] = lambda _: (),
+) -> None:
     """Kill a command at random moments of an undisturbed run's time, resume it each time, and finish it.
 
     After a run that ended before it was killed, the command starts from nothing.
+
+    Args:
+        folder: A folder for the runs.
+        arguments: The command.
+        moments: Random numbers.
+        check: Raises AssertionError if the killed run did not end as the whole one; by default `check_same`.
+        find_options: Returns the options that resume a run in a folder.
     """
+    check = check or check_same
     (folder / "whole").mkdir()
     start = time.monotonic()
     assert exit_codes(posir, [(folder / "whole", arguments)]) == [0]
@@ -229,7 +246,7 @@ def kill_and_resume(folder: Path, arguments: tuple[str, ...], moments: random.Ra
     killed = folder / "killed"
     while kills < KILLS:
         killed.mkdir(exist_ok=True)
-        process = CONTEXT.Process(target=posir, args=(killed, arguments))
+        process = CONTEXT.Process(target=posir, args=(killed, (*arguments, *find_options(killed))))
         process.start()
         process.join(moments.uniform(0.1, 1.1) * seconds)
         if process.is_alive():
@@ -238,10 +255,11 @@ def kill_and_resume(folder: Path, arguments: tuple[str, ...], moments: random.Ra
         assert process.exitcode in (0, -signal.SIGKILL), (killed / "log").read_text()
         kills += process.exitcode != 0
         if process.exitcode == 0:
-            check_same(folder)
+            check(folder)
             shutil.rmtree(killed)
-    assert exit_codes(posir, [(killed, arguments)]) == [0]
-    check_same(folder)
+    killed.mkdir(exist_ok=True)
+    assert exit_codes(posir, [(killed, (*arguments, *find_options(killed)))]) == [0], (killed / "log").read_text()
+    check(folder)
 
 
 def check_same(folder: Path) -> None:
@@ -275,3 +293,61 @@ def test_inspect_killed_twenty_times(tmp_path: Path):
     with serve_language_model(Truth([]), rates=NO_FAILURES, seconds=0.05) as server:
         texts = (str(tmp_path / "tiny"), str(tmp_path / "texts"), "--llm", f"human@{server.url}")
         kill_and_resume(tmp_path, ("inspect", *texts, "--format", "json", "--output", "out"), random.Random(9))
+
+
+@pytest.mark.slow
+def test_run_killed_twenty_times(tmp_path: Path):
+    """Two models are evaluated on two domains."""
+    for domain in DOMAINS[:2]:
+        texts = {name: f"{domain}: {text}" for name, text in TEXTS.items()}
+        write_domain(tmp_path / POSIR_FOLDER, posir_tables(texts, ASKED), domain=domain)
+    models = (str(write_tiny_model(tmp_path / "tiny")), "mteb/baseline-bm25s")
+    jobs = ("run", "-t", "PosIR-English", "-m", *models, "--output", "out", "--format", "json")
+    kill_and_resume(tmp_path, jobs, random.Random(10))
+
+
+def files_in(folder: Path, pattern: str) -> dict[str, bytes]:
+    """Return the contents of the files of a finished run; there are some."""
+    files = {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob(pattern) if file.is_file()}
+    assert files
+    return files
+
+
+@pytest.mark.slow
+def test_build_killed_twenty_times(tmp_path: Path):
+    """The dataset is the same, byte for byte."""
+    documents = mini_documents()[:8]
+    write_documents(tmp_path / "texts", documents)
+
+    def check(folder: Path) -> None:
+        killed, whole = (files_in(folder / side / "data", "*") for side in ("killed", "whole"))
+        assert killed == whole
+
+    with serve_language_model(Truth(documents), rates=NO_FAILURES, seconds=0.05) as server:
+        settings = {
+            "documents": str(tmp_path / "texts"), "language": "eng-Latn", "domain": "harbour", "output": "data",
+            "work": "work", "llm": {"model": "human", "endpoints": [server.url]}, "sample": {"lengths": "any"},
+        }  # fmt: skip
+        config = tmp_path / "settings.yaml"
+        config.write_text(json.dumps(settings))
+        kill_and_resume(tmp_path, ("build", str(config)), random.Random(11), check=check)
+
+
+@pytest.mark.slow
+def test_train_killed_twenty_times(tmp_path: Path):
+    """The weights are the same, and so are all measurements before and after."""
+    model = str(write_tiny_model(tmp_path / "tiny"))
+    data = str(write_squad(tmp_path / "facts.json", build_examples(articles=6, questions=6, sentences=6)))
+    values = ("max_steps=4", "batch_size=8", "held_out=0.4", "evaluations=2", "select=last", "guard=[]")
+    options = [part for value in values for part in ("--set", value)]
+
+    def check(folder: Path) -> None:
+        for name in ("model.safetensors", "before.json", "report.json"):
+            killed, whole = (files_in(folder / side / "out", name) for side in ("killed", "whole"))
+            assert killed == whole
+
+    def find_options(folder: Path) -> tuple[str, ...]:
+        return ("--resume",) if (folder / "out" / "training" / "run.json").exists() else ()
+
+    arguments = ("train", model, "--data", data, "--output", "out", *options)
+    kill_and_resume(tmp_path, arguments, random.Random(12), check=check, find_options=find_options)

@@ -12,6 +12,7 @@ import random
 import re
 import resource
 import shutil
+import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ CASES = {
     **{"report": 600, "compare": 300, "rescore": 300, "submit": 300, "board": 100, "score": 900, "settings": 300},
     **{"endpoint": 1_000, "model": 300},
 }
+#: What an endpoint is sent, and may repeat.
+KEY = "sk-key/of+the-corpus=1"
 DOMAINS = ("sports", "game", "mining")
 #: The entries of a result that its numbers follow from; damage is most often to these.
 STORED = ("position_profile", "document_ranks", "read_ranks", "document_keys", "position_run", "read", "position_scores")
@@ -344,11 +347,11 @@ def test_board_build(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def board_numbers(site: Path) -> Shown:
-    """Return the numbers of results on a board by model, revision and task."""
+    """Return the numbers of results on a board by model, revision and task; one whose data differ is named with them."""
     numbers: Shown = {}
     for row in csv.DictReader(gzip.decompress((site / "scores.csv.gz").read_bytes()).decode().splitlines()):
         if row["published"] == "false" and int(row["queries"]):
-            key = row["model"], row["revision"], row["task"]
+            key = row["model"], row["revision"], row["task"].partition(" (")[0]
             numbers.setdefault(key, {})[row["length"].lower()] = int(row["queries"]), float(row["ndcg_at_10"])
     return numbers
 
@@ -429,8 +432,10 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
 
     def examine(draw: random.Random) -> bool:
         suffix = draw.choice(list(written))
-        text = written[suffix]
-        if suffix == ".json" and draw.random() < 0.7:
+        text, lacks_scores = written[suffix], suffix == ".json" and draw.random() < 0.3
+        if lacks_scores:
+            what, content = remove_scores(run, draw)
+        elif suffix == ".json" and draw.random() < 0.7:
             what, content = damage_json_text(text, draw)
         elif suffix != ".json" and draw.random() < 0.6:
             what, content = damage_row(text, suffix, draw)
@@ -444,6 +449,8 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
             check_ended(ended, [file.name, "run: "])
             if ended.status:
                 return False
+            if lacks_scores:
+                raise WrongError("hits without a score were ranked")
             (row,) = json.loads(ended.printed)
             expected = judge(read_again(content, suffix), judged)
             shown = row["ndcg_at_10"], row["recall_at_100"]
@@ -452,6 +459,25 @@ def test_score(judged: dict[str, dict[str, int]], tmp_path: Path):
         return True
 
     try_cases("score", CASES["score"], examine)
+
+
+def remove_scores(run: dict[str, dict[str, float]], draw: random.Random) -> tuple[str, bytes]:
+    """Return what was done, and a run in one of the forms of JSON in which some hits of a few queries have no score."""
+    form, changed = draw.choice(["object", "pairs", "rows", "columns", "hits"]), {}
+    chosen = set(draw.sample(sorted(run), draw.randint(1, 5)))
+    for query, stated in run.items():
+        hits: list[tuple[str, float | None]] = [*stated.items()]
+        for place in draw.sample(range(len(hits)), draw.randint(1, len(hits) - 1)) if query in chosen else []:
+            hits[place] = hits[place][0], None
+        named = [{"doc_id": name} | ({} if score is None and draw.random() < 0.5 else {"score": score}) for name, score in hits]
+        changed[query] = {
+            "object": dict(hits),
+            "pairs": hits,
+            "rows": named,
+            "columns": {"ids": [name for name, _ in hits], "scores": [score for _, score in hits]},
+            "hits": {"hits": {"hits": [{"_id": name, "_score": score, "_source": {}} for name, score in hits]}},
+        }[form]
+    return f"{form}: no score in {len(chosen)} queries", json.dumps(changed).encode()
 
 
 #: Cells that replace a cell of a run.
@@ -581,8 +607,12 @@ HEADERS: tuple[dict[str, str], ...] = (
 
 
 @pytest.mark.usefixtures("short_waits")
-def test_endpoint_answers():
-    """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent."""
+def test_endpoint_answers(monkeypatch: pytest.MonkeyPatch):
+    """A damaged answer is refused in the endpoint's name, or the vectors are those that were sent.
+
+    It may repeat the key anywhere, which no message and no traceback shows.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     texts = ["A mill by the river.", "Ada kept bees.", "Nothing grows on the north slope.", "x"]
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
@@ -600,7 +630,10 @@ def test_endpoint_answers():
                 status = draw.choice([301, 302, 307, 308, 204, 206, 304, 400, 401, 403, 404, 413, 422, 429, 500, 503, 999])
                 location = draw.choice([f"{elsewhere.url}/embeddings", server.url, "//evil", "file:///etc/passwd", "\\x00", ""])
                 headers = {"Location": location, "Retry-After": draw.choice(["0", "x", "-5"])}
-                what, body = f"status {status}", b"{}"
+                what, body = f"status {status}", json.dumps(place_key({"error": {"message": "no"}}, draw)).encode()
+            elif draw.random() < 0.15:
+                status, headers = 200, {}
+                what, body = "the key", json.dumps(place_key(whole, draw)).encode()
             else:
                 status, (what, headers, body) = 200, damage_answer(whole, draw)
             answers[:] = [(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}, body)]
@@ -609,6 +642,8 @@ def test_endpoint_answers():
                 try:
                     vectors = client.embed(texts)
                 except PosirError as error:
+                    if KEY in "".join(traceback.format_exception(error)):
+                        raise WrongError("shows the key") from None
                     if server.url not in str(error) or len(str(error)) > 2_000:
                         raise WrongError(f"does not name the endpoint, or is too long: {str(error)[:300]}") from None
                     return False
@@ -619,6 +654,21 @@ def test_endpoint_answers():
             return True
 
         try_cases("endpoint", CASES["endpoint"], examine)
+
+
+def place_key(whole: Any, draw: random.Random) -> Any:
+    """Return an answer with the key at a random place, as a value or as the name of a field."""
+    changed = json.loads(json.dumps(whole))
+    place = choose_place(changed, draw)
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    secret = draw.choice([KEY, f"\0{KEY}", f"{'x' * draw.randrange(600)}{KEY}", f"http://{KEY}/", f"\x1b[31m{KEY}"])
+    if isinstance(inner, dict) and draw.random() < 0.5:
+        inner[secret] = inner.pop(place[-1])
+    else:
+        inner[place[-1]] = draw.choice([secret, [secret], {"message": secret}])
+    return changed
 
 
 def check_vectors(vectors: Any, body: bytes, headers: dict[str, str]) -> None:

@@ -5,10 +5,13 @@ import gzip
 import http.client
 import io
 import json
+import os
 import re
 import shutil
 import struct
+import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
 from itertools import permutations, product
@@ -19,6 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from posir_significance.sentences import build_strip, label_change, name_state
 from scipy.stats import t
 
 from posir_compare.comparison import Metric, compare_pairs
@@ -28,6 +32,7 @@ from posir_leaderboard.board import views
 from posir_leaderboard.board.build import JSON
 from posir_leaderboard.board.comparable import compute_pin, write_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
+from posir_leaderboard.board.manifest import MANIFEST, hash_content
 from posir_leaderboard.board.ranks import average_differences, means_by_cluster, paired_differences, rank_ranges
 from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
 from posir_leaderboard.entries import read_entries
@@ -38,7 +43,6 @@ from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, State, decide_change
 from posir_significance.intervals import estimate_mean, student_difference
-from posir_significance.sentences import build_strip, label_change, name_state
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
@@ -574,10 +578,11 @@ def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
 def test_a_later_site_replaces_an_earlier_one(tmp_path):
     site = render_site([fake_record(fake_model(0), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
     write_site(site, tmp_path)
-    (tmp_path / "data" / "models" / "0000.js").write_text("stale")
     later = render_site([fake_record(fake_model(1), "PosIR-English", 0)], GROUPS, NO_LIBRARIES)
+    assert site.keys() - later.keys()
     write_site(later, tmp_path)
-    assert files_of(tmp_path) == later
+    assert site_files(tmp_path) == later
+    assert write_site(later, tmp_path).number == 0
 
 
 def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither_served_nor_pushed(tmp_path):
@@ -591,6 +596,128 @@ def test_a_folder_of_something_else_is_left_alone_and_one_without_a_site_neither
         with pytest.raises(PosirError, match=word):
             use()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+EARLIER = {"index.html": b"a", "data/board.js": b"b", "data/old.js": b"c", "js/core.js": b"d"}
+LATER = {"index.html": b"A", "data/board.js": b"B", "js/core.js": b"d", "js/new.js": b"e"}
+
+
+def site_files(folder: Path) -> dict[str, bytes]:
+    return {path: content for path, content in files_of(folder).items() if path != MANIFEST}
+
+
+def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
+    write_site(EARLIER, tmp_path)
+    added = {"lib/thesis.tex": b"1", "data/notes.js": b"2", "js/deep/own.js": b"3", "CNAME": b"4"}
+    for path, content in (added | {"data/old.js": b"changed", "index.html": b"edited"}).items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    change = write_site(LATER, tmp_path)
+    kept = {"index.html.replaced": b"edited", "data/old.js": b"changed"}
+    assert site_files(tmp_path) == LATER | added | kept
+    assert set(change.kept) == {str(tmp_path / path) for path in kept}
+    # They are now the user's, and no later site asks about them.
+    assert write_site(EARLIER | {"data/old.js": b"changed"}, tmp_path).kept == ()
+
+
+@pytest.mark.parametrize("path", ["js/new.js", "js/new.js/inner"])
+def test_somebody_elses_file_at_a_path_of_the_site_stops_it(tmp_path, path):
+    write_site(EARLIER, tmp_path)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text("precious")
+    before = files_of(tmp_path)
+    with pytest.raises(PosirError, match=r"js/new\.js.*--output"):
+        write_site(LATER, tmp_path)
+    assert files_of(tmp_path) == before
+
+
+def test_nothing_is_written_or_removed_through_a_link(tmp_path):
+    site, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    write_site(EARLIER, site)
+    elsewhere.mkdir()
+    (site / "data" / "old.js").rename(elsewhere / "old.js")
+    (site / "data" / "old.js").symlink_to(elsewhere / "old.js")
+    assert write_site(LATER, site).kept == (str(site / "data" / "old.js"),)
+    (site / "js").rename(elsewhere / "js")
+    (site / "js").symlink_to(elsewhere / "js")
+    before = files_of(elsewhere)
+    with pytest.raises(PosirError, match="or a link"):
+        write_site({**LATER, "js/core.js": b"new"}, site)
+    assert files_of(elsewhere) == before
+    (tmp_path / "link").symlink_to("new")
+    write_site(LATER, tmp_path / "link")
+    assert (site_files(tmp_path / "new"), (tmp_path / "link").is_symlink()) == (LATER, True)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "[]",
+        "{",
+        "{}",
+        '{"schema_version": 1, "files": {"../precious": ["DIGEST"]}}',
+        '{"schema_version": 1, "files": {"ABSOLUTE": ["DIGEST"]}}',
+        '{"schema_version": 1, "files": {"js/../../precious": ["DIGEST"]}}',
+        '{"schema_version": 1, "files": {"js//core.js": ["DIGEST"]}}',
+        '{"schema_version": 1, "files": {"js/core.js": "DIGEST"}}',
+        '{"schema_version": 1, "files": {"js/core.js": [1]}}',
+        '{"schema_version": 2, "files": {}}',
+    ],
+)
+def test_a_manifest_that_names_other_files_is_refused(tmp_path, manifest):
+    precious = tmp_path / "precious"
+    precious.write_text("years of work")
+    filled = manifest.replace("ABSOLUTE", str(precious)).replace("DIGEST", hash_content(precious.read_bytes()))
+    (tmp_path / "site" / MANIFEST).parent.mkdir(parents=True)
+    (tmp_path / "site" / MANIFEST).write_text(filled)
+    with pytest.raises(PosirError):
+        write_site(LATER, tmp_path / "site")
+    assert precious.read_text() == "years of work"
+
+
+PATHS = st.sampled_from([*EARLIER, *LATER, "data/a.js", "js/b/c.js", "lib/d", ".env", "e.html", "data/old.js.replaced"])
+STEPS = st.lists(st.one_of(st.sampled_from([EARLIER, LATER]), st.tuples(PATHS, st.binary(min_size=1, max_size=3))), max_size=8)
+
+
+@given(STEPS)
+def test_whatever_somebody_writes_is_kept_by_any_number_of_builds(steps):
+    with tempfile.TemporaryDirectory() as name:
+        folder, written = Path(name) / "site", []
+        write_site(EARLIER, folder)
+        for step in steps:
+            if isinstance(step, dict):
+                with suppress(PosirError):
+                    write_site(step, folder)
+                    assert step.items() <= site_files(folder).items()
+            else:
+                path, content = step
+                # Somebody may overwrite what somebody wrote.
+                before = folder / path
+                written = [other for other in written if not before.is_file() or other != before.read_bytes()]
+                before.parent.mkdir(parents=True, exist_ok=True)
+                before.write_bytes(content)
+                written.append(content)
+        assert set(written) <= set(site_files(folder).values())
+
+
+@pytest.mark.parametrize("writes", range(1, 8))
+def test_a_build_that_is_killed_at_any_write_is_finished_by_the_next(tmp_path, monkeypatch, writes):
+    write_site(EARLIER, tmp_path)
+    done = []
+    replace_file = Path.replace
+
+    def replace_or_die(source: Path, target: Path) -> Path:
+        done.append(target)
+        if len(done) == writes:
+            raise KeyboardInterrupt
+        return replace_file(source, target)
+
+    monkeypatch.setattr(Path, "replace", replace_or_die)
+    with suppress(KeyboardInterrupt):
+        write_site(LATER, tmp_path)
+    monkeypatch.undo()
+    assert write_site(LATER, tmp_path).kept == ()
+    assert site_files(tmp_path) == LATER
 
 
 @pytest.mark.slow
@@ -650,10 +777,51 @@ def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
 
 
 def test_the_server_serves_its_folder_alone_at_a_port_that_is_free(served, tmp_path):
-    for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/nothing.js"):
+    site = tmp_path / "site"
+    for name, target in {"out": tmp_path, "out.js": tmp_path / "secret.txt", "up.js": "../secret.txt"}.items():
+        (site / "js" / name).symlink_to(target)
+    (site / "js" / "loop.js").symlink_to("loop.js")
+    (site / ".git").mkdir()
+    (site / ".git" / "config").write_text("secret")
+    (site / "js" / "hidden.js").symlink_to("../.git/config")
+    (site / ".env").write_text("secret")
+    os.mkfifo(site / "js" / "fifo.js")
+    missing = ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/nothing.js", "/..\\secret.txt")
+    missing += ("/js/out.js", "/js/up.js", "/js/out/secret.txt", "/js/loop.js", "/js/hidden.js", "/js/fifo.js")
+    missing += ("/.env", "/.git/config", "/%2egit/config", "/js", "/js/", "/data/", "/js//core.js", "/js/./core.js")
+    missing += ("/js/core.js/", "/JS/core.js", "/" + "x" * 300, "/" + "x/" * 5_000, "/%2e", "/js/%2e%2e/index.html")
+    malformed = ("/%00", "/%00.js", "/js/core.js%00", "/%", "/%2", "/%zz", "/%ff", "/%0a", "/%0d%0aX:%20y", "*", "x")
+    for path, status in {**dict.fromkeys(missing, 404), **dict.fromkeys(malformed, 400)}.items():
         for headers in ({}, {"Accept_Encoding": "gzip"}):
             answer, body = asked(served, path, **headers)
-            assert (answer.status, body != b"secret") == (404, True)
+            assert (path, answer.status, b"secret" in body) == (path, status, False)
+    for path in ("/", "/?x=1", "/index.html", "/js/core.js?v=..", "/js/core.js#x", "/%6as/core.js", "//js/core.js"):
+        assert asked(served, path)[0].status == 200, path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("HEAD", "/", 200),
+        ("HEAD", "/%00", 400),
+        ("HEAD", "/js/", 404),
+        ("POST", "/", 405),
+        ("PUT", "/index.html", 405),
+        ("DELETE", "/index.html", 405),
+        ("OPTIONS", "*", 405),
+        ("NOTHING", "/", 501),
+    ],
+)
+def test_the_server_answers_no_other_methods(served, method, path, status):
+    connection = http.client.HTTPConnection(*served.server_address)
+    connection.request(method, path, body=b"x" if method in ("POST", "PUT") else None)
+    answer = connection.getresponse()
+    assert answer.status == status
+    if method == "HEAD":
+        assert answer.read() == b""
+
+
+def test_a_port_that_is_taken_is_named(served, tmp_path):
     with pytest.raises(PosirError, match="is not available"):
         create_server(tmp_path / "site", served.server_port)
 

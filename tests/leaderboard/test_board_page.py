@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from posir_leaderboard.board import records as recording
-from posir_leaderboard.board.comparable import mark_records
+from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
@@ -781,7 +781,7 @@ def test_the_published_first_screen_is_the_finding_with_every_known_position(vis
 
 
 def test_own_results_come_first(visit, tmp_path):
-    records = mark_records(records_beside_published_ones(), None)
+    records = separate_data(records_beside_published_ones(), {}, submitted=False)
     with served(board_of(tmp_path, records, builtin_groups())) as address:
         page = visit().go(address)
         own = {"mteb/baseline-bm25s", "sentence-transformers/all-MiniLM-L6-v2"}

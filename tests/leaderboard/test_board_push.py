@@ -8,6 +8,7 @@ import huggingface_hub
 import pytest
 
 from posir_leaderboard.board.folder import push_site, write_site
+from posir_leaderboard.board.manifest import MANIFEST
 from posir_leaderboard.board.site import render_site
 from posir_tasks.errors import PosirError
 from tests.support.board import GROUPS, NO_LIBRARIES, fake_model, fake_record
@@ -53,24 +54,35 @@ def test_one_commit_of_what_changed(hub, tmp_path, monkeypatch):
     earlier, later = (
         render_site([fake_record(fake_model(number), "PosIR-English", 0)], GROUPS, NO_LIBRARIES) for number in (0, 1)
     )
-    store = hub.repositories[SPACE] = Store("org/board", "spaces", earlier | {".gitattributes": b""})
+    write_site(earlier, tmp_path / "earlier")
+    manifest = {MANIFEST: (tmp_path / "earlier" / MANIFEST).read_bytes()}
+    # Files of somebody else, two of them below folders of the site.
+    others = {".gitattributes": b"", "app.py": b"1", "data/thesis.tex": b"2", "js/own.js": b"3"}
+    before = earlier | manifest | others
+    store = hub.repositories[SPACE] = Store("org/board", "spaces", before)
     write_site(later, tmp_path / "site")
+    pushed = later | {MANIFEST: (tmp_path / "site" / MANIFEST).read_bytes()}
+    (tmp_path / "site" / ".env").write_text("SECRET=1")
+    (tmp_path / "site" / "js" / "link.js").symlink_to(tmp_path / "site" / ".env")
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub.url)
+    template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     hub.failures.append(Failure("commit", status=403))
     with pytest.raises(PosirError, match="HTTP 403") as refused:
         push_site(tmp_path / "site", "org/board")
-    assert store.main == earlier | {".gitattributes": b""}
+    assert store.main == before
 
     done = call_posir("leaderboard", "push", "--space", "org/board", "--site", tmp_path / "site")
     assert done.status == 0, done.said
     assert ("POST", "create space static") in hub.requests
-    assert store.main == later | {".gitattributes": b""}
+    assert store.main == pushed | others
     assert b"\nsdk: static\n" in store.main["README.md"]
     ((sent, gone),) = hub.sent
-    assert set(sent) == {path for path, body in later.items() if earlier.get(path) != body}
+    assert set(sent) == {path for path, body in pushed.items() if before.get(path) != body}
     assert gone == earlier.keys() - later.keys()
 
     push_site(tmp_path / "site", "org/board")

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import mteb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from posir_leaderboard.board.build import build_site
-from posir_leaderboard.board.comparable import NOT_PINNED, Pin, compute_pin, mark_records, read_pins, write_pins
+from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, compute_pin, read_pins, separate_data, write_pins
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import build_average_view, build_task_view, domain_matrix, task_matrix
+from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view, domain_matrix, task_matrix
 from posir_tasks.errors import PosirError
-from tests.support.board import GROUPS, fake_model, fake_record
+from tests.support.board import GROUPS, contents, fake_model, fake_record
 from tests.support.damage import call_posir
 from tests.support.guessing import write_guesses
 
@@ -27,29 +29,85 @@ def on_data(
     return replace(record, detail={**record.detail, "data": data, "data_revision": revision, "date": date})
 
 
+def separate_own(records):
+    return separate_data(records, KNOWN_PINS, submitted=False)
+
+
 def own_view(records):
-    return build_task_view("PosIR-English", mark_records(records, None))
+    return build_task_view("PosIR-English", separate_own(records))
+
+
+#: The table of the task.
+MAIN = ""
 
 
 @pytest.mark.parametrize(
-    ("records", "marks"),
+    ("records", "tables"),
     [
         # A copy of the Hub's data is the same data.
-        ([(0, "d1"), (1, "d1", "local-1"), (2, "d2", "local-2")], ["", "", "local data"]),
-        ([(2, "d2", "local-2")], [""]),
-        ([(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")], ["", "local data", ""]),
-        ([(0, "d1"), (1, "d2"), (2, "d2")], ["other data", "", ""]),
+        ([(0, "d1"), (1, "d1", "local-1"), (2, "d2", "local-2")], [MAIN, MAIN, "local-2"]),
+        ([(2, "d2", "local-2")], [MAIN]),
+        # Of several data none is the task's, however many results each has and however new they are.
+        ([(2, "d2", "local-2"), (3, "d3", "local-3"), (4, "d2", "local-4")], ["local-2", "local-3", "local-2"]),
+        ([(0, "d1"), (1, "d2", "e" * 40), (2, "d2", "e" * 40)], ["c" * 12, "e" * 12, "e" * 12]),
+        ([(0, "d1"), (1, "d2")], ["c" * 12 + ", content d1", "c" * 12 + ", content d2"]),
         # Published results, and local or the Hub's data beside them.
-        ([(0, "", ""), (1, "d1", "local-1")], ["the papers' data", ""]),
-        ([(0, "", ""), (2, "d2")], ["", ""]),
+        ([(0, "", ""), (1, "d1", "local-1")], [MAIN, MAIN]),
+        ([(0, "", ""), (2, "d2")], [MAIN, MAIN]),
+        ([(0, "", ""), (2, "d2"), (3, "d3", "local-3")], [MAIN, MAIN, "local-3"]),
+        ([(0, "", ""), (2, "d2"), (3, "d3", "e" * 40)], [MAIN, "c" * 12, "e" * 12]),
     ],
 )
-def test_a_result_on_other_data_is_not_ranked_among_others(records, marks):
-    view = own_view([on_data(*record, published=record[1] == "") for record in records])
-    assert [row.mark for row in view.rows] == marks
-    columns = view.columns("all")
-    assert [rank is None for rank in columns["rank"]] == [bool(mark) for mark in marks]
-    assert columns["paired"] == [0] * len(marks)
+def test_results_on_different_data_have_a_table_each_in_which_they_are_ranked(records, tables):
+    separated = separate_own([on_data(*record, published=record[1] == "") for record in records])
+    expected = [f"PosIR-English (data {name})" if name else "PosIR-English" for name in tables]
+    assert [record.task for record in separated] == expected
+    assert [record.base_task for record in separated] == ["PosIR-English" if name else "" for name in tables]
+    for task in set(expected):
+        view = build_task_view(task, separated)
+        assert all(rank for rank, row in zip(view.columns("all")["rank"], view.rows, strict=True) if not row.mark)
+        assert "other" not in " ".join(row.mark for row in view.rows)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("wxyz"), st.sampled_from(["c" * 40, "e" * 40, "local-1", "local-2"]), st.booleans()),
+        min_size=1,
+        max_size=8,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_no_table_has_results_on_different_data_and_no_more_results_change_a_table(drawn):
+    revisions: dict[str, str] = {}
+    records = []
+    for number, (data, revision, is_new) in enumerate(drawn):
+        date = "2096-01-01" if is_new else "2026-01-01"
+        records.append(on_data(number, data * 16, revisions.setdefault(data, revision), date=date))
+    separated = separate_own(records)
+    tables: dict[str, set[str]] = {}
+    for record in separated:
+        tables.setdefault(record.task, set()).add(record.data)
+    assert all(len(data) == 1 for data in tables.values())
+    assert len(tables) == len({record.data for record in records})
+    copies = [replace(record, model=fake_model(number + 100)) for number, record in enumerate(records[:1] * 5)]
+    again = separate_own([*records, *copies])
+    assert [record.task for record in again[: len(records)]] == [record.task for record in separated]
+
+
+def test_a_table_of_other_data_is_in_the_group_of_its_task():
+    separated = separate_own([on_data(0, "d1"), on_data(1, "d2", "local-0123456789abcdef")])
+    extended, mini = add_data_tables(GROUPS, separated)
+    assert list(extended.labels)[:2] == ["PosIR-English", "PosIR-English (data local-01234567)"]
+    assert extended.labels["PosIR-English (data local-01234567)"] == "English (data local-01234567)"
+    assert extended.averaged_tasks == GROUP.averaged_tasks
+    assert mini == GROUPS[1]
+
+
+def test_partial_results_are_in_the_table_of_their_revision():
+    partial = replace(on_data(2, "p", "e" * 40), partial="1 of 31 subsets")
+    separated = separate_own([on_data(0, "d1"), on_data(1, "d2", "e" * 40), partial])
+    assert separated[1].task == separated[2].task != separated[0].task
+    assert separate_own([partial])[0].task == "PosIR-English"
 
 
 def test_in_a_length_bucket_a_published_mean_over_positions_is_not_ranked_among_means_over_queries():
@@ -64,43 +122,93 @@ def test_in_a_length_bucket_a_published_mean_over_positions_is_not_ranked_among_
     assert own_view([on_data(2, "d2", "local-0123456789")]).data == "PosIR-English data, local: 01234567"
 
 
-def test_of_as_many_results_the_newest_decide_which_data_are_ranked():
-    view = own_view([on_data(0, "d1", date="2026-05-01"), on_data(1, "d2")])
-    assert [row.mark for row in view.rows] == ["", "other data"]
-
-
 def test_published_results_have_an_average_beside_own_ones_of_one_task():
     published = [replace(on_data(0, "", "", published=True), task=task) for task in GROUP.averaged_tasks]
     own = [on_data(1, "d1", "local-1"), replace(on_data(1, "d2", "local-2"), task="PosIR-German")]
-    rows = build_average_view(GROUP, mark_records([*published, own[0]], None)).rows
+    rows = build_average_view(GROUP, separate_own([*published, own[0]])).rows
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
-    rows = build_average_view(GROUP, mark_records([*published, *own], None)).rows
+    rows = build_average_view(GROUP, separate_own([*published, *own])).rows
     assert [row.mark for row in rows] == ["the papers' data", ""]
 
 
 def test_a_matrix_has_results_on_the_same_data_only():
-    records = mark_records([on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "e" * 40)], None)
+    records = separate_own([on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "local-2")])
     indices = {record.model.id: place for place, record in enumerate(records)}
     assert task_matrix("Language", {"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
     assert domain_matrix("PosIR-English", records, indices)["models"] == [0, 1]
 
 
-def test_an_average_is_not_ranked_if_a_task_is_on_other_data():
+def test_an_average_lacks_a_task_that_is_on_other_data():
     records = [on_data(number, "d1") for number in range(3)]
     records += [replace(record, task="PosIR-German") for record in records]
-    records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2"})
-    assert [row.mark for row in build_average_view(GROUP, mark_records(records, None)).rows] == ["", "", "other data"]
+    records[-1] = replace(records[-1], detail={**records[-1].detail, "data": "d2", "data_revision": "local-2"})
+    rows = build_average_view(GROUP, separate_own(records)).rows
+    assert [(row.partial, row.comparable) for row in rows] == [("", True), ("", True), ("1 of 2 tasks", False)]
 
 
 def test_pinned_data_are_ranked_however_many_results_are_on_others_and_however_new():
     honest, forged = on_data(0, "a" * 16), [on_data(number, "b" * 16, date="2096-01-01") for number in range(1, 4)]
     unpinned = replace(honest, task="PosIR-German")
     pins = {"PosIR-English": Pin(revision="c" * 40, digest="a" * 16)}
-    marks = [record.mark for record in mark_records([honest, *forged, unpinned], pins)]
-    assert marks == ["", "other data", "other data", "other data", NOT_PINNED]
+    separated = separate_data([honest, *forged, unpinned], pins, submitted=True)
+    assert [record.mark for record in separated] == ["", *[NOT_PINNED] * 4]
+    assert [record.task for record in separated[1:4]] == ["PosIR-English (data cccccccccccc, content bbbbbbbb)"] * 3
+    assert (separated[0].task, separated[4].task) == ("PosIR-English", "PosIR-German")
     published = on_data(5, "", "", published=True)
-    assert [record.mark for record in mark_records([published], pins)] == [""]
-    assert {record.mark for record in mark_records([honest, *forged], {})} == {NOT_PINNED}
+    assert [record.mark for record in separate_data([published], pins, submitted=True)] == [""]
+    assert {record.mark for record in separate_data([honest, *forged], {}, submitted=True)} == {NOT_PINNED}
+    # The same on a board of one's own, where the content of packaged data is known.
+    own = separate_data([honest, *forged], pins, submitted=False)
+    assert [record.mark for record in own] == ["", *["not the content of revision cccccccccccc"] * 3]
+    assert own[0].task == "PosIR-English" != own[1].task
+
+
+def test_the_known_pins_are_those_of_the_packaged_data():
+    assert set(KNOWN_PINS) == {"PosIR-Mini"}
+    assert {task: compute_pin(task) for task in KNOWN_PINS} == KNOWN_PINS
+
+
+def damage_corpus(data):
+    data["scores"]["test"][0]["position_run"]["data_digest"]["corpus"] = "f" * 16
+
+
+def damage_queries(data):
+    data["scores"]["test"][0]["position_run"]["data_digest"]["queries"] = "0" * 16
+
+
+def date_in_the_future(data):
+    damage_corpus(data)
+    data["date"] = 3_976_000_000
+
+
+@pytest.mark.usefixtures("nothing_published")
+@pytest.mark.parametrize("forge", [damage_corpus, damage_queries, date_in_the_future])
+def test_on_a_board_of_ones_own_a_false_digest_removes_no_other_result(tmp_path, forge):
+    task = mteb.get_task("PosIR-Mini")
+    results = tmp_path / "results"
+    write_guesses(results, [task], name="org/honest", revision="1" * 40)
+    for number in range(3):
+        file = write_guesses(results, [task], name=f"org/forged-{number}", revision="2" * 40) / "PosIR-Mini.json"
+        data = json.loads(file.read_text())
+        forge(data)
+        file.write_text(json.dumps(data))
+    built = build_site(results, tmp_path / "site", tmp_path / "cache")
+    site = {
+        f"{path.relative_to(tmp_path / 'site')}": path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()
+    }
+    data = contents(site)
+    (view,) = (value for name, value in data.items() if name.startswith("views/") and value["name"] == "PosIR-Mini")
+    names = data["board"]["models"]["name"]
+    assert [names[place] for place in view["models"]] == ["org/honest"]
+    assert view["columns"]["other_data"] == [""]
+    if forge is date_in_the_future:
+        assert [problem.field for problem in built.problems] == ["date"] * 3
+        assert built.separate == ()
+    else:
+        assert built.problems == ()
+        assert len(built.separate) == 1
+        assert all(f"forged-{number}" in " ".join(built.unranked) for number in range(3))
+        assert not any("honest" in name for name in built.unranked)
 
 
 def test_pins_are_written_and_read_and_a_damaged_file_is_named(tmp_path):
@@ -137,7 +245,8 @@ def test_a_forged_result_neither_removes_others_nor_passes_unsaid(tmp_path, monk
     write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert built.results == 2
-    assert built.unranked == ("org/forged-0, PosIR-Mini: other data",)
+    (unranked,) = built.unranked
+    assert re.fullmatch(r"org/forged-0, PosIR-Mini \(data 1, content [0-9a-f]{8}\): data not pinned", unranked)
     fields = ["date", "position_run.data_digest", "position_run.data_revision"]
     assert sorted(problem.field for problem in built.problems) == fields
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path / "cache"))

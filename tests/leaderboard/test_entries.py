@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from posir_leaderboard.board.comparable import mark_records
+from posir_leaderboard.board.comparable import separate_data
 from posir_leaderboard.board.records import score_entry
 from posir_leaderboard.entries import (
     MAX_BYTES,
@@ -267,7 +267,8 @@ def test_a_run_with_a_papers_protocol_is_an_entry_of_its_own_that_is_shown_and_n
     assert "is not the row" not in " ".join(map(str, origin_problems(asked)))
     record = score_entry(asked)
     assert record.model.name == "BAAI/bge-m3 (protocol posir)"
-    assert [marked.mark for marked in mark_records([record, score_entry(entries[0])], None)] == ["protocol posir", ""]
+    separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)
+    assert [shown.mark for shown in separated] == ["protocol posir", ""]
     differing = [[note for note in scored.detail["notes"] if "mteb's settings" in note] for scored in map(score_entry, entries)]
     assert sorted(map(len, differing)) == [0, 1], "the run with mteb's settings alone says where they differ"
     commit = build_submission([asked], "org/board")

@@ -4,6 +4,9 @@ import errno
 import os
 import re
 import signal
+import stat
+import sys
+import threading
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,6 +16,7 @@ import pytest
 from posir_tasks.errors import PosirError
 from posir_tasks.files import (
     LOCK_FILE,
+    PART_SUFFIX,
     atomic_update,
     atomic_write,
     check_writable,
@@ -20,6 +24,7 @@ from posir_tasks.files import (
     folder_lock,
     remove_stale_parts,
     split_suffix,
+    write_text,
 )
 from tests.support.processes import exit_codes
 
@@ -59,15 +64,19 @@ def write(file: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
-def test_old_unfinished_files_of_killed_processes_are_removed(tmp_path: Path):
-    for name in (".file.abc.part", ".new.abc.part"):
+def test_only_old_unfinished_files_of_posir_are_removed(tmp_path: Path):
+    old, new, folder = (f".{name}.abcdefgh{PART_SUFFIX}" for name in ("file", "new", "folder"))
+    foreign = (".download.part", f".mine{PART_SUFFIX}", f"file.abcdefgh{PART_SUFFIX}")
+    for name in (old, new, *foreign):
         (tmp_path / name).write_text("half")
-    (tmp_path / ".file.def.part").mkdir()
-    (tmp_path / "file").write_text("whole")
-    for name in (".file.abc.part", ".file.def.part", "file"):
+    (tmp_path / folder).mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / f".link.abcdefgh{PART_SUFFIX}"
+    link.symlink_to(tmp_path / "elsewhere")
+    for name in (old, folder, "elsewhere", *foreign):
         os.utime(tmp_path / name, (time.time() - 3_600,) * 2)
     remove_stale_parts(tmp_path)
-    assert names_in(tmp_path) == [".new.abc.part", "file"]
+    assert names_in(tmp_path) == sorted((new, *foreign, "elsewhere", link.name))
 
 
 def test_an_update_in_place_is_atomic(tmp_path: Path):
@@ -123,7 +132,7 @@ def test_files_are_found_through_links_and_loops_end(tmp_path):
     (tmp_path / "other" / "back").symlink_to(tmp_path / "a" / "b")
     (tmp_path / "a" / "gone").symlink_to(tmp_path / "nothing")
     result = [file.relative_to(tmp_path).as_posix() for file in find_files(tmp_path / "a", ".json")]
-    assert result == ["a/b/1.json", "a/link/2.json", "a/link/back/1.json"]
+    assert result == ["a/b/1.json", "a/link/2.json"]
     assert find_files(tmp_path / "nothing", ".json") == []
 
 
@@ -139,3 +148,151 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
 
 def test_the_suffix_of_the_format():
     assert [split_suffix(Path(name)) for name in ("A.JSON.GZ", "a.gz", "a")] == [("A", ".json"), ("a", ""), ("a", "")]
+
+
+def read_fifo(fifo: Path, contents: list[bytes]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: contents.append(fifo.read_bytes()), daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
+    fifo, contents = tmp_path / "fifo", []
+    os.mkfifo(fifo)
+    path = tmp_path / "link" if linked else fifo
+    if linked:
+        path.symlink_to("fifo")
+    thread = read_fifo(fifo, contents)
+    write(path, b"x" * 1_000_000)
+    thread.join(10)
+    assert contents == [b"x" * 1_000_000]
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert path.is_symlink() == linked
+
+
+def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("posir_tasks.files.READER_TIMEOUT", 0.1)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PosirError, match="nothing read from it"):
+        write_text(tmp_path / "fifo", "x")
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(PosirError, match="nothing read from it"):
+        write(tmp_path / "fifo", b"x" * 1_000_000)
+    os.close(reader)
+
+
+def test_a_device_stays_and_what_it_answers_is_reported(tmp_path: Path):
+    for name in ("null", "full"):
+        (tmp_path / name).symlink_to(f"/dev/{name}")
+    write_text(tmp_path / "null", "x")
+    with pytest.raises(PosirError, match="not enough disk space"):
+        write_text(tmp_path / "full", "x")
+    assert [stat.S_ISCHR(Path(f"/dev/{name}").lstat().st_mode) for name in ("null", "full")] == [True, True]
+
+
+def test_an_open_file_gets_the_content_after_what_it_has(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    sys.stdout.write("before\n")
+    for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1"):
+        write_text(Path(path), f"{path}\n")
+    sys.stdout.write("after\n")
+    sys.stdout.flush()
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == ["before", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", f"/proc/{os.getpid()}/fd/1", "after"]
+    with (tmp_path / "file").open("wb", buffering=0) as opened:
+        opened.write(b"first ")
+        write_text(Path(f"/dev/fd/{opened.fileno()}"), "second ")
+        opened.write(b"third")
+    assert (tmp_path / "file").read_text() == "first second third"
+    with pytest.raises(PosirError, match="cannot be written to"):
+        write_text(Path("/dev/fd/987"), "x")
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "near").symlink_to("far")
+    (tmp_path / "far").symlink_to("there/file")
+    (tmp_path / "new").symlink_to("missing/file")
+    (tmp_path / "folder").symlink_to("later")
+    for name in ("near", "new", "folder/file"):
+        write_text(tmp_path / name, name)
+    with atomic_update(tmp_path / "near") as folder:
+        (folder / "near").write_text((folder / "near").read_text() + " and more")
+    assert [(tmp_path / name).is_symlink() for name in ("near", "far", "new", "folder")] == [True] * 4
+    assert (tmp_path / "there" / "file").read_text() == "near and more"
+    assert (tmp_path / "missing" / "file").read_text() == "new"
+    assert (tmp_path / "later" / "file").read_text() == "folder/file"
+    assert names_in(tmp_path / "missing") == ["file"]
+    (tmp_path / "output").symlink_to("to-come")
+    check_writable(tmp_path / "output")
+    assert (tmp_path / "to-come").is_dir()
+
+
+def test_loops_folders_and_protected_files_are_errors(tmp_path: Path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "protected").write_text("old")
+    (tmp_path / "protected").chmod(0o444)
+    os.mkfifo(tmp_path / "fifo")
+    before = names_in(tmp_path)
+    cases = {"a": "leads back", "a/b": "cannot be written to", "x\0y": "zero byte"}
+    cases |= dict.fromkeys(("folder", "link", "."), "is a folder")
+    for name, problem in (cases | {"protected": "write-protected"}).items():
+        with pytest.raises(PosirError, match=problem):
+            write_text(tmp_path / name, "new")
+        with pytest.raises(PosirError, match=problem), atomic_update(tmp_path / name):
+            pytest.fail("nothing is to be written")
+    with pytest.raises(PosirError, match="FIFO"), atomic_update(tmp_path / "fifo"):
+        pytest.fail("nothing is to be written")
+    assert (tmp_path / "protected").read_text() == "old"
+    assert names_in(tmp_path) == before
+
+
+def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path: Path):
+    for name, mode in (("private", 0o600), ("shared", 0o664), ("script", 0o755)):
+        file = tmp_path / name
+        file.write_text("old")
+        file.chmod(mode)
+        if os.getuid() == 0:
+            os.chown(file, 1234, 4321)
+        write_text(file, "new")
+        with atomic_update(file):
+            pass
+        state = file.stat()
+        assert (file.read_text(), stat.S_IMODE(state.st_mode)) == ("new", mode)
+        if os.getuid() == 0:
+            assert (state.st_uid, state.st_gid) == (1234, 4321)
+
+
+def test_a_file_that_is_mounted_by_itself_gets_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Path, "replace", Mock(side_effect=OSError(errno.EBUSY, os.strerror(errno.EBUSY))))
+    (tmp_path / "mounted").write_text("old and longer")
+    write_text(tmp_path / "mounted", "new")
+    assert (tmp_path / "mounted").read_text() == "new"
+    assert names_in(tmp_path) == ["mounted"]
+
+
+def test_the_longest_name_that_a_system_allows_can_be_written(tmp_path: Path):
+    name = "ä" * 127
+    write_text(tmp_path / name, "x")
+    assert names_in(tmp_path) == [name]
+    with pytest.raises(PosirError, match="cannot be written to"):
+        write_text(tmp_path / (2 * name), "x")
+
+
+def test_a_suffix_that_is_no_format_is_part_of_a_name():
+    names = (
+        "input.InexpC2.gz",
+        "input.fub03IeOLKe3.gz",
+        "qrels.test",
+        "qrels.rel_level",
+        "run.v1.5",
+        "run.v1.5.trec",
+        ".hidden",
+    )
+    stems = ["input.InexpC2", "input.fub03IeOLKe3", "qrels.test", "qrels.rel_level", "run.v1.5", "run.v1.5", ".hidden"]
+    assert [split_suffix(Path(name))[0] for name in names] == stems
+    assert split_suffix(Path("input.InexpC2.gz"))[1] == ".inexpc2"

@@ -150,7 +150,7 @@ def bomb(levels: int) -> str:
         ("prices:\n  input: .inf\n", "'prices.input': is inf"),
         ("a: .nan", "is nan"),
         ("a: " + "9" * 400, "64 bits"),
-        ("[" * 100_000, "deep"),
+        ("[" * 100_000, "nest"),
         ("[" * 100 + "]" * 100, "deep"),
         ("a: !!python/object/apply:os.system [x]", "python/object"),
         ("a: 2020-99-99", "month"),

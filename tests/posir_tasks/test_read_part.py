@@ -34,6 +34,18 @@ def test_round_trip_and_addition(part: ReadPart, by: KnownBy) -> None:
         assert (part + other).known_by == max(part.known_by or by, by, key=list(KnownBy).index)
 
 
+@given(st.integers(1, 10**6), st.integers(1, 10**6), known)
+def test_what_is_read_at_least_is_kept_and_settled_by_the_longest_text(tokens: int, longest: int, by: KnownBy) -> None:
+    part, other = ReadPart.at_least(tokens), ReadPart.at_least(longest)
+    assert ReadPart.from_json(part.to_json()) == part
+    assert part.to_json() == {"kind": "unknown", "least_tokens": tokens}
+    assert part.settle(longest) == (ReadPart.all(KnownBy.MEASURED) if longest <= tokens else part)
+    assert part + other == other + part == ReadPart.at_least(min(tokens, longest))
+    assert part + ReadPart.all(by) == ReadPart.all(by) + part == part
+    assert part + UNKNOWN == part + ReadPart.first(tokens, by) == ReadPart.first(tokens, by) + part == UNKNOWN
+    assert UNKNOWN.settle(0) == UNKNOWN
+
+
 def test_different_parts_do_not_add() -> None:
     with pytest.raises(ProfileError, match="first 256 tokens"):
         ReadPart.first(256, KnownBy.CLASS) + ReadPart.first(512, KnownBy.CLASS)
@@ -54,6 +66,11 @@ def test_different_parts_do_not_add() -> None:
         {"kind": "part", "part": "ends", "tokens": 9, "tokens_at_start": 9, "known_by": "given"},
         {"kind": "part", "part": "last", "tokens": 9, "tokens_at_start": 3, "known_by": "given"},
         {"kind": ["all"]},
+        {"kind": "unknown", "least_tokens": 0},
+        {"kind": "unknown", "least_tokens": True},
+        {"kind": "unknown", "least_tokens": 1.5},
+        {"kind": "all", "known_by": "measured", "least_tokens": 9},
+        {"kind": "part", "part": "first", "tokens": 9, "known_by": "measured", "least_tokens": 9},
     ],
 )
 def test_damaged_json_is_refused(data: dict[str, object]) -> None:

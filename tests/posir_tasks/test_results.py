@@ -86,6 +86,17 @@ def test_a_folder_that_is_missing_or_without_results_says_how_to_make_them(tmp_p
         read_results(tmp_path)
 
 
+@pytest.mark.parametrize("meta", [True, False])
+def test_a_result_of_mteb_before_1_11_is_named_with_its_version(tmp_path, meta):
+    file = tmp_path / "model" / "SciFact.json"
+    file.parent.mkdir()
+    file.write_text('{"mteb_version": "1.0.2", "mteb_dataset_name": "SciFact", "test": {"ndcg_at_10": 0.5}}')
+    if meta:
+        (file.parent / "model_meta.json").write_text("{}")
+    with pytest.raises(PosirError, match=r"SciFact\.json: is a result of mteb 1\.0\.2.*before mteb 1\.11"):
+        read_results(tmp_path)
+
+
 @pytest.mark.parametrize(
     "content",
     [

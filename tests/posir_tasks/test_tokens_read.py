@@ -12,11 +12,11 @@ from sentence_transformers import SentenceTransformer
 
 import posir
 from posir_tasks.models.window import find_read_part
-from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
+from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.search import input_window
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_tasks.tokens_read import SAMPLE, count_tokens_read
+from posir_tasks.tokens_read import SAMPLE, count_tokens_read, settle_read_part
 from tests.support.models import write_tiny_model
 
 TEXTS = [f"{'the mill on the river ' * row} wheel" for row in range(40)]
@@ -40,6 +40,23 @@ def test_a_sample_tells_what_all_documents_have():
     lexical = count_tokens_read(SCHEME, ENGLISH, EstimatedTokenizer(), 6, corpus, ReadPart.all(KnownBy.CLASS))
     assert (int(lexical.read.sum()), lexical.share) == (words.sum(), (0, 0))
     assert lexical.read.tolist() == [words[np.searchsorted([512, 1024, 1536], words) == bin_].sum() for bin_ in range(4)]
+
+
+@pytest.mark.parametrize("text", ["mill " * 40, "水車" * 33, "the mill\n", ""])
+def test_all_is_read_of_a_corpus_whose_longest_document_is_shorter_than_what_is_read_at_least(text):
+    corpus = Dataset.from_list([{"id": "a", "title": None, "text": "river"}, {"id": "b", "title": "Mills", "text": text}])
+    size, tokens = (count(f"Mills {text}".strip()) for count in (lambda words: len(words.encode()), EstimatedTokenizer().count))
+    whole = ReadPart.all(KnownBy.MEASURED)
+    for longest, languages, tokenizer in (
+        (-(-size // 4), ENGLISH, None),
+        (size, ["eng-Latn", "jpn-Jpan"], None),
+        (tokens, ["jpn-Jpan"], EstimatedTokenizer()),
+    ):
+        assert settle_read_part(ReadPart.at_least(longest), corpus, languages, tokenizer) == whole
+        shorter = ReadPart.at_least(longest - 1)
+        assert settle_read_part(shorter, corpus, languages, tokenizer) == shorter
+    for read in (UNKNOWN, whole, ReadPart.first(size, KnownBy.CLASS)):
+        assert settle_read_part(read, corpus, ENGLISH) is read
 
 
 def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypatch, caplog):

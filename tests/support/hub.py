@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -92,8 +92,8 @@ class Store:
         self.change({path: pull.files[path] for path in pull.changed})
         pull.status = "merged"
 
-    def change(self, files: Mapping[str, bytes]) -> str:
-        self.main = self.main | dict(files)
+    def change(self, files: Mapping[str, bytes], deleted: Collection[str] = ()) -> str:
+        self.main = {path: content for path, content in self.main.items() if path not in deleted} | dict(files)
         self.commits.append(git_hash(repr((len(self.commits), sorted(files))).encode()))
         return self.commits[-1]
 
@@ -162,6 +162,10 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         asked = API.fullmatch(parts.path) or FILE.fullmatch(parts.path)
         operation = asked["operation"] or "revision" if asked else ""
+        if parts.path == "/api/validate-yaml":
+            return self.reply(as_json({"errors": [], "warnings": []}))
+        if parts.path == "/api/repos/create":
+            operation = "create"
         self.hub.requests.append((self.command, operation))
         failure = self.hub.failure(operation) or Failure(operation)
         failure.meeting()
@@ -169,6 +173,8 @@ class Handler(BaseHTTPRequestHandler):
 
         def act():
             with self.hub.lock:
+                if operation == "create":
+                    return self.create(json.loads(body))
                 return self.answer(repository, operation, unquote(asked["rest"] or "main"), parse_qs(parts.query), body)
 
         if failure.status:
@@ -182,13 +188,24 @@ class Handler(BaseHTTPRequestHandler):
         else:
             while operation == "commit" and self.hub.late:
                 self.hub.late.popleft()()
-            answer = act() if repository else missing("Repo")
+            answer = act() if repository or operation == "create" else missing("Repo")
             if failure.drop == "after":
                 self.cut()
             else:
                 self.reply(answer, halfway=failure.drop == "halfway")
 
+        return None
+
     do_GET = do_HEAD = do_POST  # noqa: N815
+
+    def create(self, wanted):
+        kind = f"{wanted['type']}s"
+        name = f"{wanted['organization']}/{wanted['name']}"
+        page = {"url": f"{self.hub.url}/{kind}/{name}"}
+        if (kind, name) in self.hub.repositories:
+            return as_json({"error": "You already created this repo", **page}, 409)
+        self.hub.repositories[kind, name] = Store(name, kind, {".gitattributes": b""})
+        return as_json(page)
 
     def answer(self, repository, operation, rest, query, body):
         if operation == "discussions":
@@ -222,7 +239,9 @@ class Handler(BaseHTTPRequestHandler):
     def commit(self, repository, create_pr, parent, body):
         lines = [json.loads(line) for line in body.splitlines()]
         header = lines[0]["value"]
-        files = {line["value"]["path"]: base64.b64decode(line["value"]["content"]) for line in lines[1:]}
+        values = [line["value"] for line in lines[1:] if line["key"] == "file"]
+        files = {value["path"]: base64.b64decode(value["content"]) for value in values}
+        deleted = {line["value"]["path"] for line in lines[1:] if line["key"] == "deletedFile"}
         page = f"{self.hub.url}/{'' if repository.kind == 'models' else repository.kind + '/'}{repository.repo_id}"
         if create_pr:
             pull = repository.propose(header["summary"], header["description"], files)
@@ -230,7 +249,7 @@ class Handler(BaseHTTPRequestHandler):
         elif header.get("parentCommit", parent) != parent:
             return Answer(b'{"error": "A commit has happened since. Please refresh and try again."}', 412)
         else:
-            oid, where = repository.change(files), {}
+            oid, where = repository.change(files, deleted), {}
         return as_json({"commitUrl": f"{page}/commit/{oid}", "commitOid": oid, **where})
 
     def discuss(self, repository, rest, query, body):
@@ -241,8 +260,11 @@ class Handler(BaseHTTPRequestHandler):
             rows = [discussion(repository, pull) for pull in shown[start : start + PAGE]]
             return as_json({"discussions": rows, "count": len(shown), "start": start})
         number, operation = rest.split("/")
-        assert operation == "status"
         pull = repository.pulls[int(number) - 1]
+        if operation == "merge":
+            repository.merge(pull)
+            return as_json({})
+        assert operation == "status"
         pull.status = json.loads(body)["status"]
         data = {"status": pull.status}
         event = {"id": "1", "type": "status-change", "createdAt": NOW, "author": {"name": "me"}, "data": data}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -12,18 +12,19 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from posir_leaderboard.board.comparable import mark_records, read_pins
+from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, read_pins, separate_data
 from posir_leaderboard.board.folder import check_output_folder, write_site
 from posir_leaderboard.board.published import add_query_counts, count_queries, published_records, read_statistics
 from posir_leaderboard.board.records import AS_SUBMITTED, REPRODUCED, BoardRecord, read_board_model, score_entry
 from posir_leaderboard.board.site import PREVIEW, bundle_table_library, cached_chart_library, draw_preview, render_site
-from posir_leaderboard.board.views import builtin_groups
+from posir_leaderboard.board.views import add_data_tables, builtin_groups
 from posir_leaderboard.entries import (
     MAX_BYTES,
     EntryError,
     EntryProblem,
     entry_files,
     find_duplicates,
+    future_problems,
     origin_problems,
     read_entry,
 )
@@ -57,6 +58,12 @@ class BuildSummary:
     """Model, task and reason of each result that is shown, but not ranked."""
     unchecked: tuple[str, ...]
     """Models that could not be looked up, with the reason."""
+    separate: tuple[str, ...] = ()
+    """Names of the tables of results on other data than those that keep a task's name."""
+    unpinned: tuple[str, ...] = ()
+    """Tasks of submitted results whose data have no pin."""
+    kept: tuple[str, ...] = ()
+    """Files of the earlier site that someone has changed, which are kept."""
 
 
 def build_site(
@@ -69,7 +76,7 @@ def build_site(
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
-    pins = read_pins(results)
+    pins = read_pins(results, repository)
     submitted = repository is not None or pins is not None
     # The maintainers' own runs of submitted models.
     runs = results.resolve() / REPRODUCED
@@ -82,17 +89,34 @@ def build_site(
     unchecked: dict[str, None] = {}
     if identities:
         records, unchecked = _describe_submitted(records, score_results(repeated, record_cache)[0], identities)
-    marked = mark_records([*records, *published_records()], (pins or {}) if submitted else None)
-    records, published = marked[: len(records)], marked[len(records) :]
+    separated = separate_data([*records, *published_records()], {**KNOWN_PINS, **(pins or {})}, submitted=submitted)
+    records, published = separated[: len(records)], separated[len(records) :]
     everything = [*records, *add_query_counts(published, count_queries(records) | counts)]
     libraries = {"datatables": bundle_table_library(), "vega": cached_chart_library(cache / "libraries")}
-    groups = builtin_groups({record.task for record in records})
+    groups = add_data_tables(builtin_groups({record.base_task or record.task for record in records}), records)
     site = render_site(everything, groups, libraries, repository, url) | {PREVIEW: draw_preview(groups, everything)}
-    changed_files = write_site(site, output)
+    change = write_site(site, output)
     models = {record.model.id for record in everything}
     reasons = ((record, record.mark or record.partial) for record in records)
     unranked = sorted(f"{record.model.name}, {record.task}: {reason}" for record, reason in reasons if reason)
-    return BuildSummary(len(models), len(records), scored, changed_files, tuple(problems), tuple(unranked), tuple(unchecked))
+    return BuildSummary(
+        len(models),
+        len(records),
+        scored,
+        change.number,
+        tuple(problems),
+        tuple(unranked),
+        tuple(unchecked),
+        separate=tuple(sorted({record.task for record in records if record.base_task})),
+        unpinned=_list_unpinned(records, {**KNOWN_PINS, **(pins or {})}),
+        kept=change.kept,
+    )
+
+
+def _list_unpinned(records: Iterable[BoardRecord], pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    """Return the tasks of results that are not ranked since the data of the task have no pin, in order."""
+    tasks = {record.base_task or record.task for record in records if record.mark == NOT_PINNED}
+    return tuple(sorted(tasks - pins.keys()))
 
 
 def _describe_submitted(
@@ -182,7 +206,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
     """Return the record of a result file, or its problem; None if it is of a task without positions."""
     try:
         entry = read_entry(file)
-        problem = next(origin_problems(entry), None) if entry and submitted else None
+        problem = next(origin_problems(entry) if submitted else future_problems(entry), None) if entry else None
         return problem or (score_entry(entry) if entry else None)
     except EntryError as error:
         return error.problem
@@ -191,7 +215,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 13
+FORMAT_VERSION = 14
 JSON = TypeAdapter(BoardRecord)
 
 

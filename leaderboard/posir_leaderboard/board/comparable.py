@@ -1,14 +1,16 @@
 """Comparable results of a task: complete, and on the same data by content, whatever their revision.
 
-On a board of submitted results, a maintainer pins the data of each task: were it elected, by number or date of results, one
-forged file could remove all others from the ranking. A board of one's own results needs no pins.
+The data of a task are pinned, never elected: were they elected, by number or date of results, one forged file could remove all
+others from the ranking. The content of packaged data is known; a maintainer of submitted results pins that of other tasks. On a
+board of one's own results, several data of a task have a table each.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +20,17 @@ from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.entries import PINS
 from posir_tasks.errors import PosirError, summarize_error
 from posir_tasks.files import write_text
-from posir_tasks.gate import read_json
+from posir_tasks.gate import GateError, read_json
 from posir_tasks.result_schema import DataVersion, identify_data
 from posir_tasks.sources.data import digest_data
+from posir_tasks.sources.declared import MINI
+from posir_tasks.sources.repository import LOCAL
 from posir_tasks.tasks.catalog import find_task
 
-#: The mark of a result on a task without a pin.
+#: The mark of a submitted result on data without a pin.
 NOT_PINNED = "data not pinned"
+#: The mark of a result on data that have the revision of a pin, but not its content.
+OTHER_CONTENT = "not the content of revision %s"
 
 
 class Pin(BaseModel):
@@ -38,18 +44,27 @@ class Pin(BaseModel):
     """Digest of the content of all subsets, as `identify_data` gives it."""
 
 
+#: Data whose content is known to this version: those that ship inside the package.
+KNOWN_PINS: Mapping[str, Pin] = {MINI.name: Pin(revision=MINI.revision, digest="d9433e2e4e2f4ea3")}
 _PINS: TypeAdapter[dict[str, Pin]] = TypeAdapter(dict[str, Pin])
 
 
-def read_pins(folder: Path) -> dict[str, Pin] | None:
-    """Return the pins of a folder of results; None if it has no file of them."""
+def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
+    """Return the pins of a folder of results, the copy of a repository if one is named; None if it has no file of them."""
     file = folder / PINS
-    if not file.exists():
+    if not file.exists() and not file.is_symlink():
         return None
     try:
         return _PINS.validate_python(read_json(file))
-    except ValidationError as error:
-        raise PosirError(f"{file}: {summarize_error(error)}. Write it with `posir leaderboard pin TASK`.") from error
+    except (GateError, ValidationError) as error:
+        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
+        where = f"{PINS} of dataset {repository}" if repository else str(file)
+        removal = f"hf repos delete-files {repository} {PINS} --type dataset" if repository else f"rm {shlex.quote(str(file))}"
+        source = shlex.quote(repository or str(folder))
+        raise PosirError(
+            f"Cannot read {where}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
+            f"posir leaderboard pin TASK --results {source}"
+        ) from error
 
 
 def format_pins(pins: Mapping[str, Pin]) -> str:
@@ -76,37 +91,91 @@ def compute_pin(task_name: str) -> Pin:
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 
 
-def mark_records(records: Sequence[BoardRecord], pins: Mapping[str, Pin] | None) -> list[BoardRecord]:
-    """Return results with a mark where they are not on the data that their task is ranked on, published ones among them.
+def separate_data(records: Sequence[BoardRecord], pins: Mapping[str, Pin], *, submitted: bool) -> list[BoardRecord]:
+    """Return records in which results on different data of a task are of tasks of their own, so that each has its own table.
 
-    Without pins, as on a board of one's own results, that is the data of most complete results, those on the Hub's data first.
+    The data of a pin keep the task's name, and so do the only data of a task without a pin. No number or date of results
+    decides between several data: then each is named by its revision, and by its content where revisions are equal.
+    Published results keep the task's name.
+
+    Args:
+        records: Results and published results, at most one for each model and task.
+        pins: The data of each task whose content is known.
+        submitted: Whether results of others are ranked on pinned data alone.
     """
-    if pins is None:
-        tasks = {record.task for record in records}
-        references = {task: _find_own_reference(record for record in records if record.task == task) for task in tasks}
-    else:
-        references = {task: (pin.digest, False) for task, pin in pins.items()}
-
-    def mark(record: BoardRecord) -> str:
-        reference = references.get(record.task)
-        if record.model.published:
-            return "the papers' data" if reference and reference[1] else ""
-        if record.model.paper:
-            return f"protocol {record.model.paper}"
-        if reference is None:
-            return "" if pins is None else NOT_PINNED
-        if record.partial or record.data == reference[0]:
-            return ""
-        return "local data" if record.local else "other data"
-
-    return [replace(record, mark=mark(record)) for record in records]
+    of_task: dict[str, list[BoardRecord]] = {}
+    for record in records:
+        if not record.model.published:
+            of_task.setdefault(record.task, []).append(record)
+    tables = {task: TaskData.of_records(listed, pins.get(task)) for task, listed in of_task.items()}
+    return [_separate(record, tables.get(record.task), pins.get(record.task), submitted=submitted) for record in records]
 
 
-def _find_own_reference(records: Iterable[BoardRecord]) -> tuple[str, bool] | None:
-    own = [record for record in records if not record.model.published and not record.partial]
-    candidates = [record for record in own if not record.local] or own
-    dates: dict[str, list[str]] = {}
-    for candidate in candidates:
-        dates.setdefault(candidate.data, []).append(candidate.detail["date"] or "")
-    best = max(dates, key=lambda data: (len(dates[data]), max(dates[data]), data), default=None)
-    return None if best is None else (best, all(candidate.local for candidate in candidates))
+@dataclass(frozen=True)
+class TaskData:
+    """The data of the results on a task."""
+
+    revisions: Mapping[str, Sequence[str]]
+    """The revisions by the digest of the content, those of the Hub or a package first."""
+    main: str | None
+    """Digest of the data that keep the task's name; None if it is unknown which of several are the task's."""
+
+    @classmethod
+    def of_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
+        """Return the data of results on a task."""
+        known: dict[str, set[str]] = {pin.digest: {pin.revision}} if pin else {}
+        for record in records:
+            if not record.partial:
+                known.setdefault(record.data, set()).add(record.data_revision)
+        complete = set[str]().union(*known.values())
+        for record in records:
+            if record.partial and record.data_revision not in complete:
+                known.setdefault(record.data, set()).add(record.data_revision)
+        revisions = {
+            data: sorted(of_data, key=lambda revision: (revision.startswith(LOCAL), revision))
+            for data, of_data in sorted(known.items())
+        }
+        public = [data for data, (first, *_) in revisions.items() if not first.startswith(LOCAL)]
+        candidates = public if len(public) == 1 else list(revisions)
+        only = candidates[0] if len(candidates) == 1 else None
+        return cls(revisions, pin.digest if pin else only)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the data that keep the task's name are of a local folder."""
+        return self.main is not None and self.revisions[self.main][0].startswith(LOCAL)
+
+    def find(self, record: BoardRecord) -> str | None:
+        """Return the digest of a result's data; of a partial result that of the complete data of its revision."""
+        if not record.partial or record.data in self.revisions:
+            return record.data
+        same = [data for data, of_data in self.revisions.items() if record.data_revision in of_data]
+        return same[0] if len(same) == 1 else self.main
+
+    def name(self, data: str) -> str:
+        """Return a name of data that no other data of the task has: the revision, with the content if revisions are equal."""
+        short = {known: shorten_revision(of_data[0]) for known, of_data in self.revisions.items()}
+        return short[data] if [*short.values()].count(short[data]) == 1 else f"{short[data]}, content {data[:8]}"
+
+
+def shorten_revision(revision: str) -> str:
+    """Return the revision of data as it is shown: a commit as 12 digits, a digest of local files as 8."""
+    if revision.startswith(f"{LOCAL}-"):
+        return revision[: len(LOCAL) + 9]
+    return revision[:12]
+
+
+def _separate(record: BoardRecord, data: TaskData | None, pin: Pin | None, *, submitted: bool) -> BoardRecord:
+    """Return a record with the task and the mark that follow from the data of all results on its task."""
+    if data is None or record.model.published:
+        return replace(record, mark="the papers' data") if data and data.is_local else record
+    own = data.find(record)
+    if own is not None and own != data.main:
+        record = replace(record, task=f"{record.task} (data {data.name(own)})", base_task=record.task)
+    if record.model.paper:
+        return replace(record, mark=f"protocol {record.model.paper}")
+    if submitted and (pin is None or own != pin.digest):
+        return replace(record, mark=NOT_PINNED)
+    if pin and own != pin.digest and record.data_revision == pin.revision:
+        return replace(record, mark=OTHER_CONTENT % shorten_revision(pin.revision))
+    return record

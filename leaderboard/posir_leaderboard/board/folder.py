@@ -2,51 +2,124 @@
 
 import gzip
 import mimetypes
+import re
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete
 
+from posir_leaderboard.board.manifest import (
+    MANIFEST,
+    Manifest,
+    has_link,
+    parse_manifest,
+    read_manifest,
+)
 from posir_leaderboard.submission import HuggingFaceHub, RetryableError
 from posir_tasks.display.progress import progress
 from posir_tasks.errors import PosirError
-from posir_tasks.files import atomic_write
+from posir_tasks.files import atomic_write, find_free_name, follow_links, is_unfinished
 
 #: Content of every file by its path.
-Site = dict[str, bytes]
+Site: TypeAlias = dict[str, bytes]
 #: The file that identifies a folder as a site.
 INDEX = "data/board.js"
-#: Folders of a site. Other files in them belong to an earlier site and are removed.
-FOLDERS = ("data", "js", "lib")
+#: The largest number of files that a message names.
+MAX_NAMES = 3
 
 
-def write_site(site: Site, folder: Path) -> int:
+@dataclass(frozen=True)
+class SiteChange:
+    """What writing a site did to its folder."""
+
+    number: int
+    """Files that were written or removed."""
+    kept: tuple[str, ...]
+    """Files of an earlier site that someone has changed since: where each is now."""
+
+
+def write_site(site: Site, folder: Path) -> SiteChange:
     """Write the files of a site that differ from those in a folder, and remove files of an earlier site.
 
-    Returns:
-        The number of files that were written or removed.
+    Only files that the manifest of the folder lists are replaced or removed. One that was changed since posir wrote it is kept:
+    under its name, or under the name `NAME.replaced` if the site has another file there.
+
+    Raises:
+        PosirError: The folder has something else, at a path of the site or everywhere.
     """
     check_output_folder(folder)
-    changed = [path for path, body in site.items() if not (folder / path).is_file() or (folder / path).read_bytes() != body]
+    folder = follow_links(folder)
+    earlier = read_manifest(folder)
+    changed = {path: body for path, body in site.items() if _read_file(folder, path) != body}
+    _check_paths(site, folder, earlier)
+    kept = [_set_aside(folder, path) for path in changed if _is_changed(folder, path, earlier)]
+    present = Manifest.of_site(site)
+    # First, so that a killed run leaves no file that the next one takes for somebody else's.
+    if changed or earlier != present:
+        (earlier | present).write(folder)
     # The page last: until then the earlier one works, except for data that it loads later.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
         with atomic_write(folder / path) as part:
             part.write_bytes(site[path])
-    stale = [file for name in FOLDERS for file in (folder / name).rglob("*") if file.is_file()]
-    stale = [file for file in stale if file.relative_to(folder).as_posix() not in site]
-    for file in stale:
-        file.unlink()
-    return len(changed) + len(stale)
+    stale = [path for path in earlier.digests if path not in site and (folder / path).exists()]
+    removed = [path for path in stale if not _is_changed(folder, path, earlier)]
+    for path in removed:
+        (folder / path).unlink()
+    kept += [str(folder / path) for path in stale if path not in removed]
+    if earlier != present:
+        present.write(folder)
+    return SiteChange(len(changed) + len(removed), tuple(kept))
+
+
+def _read_file(folder: Path, path: str) -> bytes | None:
+    """Return the content of a file of a folder; None if there is none, or a link leads to it."""
+    file = folder / path
+    return file.read_bytes() if file.is_file() and not has_link(folder, path) else None
+
+
+def _is_changed(folder: Path, path: str, manifest: Manifest) -> bool:
+    """Return whether a file has another content than posir wrote."""
+    content = _read_file(folder, path)
+    return (folder / path).exists() and not (content is not None and manifest.has_content(path, content))
+
+
+def _check_paths(site: Site, folder: Path, earlier: Manifest) -> None:
+    """Raise PosirError if somebody else's file, folder or link is at a path of a site."""
+    foreign = []
+    for path, body in site.items():
+        file = folder / path
+        content = _read_file(folder, path)
+        is_ours = content == body or (path in earlier.digests and content is not None)
+        if has_link(folder, path) or (file.exists() and not is_ours):
+            foreign.append(str(file))
+    if foreign:
+        more = ", ..." if len(foreign) > MAX_NAMES else ""
+        raise PosirError(
+            f"{', '.join(foreign[:MAX_NAMES])}{more}: not written by `posir leaderboard build`, or a link. "
+            "Move it elsewhere, or give another folder as --output."
+        )
+
+
+def _set_aside(folder: Path, path: str) -> str:
+    """Rename a file, and return where it is."""
+    file = folder / path
+    return str(file.rename(find_free_name(file, "replaced")))
 
 
 def check_output_folder(folder: Path) -> None:
     """Raise PosirError if a folder is a file, or contains something other than an earlier site."""
     if folder.exists() and not folder.is_dir():
         raise PosirError(f"{folder}: a file, not a folder. --output takes a folder for the site.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / INDEX).is_file():
+    if read_manifest(folder).digests:
+        return
+    others = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    if any(not is_unfinished(path) for path in others):
         raise PosirError(f"{folder}: contains something other than a leaderboard. Give an empty or new folder as --output.")
 
 
@@ -61,6 +134,51 @@ HOST = "127.0.0.1"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
+class RequestRefusedError(Exception):
+    """A request that is not answered with a file."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+#: An escape that is cut off or has other characters than hexadecimal digits.
+CUT_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def find_file(folder: Path, target: str) -> Path:
+    """Return the file of a site that a request names: a regular file in the folder, not hidden, links resolved.
+
+    Args:
+        folder: The folder of the site.
+        target: What the request names, such as `/js/core.js?v=1` or `http://127.0.0.1/js/core.js`.
+
+    Raises:
+        RequestRefusedError: The request is malformed (400), or there is no such file to serve
+            (404). A folder is none, except `/`, which is its index.html.
+    """
+    encoded = target.partition("#")[0].partition("?")[0]
+    try:
+        encoded = encoded if encoded.startswith("/") else urlsplit(encoded).path
+        path = unquote(encoded, errors="strict")
+    except ValueError:
+        raise RequestRefusedError(HTTPStatus.BAD_REQUEST) from None
+    if not path.startswith("/") or CUT_ESCAPE.search(encoded) or not path.isprintable():
+        raise RequestRefusedError(HTTPStatus.BAD_REQUEST)
+    names = ["index.html"] if path == "/" else path[1:].split("/")
+    root = folder.resolve()
+    try:
+        if any(not name or name.startswith(".") or "\\" in name for name in names):
+            raise FileNotFoundError(path)
+        file = root.joinpath(*names).resolve(strict=True)
+        is_hidden = any(name.startswith(".") for name in file.relative_to(root).parts)
+    except (OSError, ValueError, RuntimeError):
+        raise RequestRefusedError(HTTPStatus.NOT_FOUND) from None
+    if is_hidden or not file.is_file():
+        raise RequestRefusedError(HTTPStatus.NOT_FOUND)
+    return file
+
+
 class SiteHandler(SimpleHTTPRequestHandler):
     """Serves files of one folder, compressed if the browser accepts it."""
 
@@ -69,11 +187,17 @@ class SiteHandler(SimpleHTTPRequestHandler):
 
     def send_head(self) -> BytesIO | BinaryIO | None:
         """Send the headers, and return the body."""
-        file = Path(self.translate_path(self.path))
-        file = file / "index.html" if file.is_dir() else file
-        if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES or not file.is_file():
-            return super().send_head()
-        body = _compress_file(file, file.stat().st_mtime_ns)
+        try:
+            self._file = file = find_file(Path(self.directory), self.path)
+            if "gzip" not in self.headers.get("Accept-Encoding", "") or file.suffix not in TYPES:
+                return super().send_head()
+            body = _compress_file(file, file.stat().st_mtime_ns)
+        except RequestRefusedError as problem:
+            self.send_error(problem.status)
+            return None
+        except OSError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
         self.send_response(200)
         self.send_header("Content-Type", TYPES[file.suffix])
         self.send_header("Content-Encoding", "gzip")
@@ -81,6 +205,21 @@ class SiteHandler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-cache")
         self.end_headers()
         return BytesIO(body)
+
+    def translate_path(self, path: str) -> str:  # noqa: ARG002
+        """Return the file that was found for the request."""
+        return str(self._file)
+
+    def refuse_method(self) -> None:
+        """Answer a request that would change something."""
+        self.close_connection = True
+        self.send_response(HTTPStatus.METHOD_NOT_ALLOWED)
+        self.send_header("Allow", "GET, HEAD")
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = refuse_method  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing: the command has printed the address."""
@@ -101,18 +240,34 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files."""
+    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed files.
+
+    Only files that posir wrote are uploaded, and of those in the Space only files that its manifest lists are removed.
+    """
     _check_site(folder)
+    manifest = read_manifest(folder)
+    if not manifest.digests:
+        raise PosirError(
+            f"{folder}: has no {MANIFEST}, the list of its files. Build the leaderboard again, in an empty folder."
+        )
     hub = HuggingFaceHub()
     try:
         with hub.translate_errors(f"space {space}"):
             hub.api.create_repo(space, repo_type="space", space_sdk="static", exist_ok=True)
-            files = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
-            earlier = set(hub.api.list_repo_files(space, repo_type="space")) - files.keys() - {".gitattributes"}
+            listed = set(hub.api.list_repo_files(space, repo_type="space"))
+            earlier = _read_remote_manifest(hub, space) if MANIFEST in listed else Manifest()
+            paths = [path for path in sorted({*manifest.digests, MANIFEST}) if not has_link(folder, path)]
+            files = {path: folder / path for path in paths if (folder / path).is_file()}
             # Not `upload_folder`, which makes several commits of a large folder; visitors would see an inconsistent page.
             added = [CommitOperationAdd(path, file) for path, file in files.items()]
-            gone = [CommitOperationDelete(path) for path in sorted(earlier)]
+            stale = sorted((earlier.digests.keys() & listed) - files.keys())
+            gone = [CommitOperationDelete(path) for path in stale]
             message = "Update the leaderboard"
             return hub.api.create_commit(space, [*added, *gone], commit_message=message, repo_type="space")
     except RetryableError as error:
         raise PosirError(f"{space}: {error}. Repeating the command is safe.") from None
+
+
+def _read_remote_manifest(hub: HuggingFaceHub, space: str) -> Manifest:
+    file = hub.api.hf_hub_download(space, MANIFEST, repo_type="space")
+    return parse_manifest(Path(file).read_bytes(), f"space {space}: {MANIFEST}")

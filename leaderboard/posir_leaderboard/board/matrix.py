@@ -17,7 +17,7 @@ def task_matrix(
 ) -> dict[str, Any] | None:
     """Return models by the tasks with results, at each length; None if there are none. Other results are None.
 
-    Partial records, and those on other data, are left out. `indices` are places of models' ids in the list of all models.
+    Partial records, and those with a mark, are left out. `indices` are places of models' ids in the list of all models.
     """
     known = {(record.model.id, record.task): record for record in records if record.comparable}
     labels = {task: label for task, label in labels.items() if any(task == other for _, other in known)}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Annotated, Any, TypeVar
 
+from posir_significance.sentences import build_strip, iterate_answer, label_state, name_command
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
@@ -28,7 +29,6 @@ from posir_report.summary import (
 )
 from posir_report.tables import describe_places, known_columns, not_read_notes
 from posir_significance.analysis import analyze
-from posir_significance.sentences import build_strip, iterate_answer, label_state, name_command
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import draw_glyph
@@ -213,7 +213,9 @@ class BoardRecord:
     standing: str = ""
     """The origin of a submitted result; empty of one's own and of published ones."""
     mark: str = ""
-    """The reason why it is not ranked among the others, such as `other data`; empty if it is. Set when a board is built."""
+    """The reason why it is not ranked, such as `data not pinned`; empty if it is. Set when a board is built."""
+    base_task: str = ""
+    """The name without the data of a task that is named by its data; empty of others. Set when a board is built."""
     members: tuple[BoardRecord, ...] = ()
 
     @property
@@ -253,7 +255,12 @@ class BoardRecord:
     @property
     def local(self) -> bool:
         """Whether its data are of a local folder, which need not be those of other results of the task."""
-        return str(self.detail["data_revision"]).startswith(LOCAL)
+        return self.data_revision.startswith(LOCAL)
+
+    @property
+    def data_revision(self) -> str:
+        """Revision of its data; several, separated by commas, if its subsets have different ones; empty if published."""
+        return str(self.detail["data_revision"])
 
     @property
     def data(self) -> str:

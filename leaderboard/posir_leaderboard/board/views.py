@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from posir_significance.sentences import label_change, phrase_reading
 
 from posir_leaderboard.board.matrix import domain_matrix, length_matrix, task_matrix
 from posir_leaderboard.board.ranks import METRICS, PairedDifferences, average_differences, paired_differences, rank_ranges
@@ -23,7 +24,6 @@ from posir_leaderboard.board.records import (
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
-from posir_significance.sentences import label_change, phrase_reading
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
@@ -100,6 +100,22 @@ def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group
     others = {task: task for task in sorted(set(tasks).difference(*(group.labels for group in groups)))}
     description = "Tasks that belong to no benchmark of the papers."
     return [*groups, Group("Other tasks", "Task", description, others)] if others else groups
+
+
+def add_data_tables(groups: Iterable[Group], records: Iterable[BoardRecord]) -> list[Group]:
+    """Return groups in which a task is followed by those of its results on other data, which `separate_data` names apart."""
+    others: dict[str, set[str]] = {}
+    for record in records:
+        if record.base_task:
+            others.setdefault(record.base_task, set()).add(record.task)
+    extended = []
+    for group in groups:
+        labels: dict[str, str] = {}
+        for task, label in group.labels.items():
+            labels[task] = label
+            labels |= {other: f"{label}{other.removeprefix(task)}" for other in sorted(others.get(task, ()))}
+        extended.append(replace(group, labels=labels))
+    return extended
 
 
 @dataclass(frozen=True)
@@ -217,6 +233,8 @@ class View:
     def data(self) -> str:
         """Name of the data: that of the task, unless all that is ranked is on a local folder's data."""
         own = [record for record in self.rows if record.comparable and not record.model.published]
+        if any(record.base_task for record in own):
+            return self.name
         local = {str(result.detail["data_revision"]) for record in own for result in record.results if result.local}
         if not own or not all(result.local for record in own for result in record.results):
             return self.name
@@ -239,7 +257,7 @@ class View:
         rows, names = self.ranked_rows(length), [record.model.short_name for record in self.rows]
         scores = {place: row.score for place, row in enumerate(rows) if row and row.score}
         if not scores:
-            return {"headline": ["No result here is ranked: all are partial, or on other data."], "lead": []}
+            return {"headline": ["No result here is ranked: all are partial, or on data that are not pinned."], "lead": []}
         first, *others = sorted(scores, key=lambda place: -scores[place].value)
         ahead, paired = differences.states()[first] == ChangeState.BETTER, differences.paired[first]
         low = scores[first].low

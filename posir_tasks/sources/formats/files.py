@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import polars as pl
 from pydantic import AliasChoices, BeforeValidator, Field
 
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, parse_json
+from posir_tasks.limits import LimitError
 from posir_tasks.sources.checks import iterate_rows, read_column_types, read_table
 from posir_tasks.sources.formats.documents import BINARY_BYTES, is_binary, read_html_file, read_pdf_file, read_text_file
 from posir_tasks.sources.formats.passages import (
@@ -29,6 +32,7 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.sources.formats.published import is_repliqa, read_repliqa
+from posir_tasks.sources.formats.recognition import describe_fields, list_keys
 from posir_tasks.sources.formats.records import (
     Id,
     StrictRecord,
@@ -41,6 +45,7 @@ from posir_tasks.sources.formats.records import (
     validate,
 )
 from posir_tasks.sources.formats.wikipedia import is_natural_questions, is_tydi, read_natural_questions, read_tydi
+from posir_tasks.sources.markers import is_token, states_no_answer
 from posir_tasks.table_files import read_delimited
 
 #: Split of a dataset on the Hub that is read.
@@ -55,11 +60,7 @@ TABLES, ROWS = (".csv", ".tsv"), (".jsonl", *PARQUET)
 
 def read_text_table(file: Path, name: str, options: ReadOptions) -> Iterator[Item]:
     """Yield the text of every row of a file of comma-, semicolon- or tab-separated values, or why it has none."""
-    try:
-        frame = read_delimited(file)
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        yield SkippedText(name, "not CSV", summarize_error(error), name)
-        return
+    frame = read_delimited(file)
     # A column of numbers is no text.
     columns = {key: frame[key].cast(pl.Float64, strict=False).null_count() > frame[key].null_count() for key in frame.columns}
     field = find_text_column(columns, options)
@@ -79,8 +80,9 @@ def read_text_lines(file: Path, name: str, options: ReadOptions) -> Iterator[Ite
             continue
         try:
             row = parse_json(line, f"{name}:{number}")
-        except GateError:
-            row = None
+        except GateError as error:
+            yield SkippedText(f"{name}:{number}", "not a JSON object", error.problem, name)
+            continue
         yield read_text_row(row, name, f"line {number}", f"{name}:{number}", options)
 
 
@@ -93,8 +95,10 @@ def read_text_rows(file: Path, name: str, options: ReadOptions) -> Iterator[Item
             yield _without_text(name, name, schema)
             return
         frame = read_table(file, list(dict.fromkeys([*(key for key in _id_columns(options) if key in schema), field])))
-    except DataError:
-        yield SkippedText(name, "not Parquet", file=name)
+    except LimitError:
+        raise
+    except DataError as error:
+        yield SkippedText(name, "not Parquet", str(error), name)
         return
     for number, row in enumerate(frame.iter_rows(named=True), start=1):
         yield read_text_row(row, name, f"row {number}", f"{name}:{number}", options)
@@ -116,7 +120,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
 
 
 def _without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
-    detail = f"it has {', '.join(map(str, columns))}; name one with --column, or text_field in `posir build`"
+    detail = f"it has {sanitized(', '.join(map(str, columns)), 300)}; name one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -140,14 +144,16 @@ def _parse_integer(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _select_first(value: object) -> object:
-    """Return the first of several answers: a list of objects or of pairs (start and text), or an object of lists."""
+def _list_stated(value: object) -> list[object]:
+    """Return each of several answers: a list of objects or of pairs (start and text), an object of lists, or one object."""
     if isinstance(value, dict):
-        first = {name: item[:1] if isinstance(item, list) else [item] for name, item in value.items()}
-        return {name: item[0] for name, item in first.items() if item and item[0] is not None} or None
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return {"answer_start": value[0], "text": value[1]} if isinstance(value, list) and len(value) == 2 else value
+        columns = {name: item if isinstance(item, list) else [item] for name, item in value.items()}
+        rows = zip_longest(*columns.values())
+        objects = [{name: item for name, item in zip(columns, row, strict=True) if item is not None} for row in rows]
+        return [row for row in objects if row]
+    values = value if isinstance(value, list) else [value]
+    pairs = ({"answer_start": row[0], "text": row[1]} if isinstance(row, list) and len(row) == 2 else row for row in values)
+    return [row for row in pairs if row is not None]
 
 
 class _AnswerField(StrictRecord):
@@ -166,21 +172,34 @@ class _AllAnswers(StrictRecord):
 def _list_all_answers(file: str, name: str, text: str, stated: object) -> Iterator[PassageQuestion]:
     """Yield a question for each answer, all of which count in CUAD; raise ValueError if there is none."""
     answers = validate(_AllAnswers, stated).answers
-    if not answers:
+    if not answers or (isinstance(stated, Mapping) and states_no_answer(stated)):
         raise ValueError(UNANSWERABLE)
     yield from list_places(file, name, text, (StatedAnswer(answer.text, answer.answer_start) for answer in answers))
 
 
 class _AnswersField(StrictRecord):
-    answers: Annotated[_AnswerField | None, BeforeValidator(_select_first)] = None
-    is_impossible: object = None
-    """True in SQuAD 2.0 if the document does not answer the question."""
+    answers: _AnswerField
 
-    def first(self) -> StatedAnswer:
-        """Return text and start of the first answer; raise ValueError if there is none."""
-        if self.answers is None or self.is_impossible is True:
-            raise ValueError(UNANSWERABLE)
-        return StatedAnswer(self.answers.text, self.answers.answer_start)
+
+def _list_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
+    """Return the answers that a question lists; raise ValueError if there is none, or with what is wrong with the first."""
+    rows, answers, problems = _list_stated(stated.get("answers")), list[StatedAnswer](), list[ValueError]()
+    for row in rows:
+        text = (row.get("text") or row.get("answer_text")) if isinstance(row, dict) else None
+        try:
+            # A mark may have no start.
+            if isinstance(text, str) and is_token(text):
+                answers.append(StatedAnswer(text))
+            else:
+                answer = validate(_AnswersField, {"answers": row}).answers
+                answers.append(StatedAnswer(answer.text, answer.answer_start))
+        except ValueError as error:
+            problems.append(error)
+    if problems and not answers:
+        raise problems[0]
+    if not answers:
+        raise ValueError(UNANSWERABLE)
+    return answers
 
 
 class _Line(StrictRecord, extra="allow"):
@@ -196,7 +215,7 @@ class _Line(StrictRecord, extra="allow"):
     id: Annotated[Id | None, Field(validation_alias=AliasChoices("id", "question_id"))] = None
 
 
-class _LineAnswer(_AnswersField):
+class _LineAnswer(StrictRecord):
     answer: Text | None = None
     start: int | None = None
     end: int | None = None
@@ -223,6 +242,17 @@ def read_row(row: object, file: str, place: str) -> Iterator[Item]:
     yield from _read_line(line, file, place)
 
 
+def _list_line_answers(stated: Mapping[str, Any]) -> list[StatedAnswer]:
+    """Return the answers of a line, listed or in fields of its own; raise ValueError if there is none, or one is wrong."""
+    if states_no_answer(stated):
+        raise ValueError(UNANSWERABLE)
+    answer = validate(_LineAnswer, stated)
+    is_empty = "answers" in stated and answer.answer is None and answer.start is None
+    if is_empty or _list_stated(stated.get("answers")):
+        return _list_answers(stated)
+    return [StatedAnswer(answer.answer, answer.start, answer.end)]
+
+
 def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
     name, questions, stated = line.id or place, list[PassageQuestion](), line.model_extra or {}
     try:
@@ -230,11 +260,8 @@ def _read_line(line: _Line, file: str, place: str) -> Iterator[Item]:
             questions += _list_all_answers(file, name, line.question, stated)
         elif line.question is not None:
             # Checked here, since an invalid answer excludes this question only.
-            answer = validate(_LineAnswer, stated)
-            is_empty = "answers" in stated and answer.answer is None and answer.start is None
-            listed = answer.answers or answer.is_impossible is True or is_empty
-            place_of = answer.first() if listed else StatedAnswer(answer.answer, answer.start, answer.end)
-            questions.append(PassageQuestion(file, name, line.question, place_of, line.id))
+            first, *others = _list_line_answers(stated)
+            questions.append(PassageQuestion(file, name, line.question, first, line.id, others=tuple(others)))
         elif any(stated.get(field) for field in ("answers", "answer", "end")):
             raise ValueError("has an answer but no 'question'")
     except ValueError as error:
@@ -250,44 +277,113 @@ class _SquadQuestion(StrictRecord, extra="allow"):
 
 class _Paragraph(StrictRecord):
     context: Text
-    qas: list[_SquadQuestion]
+    qas: list[Any]
 
 
 class _Article(StrictRecord):
     title: Text | None = None
-    paragraphs: list[_Paragraph]
+    paragraphs: list[Any]
 
 
-class _SquadFile(StrictRecord):
-    expected: ClassVar = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+SQUAD = "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, answer_start"
+MALFORMED = "that are malformed"
 
-    data: list[_Article]
+
+@dataclass(frozen=True)
+class _Section:
+    """A paragraph of an article, with its questions by their number in it."""
+
+    place: str
+    title: str
+    context: str
+    questions: Mapping[int, _SquadQuestion]
+
+
+def _read_sections(file: str, place: str, stated: object) -> Iterator[_Section | SkippedText]:
+    """Yield the paragraphs of an article, and each article, paragraph or question that is malformed, for its reason."""
+    try:
+        article = validate(_Article, stated, place)
+    except ValueError as error:
+        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
+        yield from _skip_questions(file, place, stated)
+        return
+    for row, part in enumerate(article.paragraphs):
+        where, questions = f"{place}.paragraphs[{row}]", dict[int, _SquadQuestion]()
+        try:
+            paragraph = validate(_Paragraph, part, where)
+        except ValueError as error:
+            yield SkippedText(f"{file}: {where}", MALFORMED, str(error), file)
+            yield from _skip_questions(file, where, {"paragraphs": [part]})
+            continue
+        for position, qa in enumerate(paragraph.qas):
+            try:
+                questions[position] = validate(_SquadQuestion, qa, f"{where}.qas[{position}]")
+            except ValueError as error:
+                yield skip_question(file, f"{where}.qas[{position}]", str(error))
+        yield _Section(where, article.title or "", paragraph.context, questions)
+
+
+def _skip_questions(file: str, place: str, article: object) -> Iterator[SkippedText]:
+    """Yield each question that is lost with a malformed article or paragraph."""
+    paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+    for row, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else ()):
+        questions = paragraph.get("qas") if isinstance(paragraph, dict) else None
+        for position, _ in enumerate(questions if isinstance(questions, list) else ()):
+            yield skip_question(file, f"{place}, question {position} of paragraph {row}", "its paragraph is malformed")
 
 
 def read_squad_json(file: Path) -> Iterator[Item]:
     """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines; else raise DataError."""
-    with error_context(file, "", _SquadFile.expected):
+    with error_context(file, "", SQUAD):
         content = _load(file)
         data = content.get("data") if isinstance(content, dict) else None
         rows = data if isinstance(data, list) and data and isinstance(data[0], dict) and "context" in data[0] else []
-        articles = [] if rows else validate(_SquadFile, content).data
+        articles = [] if rows else _list_articles(content, str(file))
     for number, row in enumerate(rows):
         yield from read_row(row, str(file), f"data[{number}]")
     for number, article in enumerate(articles):
-        for row, paragraph in enumerate(article.paragraphs):
-            place, questions = f"data[{number}].paragraphs[{row}]", list[PassageQuestion]()
-            for position, qa in enumerate(paragraph.qas):
+        for section in _read_sections(str(file), f"data[{number}]", article):
+            if isinstance(section, SkippedText):
+                yield section
+                continue
+            place, questions = section.place, list[PassageQuestion]()
+            for position, qa in section.questions.items():
                 name = qa.id or f"{place}.qas[{position}]"
                 try:
                     if qa.question.startswith(CUAD_TEMPLATE):
                         questions += _list_all_answers(str(file), name, qa.question, qa.model_extra)
                         continue
-                    answer = validate(_AnswersField, qa.model_extra).first()
-                    questions.append(PassageQuestion(str(file), name, qa.question, answer, qa.id))
+                    stated = qa.model_extra or {}
+                    if states_no_answer(stated):
+                        raise ValueError(UNANSWERABLE)
+                    first, *others = _list_answers(stated)
+                    questions.append(PassageQuestion(str(file), name, qa.question, first, qa.id, others=tuple(others)))
                 except ValueError as error:
                     yield skip_question(str(file), name, str(error))
-            ids = [qa.id for qa in paragraph.qas if qa.id]
-            yield Passage(str(file), place, paragraph.context, questions, title=article.title or "", question_ids=ids)
+            ids = [qa.id for qa in section.questions.values() if qa.id]
+            yield Passage(str(file), place, section.context, questions, title=section.title, question_ids=ids)
+
+
+def _list_articles(content: object, file: str) -> list[object]:
+    """Return the articles of a file; raise ValueError if it is not of SQuAD's form, or none of them is."""
+    articles = content.get("data") if isinstance(content, dict) else None
+    seen = describe_fields(list_keys(content)).removesuffix(".")
+    if not isinstance(articles, list) or not _has_paragraphs(articles):
+        raise ValueError(f"its form is not recognized. {seen}")
+    first: SkippedText | None = None
+    for number, article in enumerate(articles):
+        for section in _read_sections(file, f"data[{number}]", article):
+            if isinstance(section, _Section):
+                return articles
+            first = first or section
+    if first:
+        raise ValueError(f"{first.detail}. {seen}")
+    return articles
+
+
+def _has_paragraphs(articles: Sequence[object]) -> bool:
+    stated = [isinstance(article, dict) and "paragraphs" in article for article in articles]
+    return any(stated) or not stated
 
 
 def is_cuad(file: Path) -> bool:
@@ -312,7 +408,7 @@ def is_squad_json(file: Path) -> bool:
     """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of a file of JSON Lines with texts."""
     with open_decompressed(file) as content:
         try:
-            first = parse_json(content.readline(), file)
+            first = parse_json(next(iterate_lines(content, file), b""), file)
         except GateError:
             return True
     return not isinstance(first, dict) or bool({"data", "context"} & first.keys())

@@ -24,7 +24,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import polars as pl
 from pydantic import Field
 
-from posir_tasks.errors import DataError, summarize_error
+from posir_tasks.display.wording import sanitized
+from posir_tasks.errors import DataError
 from posir_tasks.files import find_compressed, find_files, split_suffix
 from posir_tasks.gate import parse_json, read_csv_rows
 from posir_tasks.sources.checks import CheckedTable, raise_problems
@@ -33,6 +34,7 @@ from posir_tasks.sources.formats import published, wikipedia
 from posir_tasks.sources.formats.documents import read_text_file
 from posir_tasks.sources.formats.files import JSON_LINES, PARQUET, ROWS, TABLES, find_file_format, read_file
 from posir_tasks.sources.formats.passages import (
+    UNANSWERABLE,
     Item,
     Passage,
     PassageQuestion,
@@ -44,6 +46,8 @@ from posir_tasks.sources.formats.passages import (
     skip_question,
 )
 from posir_tasks.sources.formats.records import Id, StrictRecord, Text, error_context, read_records, validate
+from posir_tasks.sources.grades import GRADE_RULE, CollectedGrades, collect_grades, read_grade
+from posir_tasks.sources.markers import states_no_answer
 from posir_tasks.table_files import read_delimited
 from posir_tasks.text.sentences import find_sentences
 
@@ -104,20 +108,21 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """
     qrels = _find_qrels(folder, options)
     file, relevant = str(find_compressed(folder / QUERIES)), defaultdict[str, dict[str, Spans]](lambda: defaultdict(list))
-    grades: dict[tuple[str, str], int] = defaultdict(lambda: 1)
-    pairs = _read_qrels(qrels).filter(pl.col("score") > 0).select(*COLUMNS, *SPAN).unique(maintain_order=True)
-    for name, document, score, start, end in pairs.iter_rows():
+    judged = _read_qrels(qrels)
+    grades = _collect_grades(judged)
+    pairs = judged.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN).unique(maintain_order=True)
+    for name, document, start, end in pairs.iter_rows():
         relevant[name][document] += [] if start is None and end is None else [(start, end)]
-        grades[name, document] = max(grades[name, document], int(score))
     queries, skipped = _read_queries(folder)
     yield from skipped
-    asked: dict[str, list[tuple[Query, Spans, int]]] = defaultdict(list)
+    yield from grades.skip_contradictions(str(qrels))
+    asked: dict[str, list[tuple[Query, Spans, float]]] = defaultdict(list)
     for query in queries.values():
         documents = relevant.pop(query.id, {})
         if not documents:
             yield skip_question(file, query.id, f"has no relevant document in {qrels}; every query needs at least one")
         for document, spans in documents.items():
-            asked[document].append((query, spans, grades[query.id, document]))
+            asked[document].append((query, spans, grades.by_query[query.id][document]))
     for name in relevant:
         yield skip_question(str(qrels), name, f"its text is not in {QUERIES}")
     used = Counter[str]()
@@ -135,7 +140,7 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
 
 def _read_places(
-    passage: Passage, asked: Iterable[tuple[Query, Spans, int]], used: Counter[str], file: str
+    passage: Passage, asked: Iterable[tuple[Query, Spans, float]], used: Counter[str], file: str
 ) -> Iterator[PassageQuestion | SkippedText]:
     """Yield a question for each place of the evidence in a document; `used` has how many places queries have before it."""
     for query, spans, grade in asked:
@@ -175,10 +180,8 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return the judgments of a split, those of irrelevant and unknown documents included; raise DataError as `read_beir`."""
     queries, _ = _read_queries(folder)
-    grades: dict[str, dict[str, int]] = defaultdict(dict)
-    for query, document, score in _read_qrels(_find_qrels(folder, options)).select(*COLUMNS).iter_rows():
-        grades[query][document] = int(score)
-    known = {name: queries[name] for name in grades if name in queries}
+    grades = _collect_grades(_read_qrels(_find_qrels(folder, options)))
+    known = {name: queries[name] for name in grades.by_query if name in queries}
     columns: dict[str, dict[str, str]] = defaultdict(dict)
     for name, query in known.items():
         fields = query.model_extra or {}
@@ -186,30 +189,42 @@ def read_judgments(folder: Path, options: ReadOptions) -> Judgments:
         for key, value in {**fields, **(metadata if isinstance(metadata, dict) else {})}.items():
             if isinstance(value, str | int):
                 columns[key][name] = str(value)
-    return Judgments({name: query.text for name, query in known.items()}, dict(grades), dict(columns))
+    texts = {name: query.text for name, query in known.items() if query.text.strip()}
+    return Judgments(texts, grades.by_query, dict(columns), grades.contradictions)
 
 
 def _read_qrels(file: Path) -> pl.DataFrame:
-    try:
-        frame = read_delimited(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{file}: not a readable file of tab-separated values ({summarize_error(error)}).") from error
-    # polars renames them.
-    if any("_duplicated_" in name for name in frame.columns):
-        raise DataError(f"{file}: several columns have the same name; keep one of them.")
+    """Read the columns of qrels, scores as `read_grade` does; raise DataError if a row is malformed."""
+    frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {', '.join(frame.columns)}.")
+        raise DataError(
+            f"{file}: missing column(s) {', '.join(missing)}; the file has {sanitized(', '.join(frame.columns), 300)}."
+        )
     frame = frame.with_columns(pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns)
-    score, integers = pl.col("score"), {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}
+    grades = pl.Series("grade", map(_find_grade, frame["score"]), pl.Float64)
+    integers = {name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN}
     checks = [
         *((name, pl.col(name).is_null(), "is missing") for name in COLUMNS),
-        ("score", score.is_not_null() & ~score.cast(pl.Float64, strict=False).is_finite(), "must be a number"),
+        ("score", pl.col("score").is_not_null() & grades.is_null(), GRADE_RULE),
         *((name, pl.col(name).is_not_null() & integers[name].is_null(), "must be an integer") for name in SPAN),
     ]
     table = CheckedTable(str(file), frame)
     raise_problems(problem for field, invalid, message in checks for problem in table.check_rows(invalid, field, message))
-    return frame.cast({"score": pl.Float64, **dict.fromkeys(SPAN, pl.Int64)})
+    return frame.with_columns(score=grades).cast(dict.fromkeys(SPAN, pl.Int64))
+
+
+def _find_grade(stated: str | None) -> float | None:
+    """Return a grade; None if it is malformed."""
+    with suppress(ValueError):
+        return read_grade(stated)
+    return None
+
+
+def _collect_grades(qrels: pl.DataFrame) -> CollectedGrades:
+    # The frame has floats, of which whole numbers are integers.
+    rows = qrels.select(COLUMNS).iter_rows()
+    return collect_grades((query, document, read_grade(score)) for query, document, score in rows)
 
 
 def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[StatedAnswer]:
@@ -217,6 +232,8 @@ def list_evidence(query: Query, name: str, spans: Spans, document: str) -> list[
     fields = query.model_extra or {}
     metadata = fields.get("metadata")
     stated = [fields, metadata if isinstance(metadata, Mapping) else {}]
+    if any(map(states_no_answer, stated)):
+        raise ValueError(UNANSWERABLE)
     own = [span for row in stated if (span := validate(_QuerySpan, row).pos_char_span)]
     distinct = list(dict.fromkeys([*spans, *((start, end) for start, end in own)]))
     texts = list(dict.fromkeys(text for row in stated for key in TEXT_FIELDS for text in _list_texts(row.get(key), name, key)))
@@ -251,7 +268,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     first = {number for number in numbers if number - 1 not in numbers}
     last = sorted(number for number in numbers if number + 1 not in numbers)
     for begin, end in zip(sorted(first), last, strict=True):
-        yield StatedAnswer(None, sentences[begin].start, sentences[end].end)
+        yield StatedAnswer.from_span((sentences[begin].start, sentences[end].end))
 
 
 CORPORA = "corpora"
@@ -287,6 +304,8 @@ def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for number, row in enumerate(rows, start=1):
         with error_context(file, f"question {number}", EXPECTED):
             references = validate(_ReferenceList, {"references": parse_json(row["references"], "references")}).references
+        if not references:
+            yield skip_question(str(file), f"line {number + 1}", UNANSWERABLE)
         answers = (StatedAnswer(part.content, part.start_index, part.end_index) for part in references)
         places = list_places(str(file), f"q{number}", row["question"], answers)
         asked[row["corpus_id"]] += (replace(place, name=f"line {number + 1}") for place in places)

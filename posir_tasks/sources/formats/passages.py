@@ -1,12 +1,15 @@
 """Passages with their questions, and problems: what every reader of a format yields; and the options that it takes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from posir_tasks.digests import digest
+from posir_tasks.display.wording import pluralize
 
 
 class Use(Enum):
@@ -20,6 +23,13 @@ class Use(Enum):
     NAMED = "its questions name their document, so that a search of the corpus finds its beginning, wherever the evidence is"
 
 
+#: Share of questions with a text that is asked of several documents from which data counts as of one document each. In
+#: PolicyQA, whose questions are about 'the website', it is 0.97; in sets whose questions stand alone it is below 0.01.
+WITHIN_SHARE = 0.5
+#: Share from which it is mentioned.
+MENTIONED_SHARE = 0.01
+#: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own document.
+Scope: TypeAlias = Literal["corpus", "document"]
 #: Why a question without an answer in its document is skipped.
 UNANSWERABLE = "has no answer"
 #: Why a question whose evidence is not stated cannot be evaluated.
@@ -35,6 +45,13 @@ class StatedAnswer:
     text: str | None = None
     start: int | None = None
     end: int | None = None
+    is_located: bool = field(default=False, kw_only=True)
+    """Whether the reader itself found the span, or its format says how spans count: without a text, it needs no check."""
+
+    @classmethod
+    def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
+        """Return the answer at a span that needs no check."""
+        return cls(None, *span, is_located=True)
 
 
 @dataclass(frozen=True)
@@ -52,8 +69,10 @@ class PassageQuestion:
     query: str | None = None
     """The id of its query, if the evidence may have several places: each is yielded by itself, with an id of its own, and the
     file and name of its query. If one is skipped, the query is left out; those that overlap are one."""
-    grade: int = 1
-    """Relevance of its document to the query, from 1; the highest of the places in it counts."""
+    grade: float = 1
+    """Relevance of its document to the query, above 0; the highest of the places in it counts."""
+    others: tuple[StatedAnswer, ...] = ()
+    """Other answers that the file lists, each as good; the first of all that is in the document counts."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +134,7 @@ def skip_question(file: str, name: str, reason: str) -> SkippedText:
 
 
 def list_places(
-    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: int = 1
+    file: str, query: str, text: str, answers: Iterable[StatedAnswer | None], first: int = 1, grade: float = 1
 ) -> Iterator[PassageQuestion]:
     """Yield a question for each place of a query's evidence, numbered from `first`; the first has the id of the query."""
     for number, answer in enumerate(answers, start=first):
@@ -141,6 +160,30 @@ def add_places(
         asked[document].append(place)
 
 
+@dataclass(frozen=True)
+class RepeatedTexts:
+    """Counts of the questions whose text is asked of several documents."""
+
+    questions: int
+    repeated: int
+
+    @property
+    def use(self) -> Use:
+        """Texts of which the questions can be asked, as far as their texts show."""
+        return Use.WITHIN if self.repeated and self.repeated >= WITHIN_SHARE * self.questions else Use.CORPUS
+
+    @property
+    def warning(self) -> str:
+        """A sentence if there are so many that a reader should know; else empty."""
+        is_mentioned = self.repeated and self.repeated >= MENTIONED_SHARE * self.questions
+        return f"{self.describe()}, of which one counts as relevant to each." if is_mentioned else ""
+
+    def describe(self) -> str:
+        """Return the counts."""
+        verb = "has" if self.repeated == 1 else "have"
+        return f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is asked of several documents"
+
+
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
     """Return a sentence with the number of skipped texts by reason and a few names; empty if there are none."""
     by_reason: dict[str, list[SkippedText]] = {}
@@ -164,6 +207,7 @@ class ReadOptions:
     revision: str | None = None
     language: str | None = None
     repair: bool = True
+    scope: Scope | None = None
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ qrels of TREC Deep Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.128
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import tarfile
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ from pydantic import Field
 
 from posir_tasks.digests import digest
 from posir_tasks.errors import DataError
-from posir_tasks.files import open_decompressed
+from posir_tasks.files import iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.gate import parse_json, read_json
 from posir_tasks.sources.formats.passages import (
     UNANSWERABLE,
@@ -46,6 +47,7 @@ from posir_tasks.sources.formats.records import (
     validate,
 )
 from posir_tasks.sources.formats.wikipedia import is_sampled
+from posir_tasks.sources.grades import CollectedGrades
 from posir_tasks.text.locating import Spelling
 from posir_tasks.text.spans import Span, to_characters
 
@@ -122,7 +124,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Iterator[Item]:
         name = file.relative_to(folder / "corpus").as_posix()
         if options.split in (None, name.partition("/")[0]):
             with error_context(file, "", "text in UTF-8"):
-                text = file.read_text(encoding="utf-8")
+                text = io.StringIO(read_decompressed(file).decode(), newline=None).read()
             yield Passage(name, "", text, asked.pop(name, ()), name) if text.strip() else SkippedText(name, "empty", file=name)
     for document, places in asked.items():
         for lost in places:
@@ -157,7 +159,7 @@ def read_repliqa(file: Path, options: ReadOptions) -> Iterator[Item]:
         try:
             if row.answer == "UNANSWERABLE":
                 raise ValueError(UNANSWERABLE)
-            answers = [StatedAnswer(None, *locate_once(row.long_answer, row.document_extracted))]
+            answers = [StatedAnswer.from_span(locate_once(row.long_answer, row.document_extracted))]
         except ValueError as error:
             yield skip_question(str(file), row.question_id, str(error))
             answers = []
@@ -215,15 +217,15 @@ def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield name and lines of a file, or of each compressed file in an archive."""
     if source.suffix != ".tar":
-        with open_decompressed(source) as lines:
-            yield source.name, lines
+        with open_decompressed(source) as content:
+            yield source.name, iterate_lines(content, source)
         return
     try:
         with tarfile.open(source, "r|") as archive:
             for member in archive:
                 if member.name.endswith(".gz") and (content := archive.extractfile(member)):
-                    with gzip.open(content) as lines:
-                        yield member.name, lines
+                    with gzip.open(content) as member_content:
+                        yield member.name, iterate_lines(member_content, f"{source}: {member.name}")
     except tarfile.TarError as error:
         raise ValueError(f"is not a complete archive ({error})") from error
 
@@ -234,11 +236,11 @@ class _Rated:
 
     start: int
     end: int
-    ratings: Mapping[str, int]
+    ratings: Mapping[str, float]
 
 
-def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], dict[str, dict[str, int]], str]:
-    """Return queries, the ratings by passage and query, and the qrels' names, of all years or one (`--split 2021`)."""
+def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], CollectedGrades, str]:
+    """Return queries, the ratings, and the qrels' names, of all years or one (`--split 2021`)."""
     year = options.split or ""
     qrels = [file for file in sorted(folder.rglob("*qrels*")) if year in file.name and "doc" not in file.name.lower()]
     topics = [file for file in sorted(folder.rglob("*queries*.tsv")) if year in file.name]
@@ -248,11 +250,7 @@ def _read_ratings(folder: Path, options: ReadOptions) -> tuple[dict[str, str], d
             "2021.qrels.pass.final.txt and 2021_queries.tsv, or those of another year, into the folder."
         )
     queries = {name: text for file in topics for name, text in split_lines(file, 2, "\t")}
-    rated: dict[str, dict[str, int]] = defaultdict(dict)
-    for file in qrels:
-        for query, passage, rating in read_qrels(file):
-            rated[passage][query] = max(rating, rated[passage].get(query, 0))
-    return queries, rated, ", ".join(map(str, qrels))
+    return queries, read_qrels(*qrels), ", ".join(map(str, qrels))
 
 
 def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
@@ -260,7 +258,9 @@ def read_marco(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
     Documents with the same body are one: the qrels of 2022 and 2023 are with duplicates.
     """
-    queries, rated, file = _read_ratings(folder, options)
+    queries, grades, file = _read_ratings(folder, options)
+    yield from grades.skip_contradictions(file)
+    rated = grades.list_by_document()
     passages: dict[str, list[_Rated]] = defaultdict(list)
     missing = {query for ratings in rated.values() for query, rating in ratings.items() if rating >= RELEVANT}
     for name in {query for ratings in rated.values() for query in ratings} - missing:
@@ -305,7 +305,7 @@ def _place_ratings(
             try:
                 if query not in queries:
                     raise ValueError("its text is not among the queries")
-                answer = StatedAnswer(None, *to_characters(content, passage.start, passage.end))
+                answer = StatedAnswer.from_span(to_characters(content, passage.start, passage.end))
             except ValueError as error:
                 yield skip_question(file, query, str(error))
                 continue
@@ -364,4 +364,4 @@ def _place_gold(row: _BrightExample, short: Mapping[str, str], long: Mapping[str
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in row.gold_ids_long:
             raise ValueError("has a gold passage whose text or long document is missing")
-        yield document, StatedAnswer(None, *locate_once(short[name], long[document]))
+        yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))

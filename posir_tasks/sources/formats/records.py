@@ -7,20 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from posir_tasks.display.progress import track_reading
+from posir_tasks.display.wording import sanitized
 from posir_tasks.errors import DataError, summarize_error
-from posir_tasks.files import GZIP_ERRORS, open_decompressed, read_decompressed, split_suffix
+from posir_tasks.files import GZIP_ERRORS, iterate_lines, open_decompressed, read_decompressed, split_suffix
 from posir_tasks.gate import GateError, decode, find_encoding, parse_json
 from posir_tasks.sources.checks import iterate_rows, read_column_types
 from posir_tasks.sources.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.sources.formats.passages import SkippedText
+from posir_tasks.sources.grades import CollectedGrades, collect_grades, read_grade
 
 #: A line of TREC qrels, and how many decide whether a file has them.
-QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+-?\d+\s*"), 20
+QRELS_LINE, QRELS_LINES = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*"), 20
+#: A line that lacks its grade, and the name of a file that is meant to have qrels.
+QRELS_WITHOUT_GRADE, QRELS_NAME = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*"), re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
+QRELS_CELLS, FORMS_OF_OTHERS = 4, (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
+QRELS_FORM, COMMENT = "query, iteration, document and grade, a number", b"#"
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
@@ -70,13 +77,14 @@ class StrictRecord(BaseModel):
 AnyRecord = TypeVar("AnyRecord", bound=StrictRecord)
 
 
-def validate(model: type[AnyRecord], value: object) -> AnyRecord:
-    """Check the shape of a JSON value; raise ValueError with the first wrong field and what is allowed."""
+def validate(model: type[AnyRecord], value: object, place: str = "") -> AnyRecord:
+    """Check the shape of a JSON value at a place of a file; raise ValueError with the first wrong field and what is allowed."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"]).removeprefix(".")
+    keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in first["loc"])
+    path = f"{place}{keys}".removeprefix(".")
     field, message = f"'{path}' " if path else "", first["msg"].partition(" or instance of ")[0]
     if first["type"] == "missing":
         raise ValueError(f"{field}is missing")
@@ -155,20 +163,50 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
                 raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
             cells = line.strip().split(separator)
             if len(cells) != columns:
-                raise DataError(f"{file}: line {number}: has {len(cells)} cells; expected {columns}.")
+                shown = sanitized(line.strip())
+                raise DataError(f"{file}: line {number}: has {len(cells)} cells ({shown}); expected {columns}.")
             yield cells
 
 
 def is_qrels(file: Path) -> bool:
-    """Return whether the first lines of a file are TREC qrels: query, iteration, document and grade."""
+    """Return whether a file is meant to be TREC qrels, by most of its first lines or by its name; see `check_qrels`."""
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
-        lines = [line for line in islice(content, QRELS_LINES) if line.strip()]
-    return bool(lines) and all(QRELS_LINE.fullmatch(line) for line in lines)
+        lines = [line for line in islice(iterate_lines(content, file), QRELS_LINES) if line.strip()]
+    rows = [line for line in lines if QRELS_LINE.fullmatch(line) or QRELS_WITHOUT_GRADE.fullmatch(line)]
+    others = [line for line in lines if line not in rows and not line.startswith(COMMENT)]
+    if rows and len(rows) > len(others):
+        return True
+    return split_suffix(file)[1] not in FORMS_OF_OTHERS and QRELS_NAME.search(file.name) is not None
 
 
-def read_qrels(file: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield query, document and grade of each line of TREC qrels; raise DataError if a grade is no integer."""
-    for query, _, document, grade in split_lines(file, 4):
-        if not re.fullmatch(r"-?\d+", grade):
-            raise DataError(f"{file}: query {query}, document {document}: grade {grade!r} is not an integer.")
-        yield query, document, int(grade)
+def check_qrels(file: Path) -> None:
+    """Raise DataError with the line if a file of TREC qrels has no judgment, or a line that is none."""
+    number = 0
+    with error_context(file, "", QRELS_FORM):
+        for number, line in read_lines(file, f"{file.name}:"):
+            if isinstance(line, SkippedText):
+                raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
+            if QRELS_LINE.fullmatch(line.encode()):
+                continue
+            shown = sanitized(line.strip())
+            if line.startswith(COMMENT.decode()):
+                raise DataError(f"{file}: line {number}: is a comment ({shown}), which qrels do not have. Remove it.")
+            cells = f"has {len(line.split())} cells" if len(line.split()) != QRELS_CELLS else "has no number as its grade"
+            raise DataError(f"{file}: line {number}: {cells} ({shown}). Expected: {QRELS_FORM}.")
+    if not number:
+        raise DataError(f"{file}: has no judgment. Expected lines of {QRELS_FORM}.")
+
+
+def read_qrels(*files: Path) -> CollectedGrades:
+    """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
+    return collect_grades(row for file in files for row in _read_qrels_rows(file))
+
+
+def _read_qrels_rows(file: Path) -> Iterator[tuple[str, str, float]]:
+    for query, _, document, stated in split_lines(file, 4):
+        try:
+            grade = read_grade(stated)
+        except ValueError as error:
+            place = f"{file}: query {query}, document {document}"
+            raise DataError(f"{place}: grade {short_repr(stated)} {error}. Correct it.") from error
+        yield query, document, grade

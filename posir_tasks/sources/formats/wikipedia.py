@@ -74,7 +74,7 @@ class _Pages:
         """Return the kept text of a page, and where spans of a text of it are there; raise ValueError if that is unclear."""
         kept = self._texts.setdefault(page, text)
         if kept == text:
-            return kept, [StatedAnswer(None, *span) for span in spans]
+            return kept, [StatedAnswer.from_span(span) for span in spans]
         answers = [text[span.start : span.end] for span in spans]
         if any(kept.count(answer) != 1 for answer in answers):
             raise ValueError(REVISED)
@@ -362,11 +362,10 @@ def _read_articles(
 def read_miracl(folder: Path, options: ReadOptions) -> Iterator[Item]:
     """Yield the articles of a language, joined from their passages, with the topics of a split."""
     language, topics, qrels = _find_topics(folder, options)
-    judged: dict[str, list[str]] = defaultdict(list)
-    kept = set[str]()
-    for topic, passage, relevance in read_qrels(qrels):
-        kept.add(passage.rpartition("#")[0])
-        judged[topic] += [passage] if relevance > 0 else []
+    grades = read_qrels(qrels)
+    yield from grades.skip_contradictions(str(qrels))
+    judged = {topic: [name for name, grade in rows.items() if grade > 0] for topic, rows in grades.by_query.items()}
+    kept = {passage.rpartition("#")[0] for rows in grades.by_query.values() for passage in rows}
     passages, titles = dict[str, dict[int, str]](), dict[str, str]()
     yield from _read_articles(_find_corpus(folder, language), language, kept, passages, titles)
     asked: dict[str, list[PassageQuestion]] = defaultdict(list)

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
+from posir_tasks.errors import DataError
 from tests.support.datasets import FILES, read_back, write_beir_folder
 
 TEXT = "The bell was cast in copper. A heron 🐦 nested on the crane."
@@ -53,14 +54,42 @@ def test_repaired_and_skipped_questions_are_listed_with_examples(tmp_path):
     asked += [{"id": "right", "question": "What?", "answers": [{"text": "crane", "answer_start": TEXT.index("crane")}]}]
     file = tmp_path / "a.json"
     file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
-    first, unanswered, heading, *skipped = posir("import", file, output=tmp_path / "as is", **{"no-repair": True}).splitlines()
+    unrepaired = {"no-repair": True}
+    with pytest.raises(DataError, match="8 of 9 questions would be left out"):
+        posir("import", file, output=tmp_path / "as is", **unrepaired)
+    assert not (tmp_path / "as is").exists()
+    printed = posir("import", file, output=tmp_path / "as is", **unrepaired, **{"allow-loss": True})
+    first, unanswered, heading, *skipped = printed.splitlines()
     assert first.endswith(": 1 document, 1 question")
-    assert (unanswered, heading) == ("without an answer: 2 questions, not imported", "skipped: 8 questions, first:")
-    assert skipped[0].startswith(f"  {file}: question 0: its answer 'heron' is not at character {START - 1}; it is at {START}")
-    assert [row.endswith("(and 6 more)") for row in skipped] == [True, False]
+    assert (unanswered, heading) == ("without an answer: 2 questions, not imported", "skipped: 8 of 9 questions:")
+    assert [row.partition(":")[0] for row in skipped] == ["  7 of 9", "  1 of 9"]
+    reason = f"its answer 'heron' is not at character {START - 1}; it is at {START}"
+    assert f"; first: {file}: question 0: {reason}" in skipped[0]
     first, *printed = posir("import", file, output=tmp_path / "repaired").splitlines()
     assert first.endswith(": 1 document, 8 questions")
     assert printed[0] == "repaired: 7 spans, moved by characters +1 (7); first:"
     assert printed[1] == f"  {file}: question 0: 'heron' from character {START - 1} to {START}"
-    assert printed[6:8] == ["without an answer: 2 questions, not imported", "skipped: 1 question, first:"]
-    assert printed[8].startswith(f"  {file}: question gone: its answer 'stork' is not at character {START} or anywhere else")
+    assert printed[6:8] == ["without an answer: 2 questions, not imported", "skipped: 1 of 9 questions:"]
+    assert printed[8].startswith(
+        f"  1 of 9: {file}: question gone: its answer 'stork' is not at character {START} or anywhere else"
+    )
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
+    """Answers that are nowhere, each with a text of its own, are one cause; questions without an answer do not count."""
+    answers = [f"stork {number}" for number in range(lost)] + ["heron"] * (10 - lost)
+    asked = [
+        {"id": f"q{number}", "question": f"Who {number}?", "answers": [{"text": text, "answer_start": START}]}
+        for number, text in enumerate(answers)
+    ]
+    asked += [{"id": f"none{number}", "question": "Why?", "answers": [], "is_impossible": True} for number in range(9)]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": asked}]}]}))
+    cause = f"{lost} of 10: its answer ... is not at character N"
+    if lost > 2:
+        with pytest.raises(DataError, match=cause):
+            posir("import", file, output=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    options = {"allow-loss": True} if lost > 2 else {}
+    assert cause in posir("import", file, output=tmp_path / "out", **options)

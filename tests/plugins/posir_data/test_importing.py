@@ -7,6 +7,7 @@ import re
 import polars as pl
 import pytest
 
+import posir
 from posir_data.api import import_passages
 from posir_tasks.errors import DataError, PosirError
 from posir_tasks.sources.formats.passages import Passage, PassageQuestion, StatedAnswer, skip_question
@@ -75,12 +76,24 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     assert len(read_back(tmp_path)) == len(result.questions) == 2
 
 
+def test_a_document_without_text_stays_in_the_corpus_and_its_questions_are_left_out(tmp_path):
+    result = imported([passage(TEXT, asked()), passage(" \n", asked(name="2"), id="blank")], tmp_path)
+    assert [(skip.name, skip.detail) for skip in result.skipped] == [("2", "its relevant document has no text")]
+    assert result.documents["blank"] == " \n"
+    assert len(read_back(tmp_path)) == 1
+    data = result.to_position_data("")
+    assert (data.tolerated, len(data.warnings)) == ({"documents_without_text": 1}, 1)
+    # The check of data agrees with what reads it.
+    checked = posir.validate(tmp_path)
+    assert (checked.exit_status, len(checked.values["warnings"])) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("passages", "message"),
     [
         ([passage(TEXT, asked(), id="d"), passage("Other.", id="d")], "file: line 1: another document has the id 'd' too"),
-        ([passage(TEXT, asked()), passage(" \n")], "file: line 1: the text is empty"),
-        ([passage(TEXT, asked(answer=StatedAnswer("2001")))], "nothing was written.\n  file: question 1: "),
+        ([passage(" \n", asked())], "file: question 1: its relevant document has no text"),
+        ([passage(TEXT, asked(answer=StatedAnswer("2001")))], "nothing was written.\n  1 of 1: file: question 1: "),
         ([skip_question("file", "1", "has no answer")], "file: question 1: has no answer\nCorrect what is named"),
         ([], "There is no question with a usable answer; nothing was written."),
     ],

@@ -41,7 +41,7 @@ def test_tables_pages_and_documents_are_texts(tmp_path: Path):
     assert sorted(skipped) == [
         ("a.csv:3", "a.csv", "empty"),
         ("c.csv", "c.csv", "without a text column"),
-        ("ragged.csv", "ragged.csv", "not CSV"),
+        ("ragged.csv", "ragged.csv", "unreadable"),
     ]
     assert [text.text for text in read_texts(str(tmp_path / "c.csv"), column="remark").texts] == [GOOD]
 

@@ -106,7 +106,14 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
     ]
     ((file, field, message),) = select_problems(report, language="deu-Latn", corpus_language="eng-Latn")
     assert (file, field, message.split(". A cross")[0]) == ("test.parquet", "corpus-id", f"is not in {english}")
-    assert [field for _, field, _ in select_problems(report, language="eng-Latn")] == ["text", "corpus-id"]
+    assert [field for _, field, _ in select_problems(report, language="eng-Latn")] == ["corpus-id"]
+    # A run keeps a document without text, and goes on with the judgments that it can use.
+    doubts = [warning for warning in report["warnings"] if warning.startswith("eng-Latn/sports: 1 of 4 ")]
+    assert [("no text" in doubt, "not in the corpus" in doubt) for doubt in doubts] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
     assert "deu-Latn-eng-Latn/sports:\n" in validate(posir_folder).stdout
     with pytest.raises(DataError, match="no query can be evaluated"):
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")

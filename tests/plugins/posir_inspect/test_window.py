@@ -229,6 +229,17 @@ def test_a_model_that_reads_everything_that_was_tried_reads_at_least_so_much():
     assert (reading.records()[0]["tokens"], reading.records()[0]["tokens_high"]) == (3000, None)
 
 
+def test_a_server_without_a_limit_reads_all_of_texts_that_are_shorter_than_what_was_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
+    with serve_embeddings() as server:
+        reference = f"{server.reference}#1"
+        posir.window(reference, max_tokens=3000)
+        model = load_model(ModelReference(reference))
+        assert find_read_part(model) == ReadPart.at_least(3000)
+        (result,) = posir.evaluate(reference, "PosIR-Mini", output_folder=tmp_path / "results")
+    assert result.values.read == ReadPart.all(KnownBy.MEASURED)
+
+
 def test_a_server_that_answers_nothing_is_one_message():
     with serve_embeddings() as server:
         server.failures.extend([Failure(400)] * 2)

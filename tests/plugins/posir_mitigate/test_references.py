@@ -58,7 +58,7 @@ def test_a_folder_and_an_endpoint_can_have_a_method_and_other_names_are_not_take
     folder = write_tiny_model(tmp_path / "other" / "tiny+chunks(8)")
     for name in ("organization/c+", "organization/notepad+plus", str(folder)):
         assert resolve_mitigated(name, {}) is None
-    assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8"
+    assert find_model(ModelReference(str(folder))).name == "local/tiny-chunks-8-2567a19a"
     folder = write_tiny_model(tmp_path / "tiny")
     meta = find_model(ModelReference(f"{folder}+chunks(8)"))
     assert (meta.name, portable_name(meta)) == ("local/tiny+chunks(8,4,max,tokens)", f"{folder}+chunks(8,4,max,tokens)")

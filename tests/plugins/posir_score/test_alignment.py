@@ -1,10 +1,20 @@
 """How a run and the data fit together."""
 
+from itertools import pairwise, permutations
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posir_score.alignment import AlignmentRules, Rankings, RunCounts, SubsetQueries, align_run, merge_chunks
+from posir_score.alignment import (
+    AlignmentRules,
+    Rankings,
+    RunCounts,
+    SubsetQueries,
+    align_run,
+    has_decisive_tie,
+    merge_chunks,
+)
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.errors import PosirError
@@ -123,3 +133,24 @@ def test_a_sentence_agrees_with_its_number():
     for said in ("1 of 2 queries is", "1 query of the run is", "1 document is", "1 query has", "1 chunk was", "1 row repeats"):
         assert said in singular
     assert "2 queries have fewer than 100 documents" in plural
+
+
+@given(scores=st.lists(st.sampled_from([0.0, 1.0, 2.0]), max_size=5), grades=st.lists(st.integers(0, 2), max_size=5))
+def test_a_tie_is_decisive_if_an_order_of_the_tied_changes_the_grades_by_rank(scores: list[float], grades: list[int]):
+    names = [f"d{row}" for row in range(min(len(scores), len(grades)))]
+    run, judged = dict(zip(names, scores, strict=False)), dict(zip(names, grades, strict=False))
+    orders = {
+        tuple(judged[name] for name in order)
+        for order in permutations(names)
+        if all(run[a] >= run[b] for a, b in pairwise(order))
+    }
+    assert has_decisive_tie(run, judged) == (len(orders) > 1)
+
+
+def test_queries_whose_ties_decide_are_counted_and_said_and_ranks_have_no_ties():
+    judged = [build_subset(q1={"d1": 1}, q2={"d2": 1}, q3={"d1": 1, "d2": 1})]
+    rankings = {"q1": {"d1": 1.0, "d2": 1.0}, "q2": {"d1": 1.0, "d2": 2.0}, "q3": {"d1": 1.0, "d2": 1.0}}
+    counts = align_run(unify(rankings), judged, AlignmentRules()).total
+    assert counts.tied == 1
+    assert any("--order rank" in sentence for sentence in counts.describe())
+    assert not align_run(unify({query: {"d1": 2.0, "d2": 1.0} for query in rankings}), judged, AlignmentRules()).total.tied

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import signal
 import sys
@@ -51,6 +52,44 @@ def test_answers_are_cut_at_k_and_ordered_and_chunks_of_a_document_are_no_repeat
     run, _ = collect_run(lambda _query, _k: ["d", "e", "d"], "mine", DATA, RULES, replace(FAST, folder=tmp_path / "b"))
     assert (run.duplicates, run.returned) == (0, (3, 3))
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
+
+
+def test_a_hit_without_a_score_fails_its_query_until_it_has_one_or_ranks_decide(tmp_path: Path):
+    def search(query: str, _k: int) -> list[tuple[str, float | None]]:
+        return [("d", 0.9), ("d1", 0.5), ("d4", None if query == QUERIES["q7"] else 0.1)]
+
+    with pytest.raises(PosirError, match="query q7: hit 3, d4, has no score"):
+        collect(search, tmp_path)
+    rankings = collect(search, tmp_path, needs_all=False)
+    assert rankings.keys() == QUERIES.keys() - {"q7"}
+    assert [*rankings["q0"]] == ["d", "d1", "d4"]
+    ranked = collect(search, tmp_path / "rank", replace(FAST, order="rank"))
+    assert [*ranked["q7"]] == ["d", "d1", "d4"]
+
+
+def test_answers_that_were_kept_by_rank_are_asked_for_again_when_scores_decide(tmp_path: Path):
+    asked: list[str] = []
+
+    def search(query: str, _k: int) -> list[tuple[str, float | None]]:
+        asked.append(query)
+        if query == QUERIES["q19"] and len(asked) <= len(QUERIES):
+            raise TypeError("none")
+        return [("d", 0.9), ("d1", None if query == QUERIES["q7"] and len(asked) <= len(QUERIES) else 0.5)]
+
+    with pytest.raises(PosirError, match="query q19"):
+        collect(search, tmp_path, replace(FAST, order="rank", concurrency=1))
+    rankings = collect(search, tmp_path)
+    assert sorted(asked[len(QUERIES) :]) == sorted([QUERIES["q7"], QUERIES["q19"]])
+    assert [*rankings["q7"]] == ["d", "d1"]
+
+
+@pytest.mark.parametrize("bare", [["d", "d1"], [("d", None)]])
+def test_scores_of_some_queries_alone_stop_a_run(bare: Any, tmp_path: Path):
+    def search(query: str, _k: int) -> Any:
+        return bare if query == QUERIES["q15"] else [("d", 0.5), ("d1", 0.1)]
+
+    with pytest.raises(PosirError, match=r"no score, first document d of query q15, and \d+ have one\..*--order rank"):
+        collect(search, tmp_path)
 
 
 def test_coroutines_objects_and_functions_that_return_coroutines_are_asked_at_the_same_time(tmp_path: Path):
@@ -258,6 +297,17 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as again:
         assert again.answers["all", "q"].hits == again.answers["all", "r"].hits == [Hit("d", 1.0, 1, "A chunk."), Hit("d")]
     assert {file.name: file.read_text().count("A chunk.") for file in tmp_path.iterdir()} == {"a.jsonl": 1}
+
+
+@pytest.mark.parametrize("content", ["my notes\n", '{"a": 1}\n', "[]\n", '{"schema_version": "x"}\n', "\0"])
+def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str):
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(PosirError, match=r"a\.jsonl: is not a journal"):
+        Journal(tmp_path / "a.jsonl")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(PosirError, match="fifo: is not a file"):
+        Journal(tmp_path / "fifo")
+    assert (tmp_path / "a.jsonl").read_text() == content
 
 
 @pytest.mark.parametrize(("number", "documents"), [(2, "d{}"), (12, "d{}"), (12, "d")])

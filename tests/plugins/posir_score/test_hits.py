@@ -119,6 +119,35 @@ def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
     assert hits == [("d1", "a", 1), ("d1", "b", None), ("d2", "c", 2)]
 
 
+def test_all_chunks_of_a_group_have_its_place_when_ranks_decide():
+    groups = [Obj(id=name, hits=[qdrant(text=f"{name}{part}") for part in range(3)]) for name in "abcd"]
+    ranked = sort_hits(read_hits(Obj(groups=groups), 9, "doc"), "rank")
+    assert [hit.text for hit in ranked] == [f"{name}{part}" for name in "abcd" for part in range(3)]
+
+
+def test_a_rank_that_hits_state_counts_and_not_their_place():
+    hits = [{"doc": "x", "rank": 2}, {"doc": "y", "rank": 1}]
+    assert [hit.document for hit in sort_hits(read_hits(hits, 5), None)] == ["y", "x"]
+    with pytest.raises(AnswerError, match="hit 3, z, has the rank None"):
+        read_hits([*hits, {"doc": "z", "rank": None}], 5)
+    assert [hit.rank for hit in read_hits([{"doc": "x", "rank": 0.7}, {"doc": "y"}], 5)] == [1, 2]
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, lambda rows: pl.DataFrame(rows).to_pandas()])
+def test_a_frame_of_a_retriever_with_a_null_is_refused(frame: Any):
+    answer = frame({"docno": ["x", "y"], "score": [1.0, None]})
+    with pytest.raises(AnswerError, match=r"hit 2, y, has (no score|the score nan)"):
+        read_hits(answer, 5)
+    assert [hit.document for hit in sort_hits(read_hits(answer, 5, order="rank"), "rank")] == ["x", "y"]
+
+
+def test_two_columns_of_one_name_are_no_answer():
+    table = pl.DataFrame({"docno": ["x"], "score": [1.0], "other": [2.0]}).to_pandas()
+    table.columns = ["docno", "score", "score"]
+    with pytest.raises(AnswerError, match="several columns score"):
+        read_hits(table, 5)
+
+
 def test_a_distance_is_turned_once():
     hits = read_hits([{"doc": "d1", "_distance": 0.1}, {"doc": "d2", "_distance": 0.4}], 5)
     assert (

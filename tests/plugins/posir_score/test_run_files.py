@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -106,6 +108,246 @@ def test_rows_and_frames_are_runs_in_python(rows: Any):
     assert is_table(rows)
     hits, duplicates = read_rankings("run", rows, None)
     assert ([hit[:2] for hit in hits["q"]], duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
+
+
+#: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON run, and a second query.
+GAPS: dict[str, Any] = {
+    "mapping": {"low": 1.0, "high": 9.0, "lost": None},
+    "pairs": [["low", 1.0], ["high", 9.0], ["lost", None]],
+    "ids among pairs": [["low", 1.0], ["high", 9.0], "lost"],
+    "rows": [{"docno": "low", "score": 1.0}, {"docno": "high", "score": 9.0}, {"docno": "lost", "score": None}],
+    "a row without the key": [{"docno": "low", "score": 1.0}, {"docno": "high", "score": 9.0}, {"docno": "lost"}],
+    "a score of another stage": [
+        {"doc": "low", "_relevance_score": 1.0, "_score": 4.0},
+        {"doc": "high", "_relevance_score": 9.0, "_score": 3.0},
+        {"doc": "lost", "_relevance_score": None, "_score": 70.0},
+    ],
+    "a distance among scores": [
+        {"doc": "low", "score": 1.0}, {"doc": "high", "score": 9.0}, {"doc": "lost", "distance": 0.5},
+    ],
+    "columns": {"ids": ["low", "high", "lost"], "scores": [1.0, 9.0, None]},
+    "nodes": {
+        "source_nodes": [
+            {"node": {"ref_doc_id": name}, "score": score} for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
+        ],
+    },
+    "answer": {"hits": {"hits": [
+        {"_id": name, "_score": score, "_source": {}} for name, score in (("low", 1.0), ("high", 9.0), ("lost", None))
+    ]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", GAPS)
+@pytest.mark.parametrize("queries", [("q",), ("q", "r")])
+def test_a_hit_without_a_score_is_refused_by_name_and_not_ranked_by_its_place(
+    form: str, queries: tuple[str, ...], tmp_path: Path
+):
+    """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors away."""
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(dict.fromkeys(queries, GAPS[form]) | {"s": {"low": 1.0, "high": 2.0}}))
+    orders: list[Order | None] = [None, "score"]
+    for order in orders:
+        with pytest.raises(DataError, match=r"query q: hit 3, lost, has no score.*--order rank"):
+            read_run_file(file, order)
+    ranked = read_run_file(file, "rank").by_subset[ANY_SUBSET]["q"]
+    assert [hit.document for hit in ranked] == ["low", "high", "lost"]
+
+
+@pytest.mark.parametrize("order", [None, "score", "distance"])
+@pytest.mark.parametrize("ids_alone", [["x", "y"], [["x", None], ["y", None]], [{"doc": "x"}, {"doc": "y"}]])
+def test_scores_of_some_queries_alone_are_refused(ids_alone: Any, order: Order | None, tmp_path: Path):
+    (tmp_path / "a.json").write_text(json.dumps({"q": {"x": 1.0, "y": 2.0}, "r": ids_alone}))
+    with pytest.raises(DataError, match=r"2 hits have no (score|distance), first document x of query r, and 2 have one"):
+        read_run_file(tmp_path / "a.json", order)
+
+
+def test_an_order_by_scores_needs_scores(tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"q": ["x", "y"]}')
+    orders: list[Order] = ["score", "distance"]
+    for order in orders:
+        with pytest.raises(DataError, match=f"no hit has a {order}, which --order {order} needs"):
+            read_run_file(tmp_path / "a.json", order)
+    (tmp_path / "b.json").write_text('{"q": {"x": null, "y": null}}')
+    with pytest.raises(DataError, match="hit 1, x, has no score; 2 of 2 lack one"):
+        read_run_file(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("a.jsonl", ['{"qid": "q", "docno": "x", "score": 1}', '{"qid": "q", "docno": "y", "score": null}']),
+        ("a.jsonl", ['{"qid": "q", "docno": "x", "rank": 1, "score": 1}', '{"qid": "q", "docno": "y", "rank": 2}']),
+        ("a.jsonl", ['{"qid": "q", "docno": "x", "_relevance_score": 1}', '{"qid": "q", "docno": "y", "score": 70}']),
+        ("a.csv", ["qid,docno,score", "q,x,1", "q,y,"]),
+        ("a.csv", ["qid,docno,distance", "q,x,1", "q,y,nan"]),
+        ("a.json", ['[{"qid": "q", "docno": "x", "score": 1}, {"qid": "q", "docno": "y"}]']),
+    ],
+)
+def test_a_row_without_a_score_is_refused_by_query_and_document(name: str, lines: list[str], tmp_path: Path):
+    (tmp_path / name).write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"document y of query q|of query q, document y|and score, first in line 2"):
+        read_run_file(tmp_path / name)
+    ranked = read_run_file(tmp_path / name, "rank").by_subset[ANY_SUBSET]["q"]
+    assert [hit.document for hit in ranked] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    "to_frame", [pl.DataFrame, lambda rows: pl.DataFrame(rows).to_pandas(), lambda rows: pl.DataFrame(rows).to_arrow()]
+)
+def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
+    frame = to_frame({"qid": ["q"] * 3, "docno": ["x", "y", "z"], "score": [1.0, 9.0, None]})
+    with pytest.raises(DataError, match=r"row 3 .* of query q, document z"):
+        read_rankings("run", frame, None)
+    hits, _ = read_rankings("run", frame, "rank")
+    assert [hit.document for hit in hits["q"]] == ["x", "y", "z"]
+
+
+def test_ranks_of_some_rows_alone_are_refused_unless_scores_decide(tmp_path: Path):
+    rows = [("x", 2, 1.0), ("y", None, 9.0), ("z", 1, 3.0)]
+    lines = [json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score}) for name, rank, score in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    orders: list[Order | None] = [None, "rank"]
+    for order in orders:
+        with pytest.raises(DataError, match=r"'rank' must be a whole number .*line 2 \('None'\) of query q, document y"):
+            read_run_file(tmp_path / "a.jsonl", order)
+    assert [hit.document for hit in read_run_file(tmp_path / "a.jsonl", "score").by_subset[ANY_SUBSET]["q"]] == ["y", "z", "x"]
+    (tmp_path / "b.trec").write_text("q Q0 x - 1.0 t\nq Q0 y - 9.0 t\n")
+    assert [hit.document for hit in read_run_file(tmp_path / "b.trec").by_subset[ANY_SUBSET]["q"]] == ["y", "x"]
+
+
+@pytest.mark.parametrize("score", ["true", '"high"', '"1_000"', '"NaN"', '"-inf"', '""'])
+def test_a_text_that_is_no_number_is_no_score_in_any_form(score: str, tmp_path: Path):
+    forms = {
+        "a.json": f'{{"q": {{"d": {score}, "e": 1}}}}',
+        "b.json": f'{{"q": [["d", {score}], ["e", 1]]}}',
+        "c.json": f'{{"q": {{"ids": ["d", "e"], "scores": [{score}, 1]}}}}',
+        "d.jsonl": f'{{"qid": "q", "docno": "d", "score": {score}}}\n{{"qid": "q", "docno": "e", "score": 1}}',
+    }
+    for name, content in forms.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=r"must be (a|finite)"):
+            read_run_file(tmp_path / name)
+        (tmp_path / name).write_text(content.replace(score, '"2.5"'))
+        assert merge(read_run_file(tmp_path / name)) == {"q": {"d": 2.5, "e": 1.0}}
+
+
+def read_order(file: Path, order: Order | None = None) -> str:
+    hits = read_run_file(file, order).by_subset[ANY_SUBSET]["q"]
+    return "".join(hit.document for hit in hits)
+
+
+@pytest.mark.parametrize(
+    ("values", "documents", "said"),
+    [
+        ("3 2 1", "abc", "read as scores"),
+        ("2 1 0", "abc", "read as scores"),
+        ("1 2 3", "abc", "read as ranks"),
+        ("0 1 2", "abc", "read as ranks"),
+        ("1.0 2.0 3.0", "abc", "read as ranks"),
+        ("1 2 4", "abc", "read as ranks"),
+        ("5 7 9", "cba", "read as scores"),
+        ("9 7 5", "abc", ""),
+        ("3 2.5 1", "abc", ""),
+        ("1", "a", "read as scores"),
+    ],
+)
+def test_the_order_of_the_lines_says_whether_the_third_column_has_ranks(
+    values: str, documents: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    for name, separator in (("a.run", " "), ("a.tsv", "\t")):
+        rows = zip("abc", values.split(), strict=False)
+        (tmp_path / name).write_text("".join(separator.join(("q", *row)) + "\n" for row in rows))
+        caplog.clear()
+        assert read_order(tmp_path / name) == documents
+        assert said in caplog.text
+        assert bool(said) == ("--order" in caplog.text)
+        caplog.clear()
+        numbers = dict(zip("abc", map(float, values.split()), strict=False))
+        assert read_order(tmp_path / name, "score") == "".join(sorted(numbers, key=lambda row: -numbers[row]))
+        assert read_order(tmp_path / name, "distance") == "".join(sorted(numbers, key=lambda row: numbers[row]))
+        assert not caplog.text
+
+
+@pytest.mark.parametrize("values", [("1 3 2",), ("2 1 3",), ("1 2 3", "3 2 1"), ("1 2", "2 1"), ("1", "1 3 2")])
+def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str, ...]):
+    cells = [(f"q{row}", f"d{place}", value) for row, each in enumerate(values) for place, value in enumerate(each.split())]
+    with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
+        read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
+    by_rank, _ = read_rankings("mine", cells, "rank")
+    by_score, _ = read_rankings("mine", cells, "score")
+    assert all([hit.document for hit in by_rank[query]] == [hit.document for hit in by_score[query]][::-1] for query in by_rank)
+
+
+@given(data=st.data(), best_first=st.booleans(), scores=st.booleans())
+def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
+    data: st.DataObject, best_first: bool, scores: bool
+):
+    """Of rows best first, either reading has the first one first; rows worst first are those of the other reading."""
+    sizes = data.draw(st.lists(st.integers(2, 6), min_size=1, max_size=4))
+    rows = [
+        (f"q{query}", f"d{place}", size - place if scores else place + 1)
+        for query, size in enumerate(sizes)
+        for place in range(size)
+    ]
+    hits, _ = read_rankings(
+        "run", rows if best_first else [*reversed(rows)], None if best_first else ("score" if scores else "rank")
+    )
+    assert {found[0].document for found in hits.values()} == {"d0"}
+
+
+def test_an_order_decides_between_a_score_and_a_distance(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    rows = [("a", 0.1, 5.0, 2), ("b", 0.2, 9.0, 3), ("c", 0.3, 7.0, 1)]
+    hits = [{"doc": name, "distance": distance, "score": score, "rank": rank} for name, distance, score, rank in rows]
+    (tmp_path / "a.json").write_text(json.dumps({"q": hits}))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(hit | {"qid": "q"}) + "\n" for hit in hits))
+    for name in ("a.json", "b.jsonl"):
+        found = [read_order(tmp_path / name, order) for order in get_args(Order)]
+        assert found == ["bca", "abc", "cab"]
+        with pytest.raises(DataError, match="the scores contradict the ranks"):
+            read_run_file(tmp_path / name)
+    (tmp_path / "c.json").write_text(json.dumps({"q": [{"doc": hit["doc"], "distance": hit["distance"]} for hit in hits]}))
+    assert [read_order(tmp_path / "c.json", order) for order in (None, *get_args(Order))] == ["abc", "cba", "abc", "abc"]
+    assert caplog.text.count("the lowest distance is best") == 1
+
+
+@pytest.mark.parametrize("missing", ["null", None])
+def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(missing: str | None, tmp_path: Path):
+    """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
+    rows = [{"doc": "a", "_distance": 0.1, "_relevance_score": 0.2}, {"doc": "b", "_relevance_score": 0.9}]
+    rows[1] |= {"_distance": None} if missing else {}
+    (tmp_path / "a.json").write_text(json.dumps({"q": rows}))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row | {"qid": "q"}) + "\n" for row in rows))
+    for name in ("a.json", "b.jsonl"):
+        assert read_order(tmp_path / name, "score") == "ba"
+        with pytest.raises(
+            DataError, match=r"has no distance in `_distance`|a distance and 1 a score, which cannot be compared"
+        ):
+            read_run_file(tmp_path / name, "distance")
+    frame = pl.DataFrame([rows[0], rows[1] | {"_distance": float("nan")}]).with_columns(qid=pl.lit("q")).to_pandas()
+    hits, _ = read_rankings("run", frame, None)
+    assert [hit.document for hit in hits["q"]] == ["b", "a"]
+
+
+def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"q": ["a", "b"]}')
+    (tmp_path / "b.json").write_text('{"r": ["a", "b"]}')
+    assert read_run(tmp_path, "any").by_subset[ANY_SUBSET].keys() == {"q", "r"}
+    (tmp_path / "c.json").write_text('{"q": {"c": 0.5}}')
+    with pytest.raises(DataError, match=r"c\.json: query q is in another file .* ranked by rank and score"):
+        read_run(tmp_path, "any")
+
+
+@pytest.mark.parametrize("names", [["qid", "docno", "score", "score"], ["qid", "qid", "docno", "score"]])
+def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_path: Path):
+    table = pa.table([pa.array(["q"])] * 2 + [pa.array([1.0])] * 2, names=names)
+    pq.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text(f"{','.join(names)}\nq,d,1,2\n")
+    for name in ("a.parquet", "a.csv"):
+        with pytest.raises(DataError, match=r"a\.(csv|parquet)"):
+            read_run_file(tmp_path / name)
+    for frame in (table, table.to_pandas()):
+        with pytest.raises(DataError, match="run: has several columns"):
+            read_rankings("run", frame, None)
 
 
 @pytest.mark.parametrize("runs", [[{"q": {"d": 1.0}}], ["a.trec"], [Path("a")], {"q": {"d": 1.0}}, []])

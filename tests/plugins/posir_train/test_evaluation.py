@@ -70,6 +70,19 @@ def measured(held_out):
     return [measure(ListModel([1.0, 1.0, end]), held_out) for end in (1.0, 0.1)]
 
 
+def test_held_out_data_replaces_only_held_out_data(tmp_path):
+    written = [write_dataset(DATA, tmp_path / "held-out").find_revision() for _ in range(2)]
+    assert written[0] == written[1]
+    (thesis := tmp_path / "held-out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(PosirError, match=r"thesis\.tex: was not written by posir"):
+        write_dataset(DATA, tmp_path / "held-out")
+    thesis.rename(tmp_path / "elsewhere")
+    (tmp_path / "held-out" / "link").symlink_to(tmp_path)
+    with pytest.raises(PosirError, match="link: was not written by posir"):
+        write_dataset(DATA, tmp_path / "held-out")
+    assert (tmp_path / "elsewhere").read_text() == "years of work"
+
+
 def test_ranks_and_scores_by_position_with_articles_as_clusters(measured):
     base, result = measured
     scores = compute_scores(result.values.ranks, base.values.ranks)

@@ -214,6 +214,18 @@ def test_an_incomplete_checkpoint_is_removed(tmp_path):
     assert find_checkpoint(tmp_path) is None
 
 
+def test_no_folder_of_another_program_is_removed(settings, data, tmp_path):
+    (tmp_path / "checkpoint-notes").mkdir()
+    (tmp_path / "checkpoint-notes" / "thesis.tex").write_text("years of work")
+    (tmp_path / "checkpoint-8").symlink_to("checkpoint-notes")
+    (tmp_path / "checkpoint-9").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    assert find_checkpoint(tmp_path) is None
+    with pytest.raises(PosirError, match="no run to continue"):
+        train_model(settings, tmp_path, data, resume=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_model_filters_by_margin(settings, data, tmp_path):
     for margin, positions, note in ((-2.0, "uniform", "left out: 0 questions"), (0.0, "1,1,1", "left out: ")):
         filtered = change(settings, positions=positions, rerankers=(settings.model,), margin=margin, max_steps=1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from posir_tasks.display.charts import describe_scores, explain_window, mark_beyond
+from posir_tasks.display.figures import Figure
 
 
 def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_panel():
@@ -18,3 +21,10 @@ def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_pan
 
 def test_scores_are_described_for_those_who_do_not_see_them():
     assert describe_scores("nDCG@10", [0.616, None, 0.27]) == "nDCG@10 from start to end: 62, –, 27."
+
+
+def test_files_of_figures_whose_models_differ_at_the_end_of_a_long_name_differ():
+    chart: Any = None
+    slugs = {Figure("curves", "Task", f"a/{'m' * 90}{end}", chart).slug for end in "bc"}
+    assert len(slugs) == 2
+    assert Figure("curves", "Task", "a/b", chart).slug == "Task.a_b.curves"

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -16,6 +17,7 @@ from posir_tasks.display.presentation import TableResult, present
 from posir_tasks.display.tables import (
     LATEX_SPECIAL,
     Column,
+    DisplaySection,
     OutputFormat,
     Table,
     build_columns,
@@ -103,6 +105,64 @@ def test_markdown_reads_back_to_the_same_cells(rows):
     table = Table((Column("A|B"), Column("C", "right")), tuple(rows))
     expected = [["A|B", "C"], *([" ".join(cell.splitlines()).strip() for cell in row] for row in rows)]
     assert markdown_cells(to_markdown(table)) == expected
+
+
+markup = st.text(alphabet='<>[]()!`*_~&;|\\ab:/#@.w"=- \n', max_size=30)
+#: Names that would be HTML, links, images or headings, or end the code or the table around them.
+HOSTILE_NAMES = (
+    "<img src=x onerror=alert(1)>",
+    "<!-- hidden",
+    "</td><script>alert(1)</script>",
+    "[click](http://evil.example)",
+    "![seen](http://evil.example/pixel.png)",
+    "[click][1]\n\n[1]: http://evil.example",
+    "<http://evil.example>",
+    "&lt;b&gt; &#60;",
+    "a`](http://evil.example)[`",
+    "`a`<b>`",
+    "``` \n<b>\n```",
+    "a\\](b)",
+    "# big",
+    "x | y |",
+)
+
+
+def find_markup(text):
+    """The kinds of an independent parser's tokens that a name must not become."""
+    parser = MarkdownIt("commonmark").enable("table")
+    tokens = [inner for token in parser.parse(text) for inner in (token, *(token.children or ()))]
+    wrong = ("html_inline", "html_block", "link_open", "image", "heading_open", "blockquote_open", "fence")
+    return [token for token in tokens if token.type in wrong and token.level < 99]
+
+
+@given(markup)
+def test_no_cell_is_html_or_a_link_and_others_read_back(cell):
+    text = to_markdown(Table((Column("A"), Column("B")), ((cell, "x"),)))
+    assert find_markup(text) == []
+    if "`" not in cell:
+        expected = " ".join(cell.splitlines()).strip()
+        assert markdown_cells(text)[1] == [expected, "x"]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_name_is_text_wherever_markdown_has_it(name):
+    table = Table((Column("A"),), ((name,),), title=f"of {name}", notes=(f"Of {name}.",))
+    section = DisplaySection(title=f"of {name}", sentences=(f"Model {name} is best.",), tables=(table,), code=f"posir {name}")
+    kinds = [token.type for token in find_markup(section.to_markdown())]
+    assert kinds == ["heading_open", "fence", "heading_open"]
+
+
+def test_addresses_in_cells_are_no_links_for_github():
+    text = to_markdown(Table((Column("A"),), (("https://evil.example www.evil.example",),)))
+    assert not re.search(r"https?://|www\.", text)
+    assert markdown_cells(text)[1] == ["https://evil.example www.evil.example"]
+
+
+def test_code_stays_code_in_cells_and_sentences():
+    table = Table((Column("A"),), (("`a\\n<b> | c`",),))
+    assert "| `a\\n<b> \\| c` |" in to_markdown(table)
+    section = DisplaySection(sentences=("Run `posir run <model> [x](y)` at [-1, +2] (n = 3).",))
+    assert section.to_markdown() == "Run `posir run <model> [x](y)` at [-1, +2] (n = 3)."
 
 
 def test_markdown_has_title_above_alignment_and_notes_below():

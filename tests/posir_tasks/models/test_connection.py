@@ -59,7 +59,7 @@ JSON = {"deep": b"[" * 100_000, "digits": b'{"data": %s}' % (b"9" * 400), "twice
 
 @pytest.fixture
 def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
-    monkeypatch.setattr(connection, "MAX_ANSWER", 2**20)
+    monkeypatch.setenv("POSIR_MAX_BYTES", str(2**22))
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
     with ExitStack() as servers:
 

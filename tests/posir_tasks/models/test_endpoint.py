@@ -1,9 +1,12 @@
 """Endpoints over real HTTP: references, kinds, requests, retries, and an error for each kind of failure."""
 
 import base64
+import json
 import logging
 import struct
+import traceback
 from collections import Counter
+from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 
 import mteb
@@ -19,7 +22,7 @@ from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, find_read_length
 from posir_tasks.models.references import ModelReference, find_endpoint, portable_name
 from posir_tasks.models.registry import find_model
 from posir_tasks.models.run_settings import with_settings
-from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve_embeddings
+from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve, serve_embeddings
 from tests.support.encode import TASK, encode
 
 KEY = "sk-secret-of-the-test"
@@ -42,9 +45,13 @@ def expected(texts, window=None):
     ("reference", "name", "portable"),
     [
         ("bge-m3@http://LOCALHOST:8000/v1/embeddings/", "endpoint/bge-m3 (localhost-8000)", "bge-m3@http://localhost:8000/v1"),
-        ("BAAI/bge-m3@https://a.org/team/v1", "endpoint/BAAI-bge-m3 (a.org-team)", "BAAI/bge-m3@https://a.org/team/v1"),
-        ("m@https://a.org#2025-06", "endpoint/m (a.org)", "m@https://a.org#2025-06"),
-        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080)", "bge:v2@tei+http://a.org:8080"),
+        (
+            "BAAI/bge-m3@https://a.org/team/v1",
+            "endpoint/BAAI-bge-m3 (a.org-team 96445fc5)",
+            "BAAI/bge-m3@https://a.org/team/v1",
+        ),
+        ("m@https://a.org/v1#2025-06", "endpoint/m (a.org)", "m@https://a.org/v1#2025-06"),
+        ("bge:v2@tei+http://a.org:8080", "endpoint/bge-v2 (a.org-8080 4c11d4a0)", "bge:v2@tei+http://a.org:8080"),
     ],
 )
 def test_a_reference_names_model_and_address(reference, name, portable):
@@ -233,6 +240,84 @@ def test_the_key_is_sent_and_never_repeated(server, monkeypatch, caplog):
         mteb.get_model(server.reference)
 
 
+#: What a server changes in the first row of its answer to repeat the key.
+IN_ROWS = {
+    "index": lambda row: row | {"index": KEY},
+    "entry": lambda row: row | {"embedding": [*row["embedding"][1:], f"{'x' * 75}{KEY}"]},
+    "vector": lambda row: row | {"embedding": f"\0{KEY}"},
+}
+#: Other answers that repeat it: status, headers and body.
+IN_ANSWERS = {
+    "json key": (200, {}, json.dumps({"data": 1}).replace("{", f'{{"{KEY}": 1, "{KEY}": 2, ')),
+    "redirect": (307, {"Location": f"http://{KEY}.evil.example/{KEY}"}, ""),
+    "redirect user": (307, {"Location": f"http://me:{KEY}@evil.example/"}, ""),
+    "escaped": (400, {}, json.dumps({"error": f"\0{KEY}\x1b[31m\u202e"})),
+    "base64": (403, {}, base64.b64encode(KEY.encode()).decode()),
+    "cut": (500, {}, f"{'x' * 490}{KEY}"),
+    "page": (200, {}, f"<html>{KEY}</html>"),
+    "header": (200, {"Content-Encoding": KEY}, ""),
+}
+
+
+def repeat_key(place):
+    """Return how a server repeats the key that it was sent."""
+
+    def rewrite(status, headers, body):
+        if place in IN_ANSWERS:
+            status, added, text = IN_ANSWERS[place]
+            return status, headers | added, text.encode()
+        answer = json.loads(body)
+        answer["data"][0] = IN_ROWS[place](answer["data"][0])
+        return status, headers, json.dumps(answer).encode()
+
+    return rewrite
+
+
+@pytest.mark.parametrize("place", [*IN_ROWS, *IN_ANSWERS])
+def test_a_key_that_the_server_repeats_is_shown_nowhere(server, monkeypatch, caplog, place):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.rewrite = repeat_key(place)
+    with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as refused:
+        connect(server)
+    printed = "".join(traceback.format_exception(refused.value)) + caplog.text + str(refused.value)
+    parts = (KEY[:8], base64.b64encode(KEY.encode()).decode(), "\x1b", "\u202e", "\0")
+    assert [part for part in parts if part in printed.lower() or part in printed] == []
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Refuses every request, and repeats what it was sent."""
+
+    status = 407
+
+    def refuse(self):
+        login = self.headers.get("Proxy-Authorization", "")
+        decoded = base64.b64decode(login.rpartition(" ")[2]).decode()
+        body = f"{login} {decoded}".encode()
+        self.send_response(self.status, f"refused {decoded}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_CONNECT = do_GET = do_POST = refuse  # noqa: N815
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 407, 429, 500, 501, 502, 503])
+@pytest.mark.parametrize(("scheme", "name"), [("http", "http_proxy"), ("https", "https_proxy"), ("https", "HTTPS_PROXY")])
+def test_the_password_of_a_proxy_is_shown_nowhere(monkeypatch, caplog, status, scheme, name):
+    monkeypatch.setattr(connection, "RETRIES", 0)
+    with serve(type("Refusing", (Proxy,), {"status": status})) as url:
+        monkeypatch.setenv(name, url.replace("//", "//me%40corp:p%40ss:w0rd@"))
+        endpoint = find_endpoint(f"m@{scheme}://somewhere.example/v1")
+        with caplog.at_level(logging.DEBUG), pytest.raises(PosirError) as refused:
+            EmbeddingClient(endpoint)
+    printed = "".join(traceback.format_exception(refused.value)) + caplog.text
+    login = base64.b64encode(b"me@corp:p@ss:w0rd").decode()
+    assert [part for part in ("p%40ss", "p@ss", "w0rd", login) if part in printed] == []
+
+
 def connect(server, *, told=True, fields=None):
     endpoint = find_endpoint(f"{server.model}@{server.kind}+{server.url}" if told else server.reference)
     assert endpoint
@@ -337,7 +422,7 @@ def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_a
         client.embed(["text"])
 
 
-def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
+def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypatch):
     fields = {"query_field": ["task=retrieval.query", "options.num_ctx=8192"], "passage_field": "truncate=true"}
     with with_settings(**fields):
         model = mteb.get_model(server.reference)
@@ -350,7 +435,11 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server):
         ("retrieval.query", {"num_ctx": 8192}, None), (None, None, True)
     ]  # fmt: skip
     recorded = {"query_field": "task=retrieval.query\noptions.num_ctx=8192", "passage_field": "truncate=true"}
-    assert meta.experiment_kwargs == recorded
+    assert meta.experiment_kwargs == recorded | {"settings_digest": meta.experiment_kwargs["settings_digest"]}
+    with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
+        patch.setenv("OPENAI_API_KEY", KEY)
+        with pytest.raises(PosirError, match="written into results"):
+            mteb.get_model(server.reference)
     with with_settings(passage_field="truncate"), pytest.raises(PosirError, match="--passage-field truncate: expected"):
         mteb.get_model(server.reference)
 

@@ -58,12 +58,12 @@ def test_every_way_to_write_the_path_is_the_same_model(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("card", "name"),
     [
-        ("My Model v2", "My-Model-v2"),
-        ("my-org/my-model (best)", "my-org-my-model-best"),
+        ("My Model v2", "My-Model-v2-3942345c"),
+        ("my-org/my-model (best)", "my-org-my-model-best-d4e72e32"),
         ("SentenceTransformer based on org/base", "my-model"),
         ("SPLADE Sparse Encoder", "my-model"),
         ("[1", "my-model"),
-        ("模型", "model"),
+        ("模型", "model-0a7383fb"),
         (None, "my-model"),
     ],
 )

@@ -1,34 +1,98 @@
 """References to models: full and bare names, what later kinds of references add, and errors that suggest a name."""
 
+import json
+import re
 import sys
+from pathlib import Path
 
 import mteb
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mteb.models import ModelMeta
 from mteb.models.models_protocols import SearchProtocol
 
 from posir_tasks.errors import PosirError
-from posir_tasks.models.references import ModelReference, portable_name
+from posir_tasks.models.hub import is_downloaded
+from posir_tasks.models.references import Endpoint, ModelReference, legible_name, portable_name
 from posir_tasks.models.registry import (
+    LOADED_BY_NAME,
     PLAIN,
     ModelRegistry,
     find_model,
     load_model,
+    read_declarations,
     read_declared_names,
     refuse_unknown,
+    refuse_unloadable,
     split_models,
 )
+from posir_tasks.models.run_settings import add_digest
 from posir_tasks.search.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.tasks.base import PositionTask
+from tests.support.commands import python
+from tests.support.models import write_tiny_model
 
 BM25 = "mteb/baseline-bm25s"
 
 
 def registry(*names):
     return ModelRegistry({name: ModelMeta.create_empty({"name": name}) for name in names})
+
+
+NAMES = st.text("a-_./ :é", max_size=5) | st.sampled_from(["a" * 100, "a" * 101, "a" * 102])
+HOSTS = st.from_regex(r"[a-z0-9]{1,3}([.-][a-z0-9]{1,4})?[.]?(:[1-9][0-9]{0,3})?", fullmatch=True)
+PATHS = st.sampled_from(["", "/v1", "/a", "/a/v1", "-v1", "/v1/v1"])
+ENDPOINTS = st.builds(
+    Endpoint,
+    model=st.text("q-:/@. 06", min_size=1, max_size=4) | st.sampled_from(["m" * 100, "m" * 101, "m" * 102]),
+    address=st.builds(str.__add__, st.sampled_from(["http://", "https://"]), st.builds(str.__add__, HOSTS, PATHS)),
+    revision=st.none(),
+    kind=st.sampled_from(["", "tei", "ollama"]),
+)
+
+
+@settings(max_examples=300)
+@given(endpoints=st.lists(ENDPOINTS, min_size=2, max_size=12, unique_by=str))
+@example(endpoints=[Endpoint(f"q{sign}06", "http://localhost:8000/v1", None) for sign in ":-/@ "])
+@example(endpoints=[Endpoint("m", f"http://localhost{sign}8000/v1", None) for sign in ":-"])
+@example(endpoints=[Endpoint("m", f"{scheme}://a.org/v1", None) for scheme in ("http", "https")])
+@example(endpoints=[Endpoint("m", f"http://a.org:80{path}", None) for path in ("", "/v1", "-v1", "/a", "/a/v1")])
+def test_no_two_endpoints_have_one_name(endpoints):
+    names = [endpoint.name for endpoint in endpoints]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"endpoint/[A-Za-z0-9._-]+ \([A-Za-z0-9._-]+( [0-9a-f]{8})?\)", name) for name in names)
+    # mteb names folders so.
+    assert len({name.replace("/", "__").replace(" ", "_") for name in names}) == len(names)
+
+
+@given(texts=st.lists(NAMES, min_size=2, max_size=12, unique=True))
+@example(texts=["q:06", "q-06", "q 06", "q/06", "q@06"])
+@example(texts=["a" * 150 + end for end in "bc"])
+def test_no_two_texts_have_one_legible_name_and_what_is_legible_stays(texts):
+    names = [legible_name(text) for text in texts]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
+    assert all(name == text or re.search("-[0-9a-f]{8}$", name) for name, text in zip(names, texts, strict=True))
+
+
+@pytest.mark.parametrize("key", ["query_prompt", "first_stage", "query_field"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("query: ", "query? ", "query_ "), ("a/b", "a_b"), ("a\nb", "a b"), ("a ", "a"), ("x" * 300 + ":", "x" * 300 + "?"),
+        ("a__window_3", "a_"),
+    ],
+)  # fmt: skip
+def test_settings_that_differ_are_different_experiments(key, values):
+    metas = [ModelMeta.create_empty({"name": "a/b", "experiment_kwargs": add_digest({key: value})}) for value in values]
+    assert len({meta.experiment_name for meta in metas}) == len(values)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"protocol": "posq"}, {"window": 512}, {"query_prompt": "Find this"}])
+def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
+    assert add_digest(chosen) == chosen
 
 
 def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_unchanged():
@@ -47,10 +111,70 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
 
     assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= read_declared_names()
     monkeypatch.delitem(sys.modules, "mteb")
-    for known in (BM25, "all-MiniLM-L6-v2", "bge-m3-colbert", "BAAI/bge-reranker-v2-gemma", ".", "my-model@http://localhost"):
+    for known in (BM25, "all-MiniLM-L6-v2", "bge-m3-colbert", "BAAI/bge-reranker-v2-gemma", "my-model@http://localhost"):
         refuse_unknown(known)
     with pytest.raises(PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "):
         refuse_unknown("all-MiniLM-L6-v3")
+
+
+def write_refused_folder(folder: Path) -> str:
+    write_tiny_model(folder)
+    (folder / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
+    return str(folder)
+
+
+def write_folder_without_weights(folder: Path) -> str:
+    (write_tiny_model(folder) / "model.safetensors").unlink()
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("no-such", "no model 'no-such'"),
+        ("nobody/no-such", "no model 'nobody/no-such'"),
+        ("no-such+chunks(64)", "no model 'no-such'"),
+        ("no-such:colbert", "no model 'no-such'"),
+        (f"hybrid({BM25},hybrid({BM25},no-such+calibrated))", "no model 'no-such'"),
+        ("all-MiniLM-L12-v2", "all-MiniLM-L12-v2 is not complete in the cache"),
+        ("intfloat/multilingual-e5-small+chunks", "multilingual-e5-small is not complete in the cache"),
+        ("./no-such", "no such folder"),
+        ("model@http:///v1", "no host"),
+        (write_refused_folder, "auto_map"),
+        (write_folder_without_weights, "no weights"),
+        (lambda folder: f"hybrid({BM25},{write_refused_folder(folder)})", "auto_map"),
+        (lambda folder: f"{folder}/", "no such folder"),
+    ],
+)
+def test_a_model_that_is_missing_or_refused_is_answered_without_mteb(reference, message, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mteb")
+    with pytest.raises(PosirError, match=message):
+        refuse_unloadable(reference if isinstance(reference, str) else reference(tmp_path / "model"))
+    assert "mteb" not in sys.modules
+
+
+@pytest.mark.parametrize("reference", ["openai/text-embedding-3-small", "m@http://localhost/v1/", "no model has this name"])
+def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
+    monkeypatch.delitem(sys.modules, "mteb")
+    refuse_unloadable(reference)
+
+
+def test_a_hub_that_answers_decides_of_a_name_that_mteb_does_not_know(monkeypatch):
+    monkeypatch.delitem(sys.modules, "mteb")
+    monkeypatch.setattr("posir_tasks.models.registry.find_hub_problem", lambda: None)
+    monkeypatch.setattr("posir_tasks.models.registry.is_on_hub", lambda name: name == "somebody/their-model")
+    refuse_unknown("somebody/their-model")
+    refuse_unloadable("all-MiniLM-L12-v2")
+    with pytest.raises(PosirError, match="the Hub has none of this name"):
+        refuse_unknown("somebody/their-modle")
+
+
+def test_a_text_of_mteb_that_declares_names_tells_which_weights_are_those_of_the_name():
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    by_name = [name for name, text in read_declarations().items() if LOADED_BY_NAME in text]
+    assert len(by_name) > 200
+    assert [name for name in by_name if name in MODEL_REGISTRY and not is_downloaded(MODEL_REGISTRY[name])] == []
 
 
 @pytest.mark.parametrize(
@@ -121,3 +245,37 @@ def test_a_hybrid_ranks_as_its_models_fused(monkeypatch):
     result = mteb.evaluate(hybrid, mteb.get_task("PosIR-Mini"), cache=None, show_progress_bar=False)  # type: ignore[arg-type]
     # That of BM25 alone is 0.689.
     assert 0.6 < result.task_results[0].scores["test"][0]["ndcg_at_10"] < 0.8
+
+
+#: Calls each function that loads a model; prints its message and whether torch, mteb or transformers was imported.
+CALLS = """
+import json, sys
+import posir
+from posir_tasks.errors import PosirError
+
+for name, call in {
+    "window": lambda: posir.window(MODEL),
+    "inspect": lambda: posir.inspect(MODEL, TEXTS),
+    "probe": lambda: posir.probe(MODEL, output=OUTPUT),
+    "mitigate": lambda: posir.mitigate(MODEL, "PosIR-Mini", output=OUTPUT),
+    "run": lambda: posir.run(model=MODEL, task="PosIR-Mini", output=OUTPUT),
+    "evaluate": lambda: posir.evaluate(MODEL, "PosIR-Mini", output_folder=OUTPUT),
+    "train": lambda: posir.train(MODEL, data="PosIR-Mini", output=OUTPUT),
+}.items():
+    try:
+        call()
+    except PosirError as error:
+        print(json.dumps([name, MODEL.rpartition("/")[2] in str(error), [m for m in HEAVY if m in sys.modules]]))
+"""
+
+
+@pytest.mark.parametrize("write", [lambda _: "no-such-model", write_refused_folder], ids=["missing", "refused"])
+def test_every_command_answers_before_torch_is_imported(write, tmp_path):
+    (tmp_path / "texts.txt").write_text("the mill stood by the river\n")
+    places = {"MODEL": write(tmp_path / "model"), "TEXTS": str(tmp_path / "texts.txt"), "OUTPUT": str(tmp_path / "out")}
+    heavy = ["torch", "mteb", "transformers", "sentence_transformers"]
+    answered = python(f"{', '.join(places)} = {[*places.values()]}\nHEAVY = {heavy}\n{CALLS}")
+    assert answered.returncode == 0, answered.stderr
+    rows = [json.loads(line) for line in answered.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["window", "inspect", "probe", "mitigate", "run", "evaluate", "train"]
+    assert [row for row in rows if row[1:] != [True, []]] == []

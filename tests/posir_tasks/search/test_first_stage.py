@@ -10,8 +10,9 @@ from mteb.timing import TimingStack
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.ranks import Hits
-from posir_tasks.search.dispatch import SearchRequest, order_hits
+from posir_tasks.search.dispatch import order_hits
 from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.sources.mini import read_mini
 from tests.support.encode import TASK
 

@@ -20,8 +20,8 @@ from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTran
 
 from posir_tasks.embeddings.context import EncodingContext
 from posir_tasks.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
-from posir_tasks.search.dispatch import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
+from posir_tasks.search.request import SearchRequest
 from posir_tasks.sources.formats.files import read_squad_json
 from posir_tasks.sources.mini import read_mini
 from posir_tasks.sources.posir import read_domain

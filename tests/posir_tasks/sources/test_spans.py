@@ -53,7 +53,7 @@ def test_start_and_end_alone_must_be_within_the_document_and_not_blank(document,
     [
         (StatedAnswer("and", end=5), "neither the text of its answer nor both start and end"),
         (StatedAnswer(start=3), "neither its end nor its text"),
-        (StatedAnswer("  ", 3), "its answer is blank"),
+        (StatedAnswer("  ", 3), "has no answer"),
         (StatedAnswer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
         (StatedAnswer("And", 4, 7), "is not at character 4 or anywhere else"),
         (StatedAnswer("and", 6), "it is at 4, and --repair moves it there"),

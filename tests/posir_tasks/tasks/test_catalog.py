@@ -1,7 +1,9 @@
 """Tasks of any language and of plugins: found by name, listed from the data and the Hub, refused if they would not run."""
 
 import re
+from collections.abc import Iterable, Iterator
 
+import mteb
 import pluggy
 import pytest
 
@@ -55,6 +57,32 @@ def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
     write_domain(data / POSIR_FOLDER, posir_tables(), language="srp-Latn")
     assert list(language_tasks())[3:5] == ["PosIR-Serbian-Latn", "PosIR-Serbian-Latn-English"]
     assert list_languages()["eng-Latn"] == {"sports"}
+
+
+def read_citations(citations: Iterable[str | None]) -> Iterator[tuple[str, str]]:
+    """Yield the BibTeX id of each cited paper with each name of it: its title without case and marks, its DOI, its eprint."""
+    for entry in re.findall(r"@\w+\s*\{[^@]*", "\n".join(filter(None, citations))):
+        key = entry.partition("{")[2].partition(",")[0].strip()
+        for field, value in re.findall(r"\b(title|doi|eprint)\s*=\s*[{\"](.*?)[}\"],?\s*$", entry, re.MULTILINE | re.DOTALL):
+            name = re.sub(r"[\W_]+", " ", value.replace("{", "").replace("}", "")).casefold().strip()
+            yield f"{field} {name}", key
+
+
+def test_a_paper_that_mteb_cites_has_mtebs_bibtex_id():
+    tasks = mteb.get_tasks(exclude_superseded=False)
+    posir_benchmarks = catalog.build_benchmarks()
+    names = {benchmark.name for benchmark in posir_benchmarks}
+    own_tasks = [task for task in tasks if isinstance(task, PositionTask)]
+    own = [*(task.metadata.bibtex_citation for task in own_tasks), *(benchmark.citation for benchmark in posir_benchmarks)]
+    others = [task.metadata.bibtex_citation for task in tasks if not isinstance(task, PositionTask)]
+    others += [benchmark.citation for benchmark in mteb.get_benchmarks() if benchmark.name not in names]
+    others += [meta.citation for meta in mteb.get_model_metas()]
+    ids: dict[str, set[str]] = {}
+    for paper, key in read_citations(others):
+        ids.setdefault(paper, set()).add(key)
+    cited = dict(read_citations(own))
+    assert {paper: (key, ids[paper]) for paper, key in cited.items() if paper in ids and key not in ids[paper]} == {}
+    assert {key for paper, key in cited.items() if paper in ids} == {"47761", "10.1162/tacl_a_00595"}
 
 
 @pytest.mark.usefixtures("data")

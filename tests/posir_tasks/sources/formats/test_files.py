@@ -138,7 +138,7 @@ UNUSABLE = {
     "start is between": (".json", question("bad", "When?", "1999", 1.5), f"'answers.answer_start' {INTEGER} float"),
     "answer is half a character": (".json", question("bad", "Who?", "\ud83d", 4), r"encode character '\ud83d' in position 0"),
     "another layout": (".json", {"id": "bad", "question": "?", "answers": {"text": ["Zoë"]}}, "'answers.answer_start' is"),
-    "empty answer": (".json", question("bad", "When?", "", 3), "its answer is blank"),
+    "empty answer": (".json", question("bad", "When?", "", 3), "has no answer"),
     "blank question": (".json", question("bad", " ", "Zoë", 0), "its text is empty"),
     "several places": (".jsonl", record(answer="in"), "its answer 'in' occurs 2 times in its document; state its start"),
     "no question": (".jsonl", {"context": TEXT, "answer": "1999"}, "has an answer but no 'question'"),
@@ -165,22 +165,44 @@ def article(**paragraph):
     return {"data": [{"paragraphs": [{"context": TEXT, "qas": []} | paragraph]}]}
 
 
+def test_one_malformed_article_paragraph_or_question_does_not_refuse_a_file(tmp_path):
+    good = {"context": TEXT, "qas": [{"id": "a", "question": "When?", "answers": [{"text": "1999", "answer_start": START}]}]}
+    bad = {"qas": [{"id": "lost", "question": "Who?"}, {"id": "too", "question": "Who?"}]}
+    questions = good | {"qas": [*good["qas"], {"id": 1.5, "question": "Who?"}, {"id": "b"}]}
+    articles = [{"title": 3, "paragraphs": [bad]}, {"paragraphs": [bad, questions]}, None, {"paragraphs": [good]}]
+    result = import_values(tmp_path, {"data": articles}, suffix=".json")
+    texts, asked = [[item for item in result.skipped if item.is_question is kind] for kind in (False, True)]
+    assert [item.name.rpartition(": ")[2] for item in texts] == ["data[0]", "data[1].paragraphs[0]", "data[2]"]
+    assert all(item.reason == "that are malformed" and item.detail.startswith("'data[") for item in texts)
+    # The questions of a malformed paragraph are counted.
+    assert len([item for item in asked if "malformed" in item.detail]) == 4
+    assert {item.name for item in asked if "malformed" not in item.detail} >= {
+        "data[1].paragraphs[1].qas[1]",
+        "data[1].paragraphs[1].qas[2]",
+    }
+    assert [evidence for *_, evidence in read_back(tmp_path / "out")] == ["1999"]
+
+
 READABLE = "line 2: is not readable JSON in UTF-8 (JSONDecodeError: Expecting property name"
 #: Suffix, content, of JSON Lines the second line, and the message after the file's name.
 REFUSED = {
     "empty": (".json", "", "Expecting value"),
     "not JSON": (".json", "{'data': 1}", "Expecting property name"),
-    "a list": (".json", [1], "'data[0]' must be a valid dictionary, not int"),
-    "no data": (".json", {"version": "2"}, "'data' is missing"),
-    "data is null": (".json", {"data": None}, "'data' must be a valid list, not null"),
+    "a list": (".json", [1], "its form is not recognized. It has the fields none"),
+    "no data": (".json", {"version": "2"}, "its form is not recognized. It has the fields version. The nearest form is SQuAD"),
+    "data is null": (".json", {"data": None}, "its form is not recognized. It has the fields data"),
+    "of ragas": (".json", [{"question": "Who?", "contexts": ["Zoë."]}], "The nearest form is a data set of ragas"),
+    "no paragraph": (
+        ".json",
+        {"data": [{"paragraphs": 1}, {"paragraphs": [None]}]},
+        "'data[0].paragraphs' must be a valid list",
+    ),
     "no context": (".json", {"data": [{"paragraphs": [{"qas": []}]}]}, "'data[0].paragraphs[0].context' is missing"),
     "half a character": (".json", article(context="a \ud800"), "context' is not valid: 'utf-8' codec"),
-    "id is a number": (".json", article(qas=[{"id": 1.5, "question": "Who?"}]), "id' must be a valid string, not float"),
     "line is no JSON": (".jsonl", "{'context': 1}", READABLE),
     "line is a list": (".jsonl", [], "line 2: must be a valid dictionary, not list"),
     "line without context": (".jsonl", {"question": "Who?", "answer": "Zoë"}, "line 2: 'context' is missing"),
     "null character in an id": (".jsonl", record(id="a\0b", answer="1999"), "line 2: 'id' is not valid: has a null character"),
-    "blank context": (".jsonl", {"context": " "}, "line 2: the text is empty"),
 }
 
 

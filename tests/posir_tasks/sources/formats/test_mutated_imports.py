@@ -149,7 +149,14 @@ def require(record, name, *kinds):
     return value
 
 
-NONE = type(None)
+NONE, MALFORMED = type(None), object()
+
+
+def unless_malformed(record, name, *kinds, otherwise=None):
+    try:
+        return require(record, name, *kinds)
+    except (AssertionError, ValueError):
+        return otherwise
 
 
 def usable(value, kind):
@@ -162,11 +169,17 @@ def expected_squad(content, *, repair):
     # Strictly, where json.loads takes surrogates in UTF-8.
     value = json.loads(content.decode(json.detect_encoding(content)))
     for article in value if isinstance(value, list) else require(value, "data", list):
-        for paragraph in require(article, "paragraphs", list):
-            text, asked = require(paragraph, "context", str), require(paragraph, "qas", list)
+        # What is malformed is left out, and the rest is read.
+        for paragraph in unless_malformed(article, "paragraphs", list) or ():
+            text, asked = (unless_malformed(paragraph, *part) for part in (("context", str), ("qas", list)))
+            if text is None or asked is None:
+                continue
             assert text.strip()
             for number, qa in enumerate(asked):
-                given, question, answers = require(qa, "id", int, str, NONE), require(qa, "question", str), qa.get("answers")
+                question = unless_malformed(qa, "question", str)
+                if question is None or unless_malformed(qa, "id", int, str, NONE, otherwise=MALFORMED) is MALFORMED:
+                    continue
+                given, answers = qa.get("id"), qa.get("answers")
                 answer = answers[0] if isinstance(answers, list) and answers else None
                 words, start = (answer.get("text"), answer.get("answer_start")) if isinstance(answer, dict) else (None, None)
                 if not question.strip() or type(start) is not int or words is None or not usable(words, str):

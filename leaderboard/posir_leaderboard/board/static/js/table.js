@@ -397,7 +397,7 @@
     if (!place) return;
     place.hidden = !unranked;
     const hidden = state.unranked === "hidden";
-    const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, on other data, or with another mean), and so not ranked and last. `;
+    const what = `${unranked} ${unranked === 1 ? "result is" : "results are"} not comparable (partial, on data that are not pinned, or with another mean), and so not ranked and last. `;
     const change = () => board.change({ unranked: hidden ? "" : "hidden", page: "1" });
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }

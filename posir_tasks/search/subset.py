@@ -1,0 +1,109 @@
+"""The search of one subset of a task with any model: its first stage, its results, and what the model reads.
+
+The task classes import this module when they evaluate: it imports torch, and whoever only lists tasks needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from datasets import Dataset
+from mteb.models.model_implementations.bm25 import BM25Search
+
+from posir_tasks.embeddings.cached_encoder import with_cache
+from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.models.loaded_model import read_example
+from posir_tasks.models.run_settings import find_first_stage
+from posir_tasks.ranks import RankedQueries, Results, rank_results
+from posir_tasks.result_schema import INDEX_KEY, PROTOCOL_KEY, SEARCH_KEY
+from posir_tasks.rotation_ranks import read_sample_size
+from posir_tasks.schemes import PositionScheme
+from posir_tasks.search.bm25 import fit_to_script
+from posir_tasks.search.dispatch import is_reranker, search_and_rank, search_results
+from posir_tasks.search.first_stage import load_first_stage
+from posir_tasks.search.input_window import count_corpus, find_read_evidence
+from posir_tasks.search.request import SearchRequest
+from posir_tasks.search.rotations import RotationTest
+from posir_tasks.tasks.scoring import Rows, SearchedSubset, SplitData, select_relevant
+
+if TYPE_CHECKING:
+    from mteb.models.models_protocols import MTEBModels
+
+#: Saves the predictions of a subset: the score of each retrieved document, by query.
+SavePredictions: TypeAlias = Callable[[Results], None]
+
+
+def search_subset(
+    model: MTEBModels,
+    data: SplitData,
+    request: SearchRequest,
+    scheme: PositionScheme,
+    *,
+    first_stage_model: Mapping[str, str] | None = None,
+    save: SavePredictions | None = None,
+) -> tuple[SearchedSubset, dict[str, Any]]:
+    """Search the queries of a subset; return the results, and what the result's record of the run says of the search.
+
+    Args:
+        model: Any model of mteb; a reranker without candidates gets those of its first stage.
+        data: The subset, as `divide_split` returns it.
+        request: Its texts, and the candidates of a reranker.
+        scheme: Divides documents into buckets of length.
+        first_stage_model: Name and revision of the model that found the candidates.
+        save: Called with the results where predictions are kept.
+    """
+    context = request.context
+    if request.top_ranked is None and is_reranker(model):
+        first_stage = find_first_stage(model.mteb_model_meta, context.task_metadata.name)
+        top_ranked, first_stage_model = load_first_stage(request, first_stage)
+        request = replace(request, top_ranked=top_ranked)
+    protocol = _describe_protocol(model, request)
+    fitted = fit_to_script(with_cache(model), context.corpus_language)
+    results, ranked = _search(fitted, request, save)
+    further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
+
+    def find_read(queries: Dataset, evidence: Evidence, documents: Rows) -> ReadEvidence:
+        return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
+
+    count_tokens = partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme)
+    ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
+    subsets = len(context.task_metadata.hf_subsets)
+    rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), subsets)
+    searched = SearchedSubset(context.hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank)
+    # The record is read here, since rotated versions are searched later.
+    return searched, _record_search(model, fitted, request) | ({PROTOCOL_KEY: protocol} if protocol else {})
+
+
+def _search(model: MTEBModels, request: SearchRequest, save: SavePredictions | None) -> tuple[Results, RankedQueries]:
+    if save is None:
+        return search_and_rank(model, request)
+    results = search_results(model, request)
+    save(results)
+    return results, rank_results(results, request.positives)
+
+
+def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    if isinstance(fitted, BM25Search) and fitted is not model:
+        record["bm25_tokens"] = "character trigrams"
+    # A model may count the vectors of the documents that it has searched last, and record that search.
+    if (vectors := getattr(model, "document_vectors", None)) is not None:
+        record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
+    if (search_record := getattr(model, "search_record", None)) is not None:
+        record[SEARCH_KEY] = dict(search_record)
+    return record
+
+
+def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
+    """Return the record of a protocol, and a query and its document as the weights get them; None without."""
+    record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
+    if record is None:
+        return None
+    documents = select_relevant(request.corpus, request.positives.values())
+    query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
+    asked = request.queries.select([request.queries["id"][:].index(query)])
+    example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)
+    return {**record, "loaded": {**record["loaded"], **example}, "example": {"query": query, "document": name}}
