@@ -25,7 +25,7 @@ from posir_score.excerpts import (
 )
 from posir_significance.decision import compare_gains
 from posir_significance.observations import Floats
-from posir_significance.sentences import describe_metric_change
+from posir_significance.messages import describe_change
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track
@@ -177,8 +177,8 @@ def score_splitters(
             advance()
     changes = [
         sentence
-        for title, score in ((("recall", "recall"), ("IoU", "iou")) if len(divisions) > 1 else ())
-        for sentence in describe_changes(title, {name: values[score] for name, values in scores.items()}, data.clusters)
+        for key in (("recall", "iou") if len(divisions) > 1 else ())
+        for sentence in describe_changes(key, {name: values[key] for name, values in scores.items()}, data.clusters)
     ]
     return ScoredChunkers(
         model=str(encoder.model.mteb_model_meta.name),
@@ -195,13 +195,13 @@ def score_splitters(
     )
 
 
-def describe_changes(title: str, scores: dict[str, Floats], clusters: Integers) -> Iterator[str]:
+def describe_changes(key: str, scores: dict[str, Floats], clusters: Integers) -> Iterator[str]:
     """Yield the change of a score from the best splitter to each other one, over the same questions, as sentences."""
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name in scores:
         if name != best:
             change = compare_gains(scores[name] - scores[best], clusters)
-            yield describe_metric_change(title, change.ndcg_at_10, change, best, name)
+            yield describe_change(key, change.ndcg_at_10, best, name)
 
 
 @dataclass(frozen=True, eq=False)

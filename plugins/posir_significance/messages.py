@@ -126,6 +126,8 @@ METRICS = {
     "recall_at_10": "Recall@10",
     "recall_at_100": "Recall@100",
     "map_at_100": "MAP@100",
+    "recall": "recall",
+    "iou": "IoU",
 }
 WINDOW, DOCUMENT = "window", "document"
 
