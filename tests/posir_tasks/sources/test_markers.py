@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import posir
+from posir_score.excerpts import read_excerpts
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.formats.passages import UNANSWERABLE, StatedAnswer, Use
 from posir_tasks.sources.markers import marks_no_answer, states_no_answer
@@ -174,6 +175,15 @@ def test_a_text_that_is_asked_of_several_documents_is_about_its_own(tmp_path: Pa
     assert open_data(path, scope="corpus").use is Use.CORPUS
     assert posir.stats(path, scope="corpus").exit_status == 0
     assert open_data(write(tmp_path, suffix, ask(["What of {}?"])), scope="document").use is Use.WITHIN
+    assert open_data(tmp_path / "out", scope="document").use is Use.WITHIN
+
+
+def test_chunks_are_scored_within_the_document_that_a_repeated_text_is_asked_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
+    assert (read_excerpts(open_data(path)).within, read_excerpts(open_data(path, scope="corpus")).within) == (True, False)
+    assert [record.getMessage()[:29] for record in caplog.records] == ["questions: 3 of 6 questions h"]
 
 
 def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
