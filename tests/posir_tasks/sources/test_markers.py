@@ -128,14 +128,16 @@ def test_the_first_listed_answer_that_is_in_its_document_counts(tmp_path: Path, 
         {"context": TEXT, "question": "1?", **list_answers(("1902", 24), ("burned", 9), ("mill", 4))},
         {"context": TEXT, "question": "2?", **list_answers(("mill", 4), ("burned", 9))},
         {"context": TEXT, "question": "3?", **list_answers(("1902", 24), ("1903", 24))},
+        {"context": TEXT, "question": "blank?", **list_answers(("", 0), ("burned", 9))},
+        {"context": TEXT, "question": "word?", **list_answers(("unknown", 24), ("burned", 9))},
         # The first is moved by a character, which is no guess.
         {"context": TEXT, "question": "4?", **list_answers(("mill", 5), ("burned", 9))},
     ]
     answers, skipped, warnings = read(path := write(tmp_path, suffix, rows))
-    assert (answers, len(skipped)) == (["burned", "mill", "mill"], 1)
+    assert (answers, len(skipped)) == (["burned", "mill", "burned", "burned", "mill"], 1)
     assert "1902" in skipped[0]
-    assert [warning[:15] for warning in warnings] == ["Answers to 1 of", "1 question of 3"]
-    assert read(path, repair=False)[0] == ["burned", "mill", "burned"]
+    assert [warning[:15] for warning in warnings] == ["Answers to 1 of", "1 question of 5"]
+    assert read(path, repair=False)[0] == ["burned", "mill", "burned", "burned", "burned"]
 
 
 def test_an_invalid_row_of_listed_answers_excludes_itself_alone(tmp_path: Path):
