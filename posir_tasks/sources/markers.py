@@ -64,5 +64,10 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
 
 
 def is_unanswered(answers: Sequence[StatedAnswer], document: str) -> bool:
-    """Return whether at least half of the listed answers say that the document has none, as QuAC's own evaluation decides."""
-    return 2 * sum(marks_no_answer(answer, document) for answer in answers) >= len(answers)
+    """Return whether no listed answer is one, or half of them or more are marks that no text has, as in QuAC's evaluation.
+
+    Blank answers and words that the document lacks have no vote: another answer counts in their place.
+    """
+    votes = sum(bool((answer.text or "").strip()) and is_token(answer.text) for answer in answers)
+    answered = sum(not marks_no_answer(answer, document) for answer in answers)
+    return votes >= answered

@@ -115,7 +115,14 @@ def open_data(
         if not isinstance(data, Iterable):
             raise PosirError(f"The data is {data!r}, of type {type(data).__name__}. {KINDS} In Python, also a list of texts.")
         return _open_strings(data)
-    options = ReadOptions(column, id_column, split, revision, language, repair, scope)
+    opened = _open_reference(data, ReadOptions(column, id_column, split, revision, language, repair))
+    if scope is None:
+        return opened
+    use = Use.CORPUS if scope == "corpus" else Use.WITHIN
+    return replace(opened, find_use=lambda: use, count_repeated=None)
+
+
+def _open_reference(data: str | Path, options: ReadOptions) -> Dataset:
     path = Path(data).expanduser()
     if path.is_dir():
         return _open_folder(path, options)
@@ -249,7 +256,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     read = partial(read_hub, reference, commit, options)
     kind, location = "a dataset on the Hub", f"{reference}@{commit}"
     opened = _open_items(name, kind, location, read, lambda: commit, options)
-    return opened if options.scope else replace(opened, find_use=partial(find_hub_use, reference, commit))
+    return replace(opened, find_use=partial(find_hub_use, reference, commit))
 
 
 def _open_items(
@@ -287,8 +294,6 @@ def _open_items(
     subset = Subset(find_languages, domain, read_data, list_texts, read, read_judgments)
     scheme = RelativePositions()
     opened = Dataset(legible_name(name), kind, location, scheme, (subset,), find_revision, use is not None, in_memory=True)
-    if options.scope is not None:
-        return replace(opened, find_use=lambda: Use.CORPUS if options.scope == "corpus" else Use.WITHIN)
     count = partial(_count_repeated, read_data) if use is Use.CORPUS else None
     return replace(opened, find_use=lambda: use or Use.CORPUS, count_repeated=count)
 

@@ -207,7 +207,6 @@ class ReadOptions:
     revision: str | None = None
     language: str | None = None
     repair: bool = True
-    scope: Scope | None = None
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:

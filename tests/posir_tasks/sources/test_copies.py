@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import posir
+from posir_score.excerpts import read_excerpts
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.evidence import Place
 from posir_tasks.sources.copies import choose_originals, find_copies, merge_copies, move_span
@@ -115,6 +116,14 @@ def test_grades_of_copies_become_the_highest(tmp_path: Path):
     # Both copies have the answer: one place is left.
     assert (data.evidence.query_ids, data.places, data.queries["id"][:]) == (["mill", "bridge"], {}, ["mill", "bridge"])
     assert [span.of(TEXTS[name]) for _, _, name, span in data.list_questions() if span] == ["in 1901", "in 1887"]
+
+
+def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
+    folder = write_folder(tmp_path / "beir")
+    kept, merged = (read_excerpts(open_data(folder), is_merged=is_merged) for is_merged in (False, True))
+    assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
+    texts = [*merged.documents.values()]
+    assert [excerpt.span.of(texts[excerpt.document]) for _, (excerpt,) in merged.questions] == ["in 1901", "in 1887"]
 
 
 def test_overlapping_places_of_copies_are_joined():

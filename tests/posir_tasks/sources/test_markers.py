@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import posir
+from posir_score.excerpts import read_excerpts
 from posir_tasks.errors import PosirError
 from posir_tasks.sources.formats.passages import UNANSWERABLE, StatedAnswer, Use
 from posir_tasks.sources.markers import marks_no_answer, states_no_answer
@@ -127,14 +128,16 @@ def test_the_first_listed_answer_that_is_in_its_document_counts(tmp_path: Path, 
         {"context": TEXT, "question": "1?", **list_answers(("1902", 24), ("burned", 9), ("mill", 4))},
         {"context": TEXT, "question": "2?", **list_answers(("mill", 4), ("burned", 9))},
         {"context": TEXT, "question": "3?", **list_answers(("1902", 24), ("1903", 24))},
+        {"context": TEXT, "question": "blank?", **list_answers(("", 0), ("burned", 9))},
+        {"context": TEXT, "question": "word?", **list_answers(("unknown", 24), ("burned", 9))},
         # The first is moved by a character, which is no guess.
         {"context": TEXT, "question": "4?", **list_answers(("mill", 5), ("burned", 9))},
     ]
     answers, skipped, warnings = read(path := write(tmp_path, suffix, rows))
-    assert (answers, len(skipped)) == (["burned", "mill", "mill"], 1)
+    assert (answers, len(skipped)) == (["burned", "mill", "burned", "burned", "mill"], 1)
     assert "1902" in skipped[0]
-    assert [warning[:15] for warning in warnings] == ["Answers to 1 of", "1 question of 3"]
-    assert read(path, repair=False)[0] == ["burned", "mill", "burned"]
+    assert [warning[:15] for warning in warnings] == ["Answers to 1 of", "1 question of 5"]
+    assert read(path, repair=False)[0] == ["burned", "mill", "burned", "burned", "burned"]
 
 
 def test_an_invalid_row_of_listed_answers_excludes_itself_alone(tmp_path: Path):
@@ -174,6 +177,15 @@ def test_a_text_that_is_asked_of_several_documents_is_about_its_own(tmp_path: Pa
     assert open_data(path, scope="corpus").use is Use.CORPUS
     assert posir.stats(path, scope="corpus").exit_status == 0
     assert open_data(write(tmp_path, suffix, ask(["What of {}?"])), scope="document").use is Use.WITHIN
+    assert open_data(tmp_path / "out", scope="document").use is Use.WITHIN
+
+
+def test_chunks_are_scored_within_the_document_that_a_repeated_text_is_asked_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
+    assert (read_excerpts(open_data(path)).within, read_excerpts(open_data(path, scope="corpus")).within) == (True, False)
+    assert [record.getMessage()[:29] for record in caplog.records] == ["questions: 3 of 6 questions h"]
 
 
 def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
