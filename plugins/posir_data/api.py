@@ -117,6 +117,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if imported.titles:
         articles = pluralize(len(set(imported.titles.values())), "article")
         yield f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in the texts alone"
+    yield from (rows.sentence for rows in imported.tolerate_blank())
     repaired = [(question, question.answer, span) for question, span in imported.repaired if question.answer]
     if repaired:
         shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)
