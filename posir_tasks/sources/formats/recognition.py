@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from posir_tasks.display.wording import sanitized
@@ -16,6 +17,8 @@ from posir_tasks.table_files import read_delimited
 
 #: Bytes of a line that are looked at, files of a folder, and fields that are listed.
 MAX_LINE, MAX_FILES, MAX_FIELDS = 2**16, 8, 8
+#: Fields that are compared with those of forms, and characters of each.
+MAX_COMPARED, MAX_NAME = 64, 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
 READ_FORMS = (
@@ -114,7 +117,7 @@ def find_nearest_form(fields: Collection[str]) -> Form | None:
 
 
 def _count_alike(fields: Iterable[str], form: Form) -> int:
-    names = [field.lower() for field in fields]
+    names = [field[:MAX_NAME].lower() for field in islice(fields, MAX_COMPARED)]
     return sum(bool(get_close_matches(name, form.fields, 1, MIN_ALIKE)) for name in names)
 
 
