@@ -131,7 +131,8 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
         while len(cells) > len(headings) and not cells[-1].strip():
             cells.pop()
         if len(cells) != len(headings):
-            raise GateError(name, f"line {number}: has {len(cells)} cells, and there are {len(headings)} headings")
+            shown = sanitized(", ".join(headings))
+            raise GateError(name, f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}")
         rows.append((number, cells))
     return headings, rows
 
