@@ -368,8 +368,8 @@ def atomic_update(file: Path) -> Iterator[Path]:
     """
     target = follow_links(file)
     with _explain_unwritable_file(file):
-        found = _check_target(file, target)
-    if _is_open_file(target) or (found and not stat.S_ISREG(found.st_mode)):
+        state = _check_target(file, target)
+    if _is_open_file(target) or (state and not stat.S_ISREG(state.st_mode)):
         raise PosirError(f"{file}: is a device, a FIFO or an open file. Name a file that can be changed.")
     with folder_lock(target.parent), explain_disk_full(file):
         # Another process may have written it since.
