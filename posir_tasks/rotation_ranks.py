@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -311,21 +311,33 @@ def _unpack(row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], Docume
     owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
     if owner is None:
         raise ValueError("a set is of other documents or questions than the ranks by document")
-    texts = {name: str(row[name]) for name in ("subset", "documents", "queries", "digest", "window_digest")}
-    numbers = {name: _read_count(row[name]) for name in ("sample_size", "subsets", "room")}
-    if not numbers["sample_size"] or not numbers["subsets"]:
+    sample_size = _read_count(row["sample_size"])
+    subsets = _read_count(row["subsets"])
+    if not sample_size or not subsets:
         raise ValueError("'sample_size' and 'subsets' must be at least 1")
     counts = {LeftOut(name).value: _read_count(count) for name, count in row["left_out"].items()}
     untested = Untested(row["untested"]) if "untested" in row else None
-    columns: dict[str, Integers] = {}
-    if untested is None:
-        # A question has at most this many rows in each column.
-        limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
-        columns = {name: unpack_column(row[name], limit) for name in COLUMNS}
-    part = RotationSet(**texts, **numbers, window=Window(row["window"]), untested=untested, left_out=counts, **columns)
-    if untested is None:
-        _check_columns(part, owner)
-    return part
+    part = RotationSet(
+        subset=owner.subset,
+        documents=owner.documents,
+        queries=owner.queries,
+        digest=str(row["digest"]),
+        window_digest=str(row["window_digest"]),
+        sample_size=sample_size,
+        subsets=subsets,
+        room=_read_count(row["room"]),
+        window=Window(row["window"]),
+        untested=untested,
+        left_out=counts,
+    )
+    if untested is not None:
+        return part
+    # A question has at most this many rows in each column.
+    limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
+    columns = {name: unpack_column(row[name], limit) for name in COLUMNS}
+    tested = replace(part, **columns)
+    _check_columns(tested, owner)
+    return tested
 
 
 def _read_count(value: object) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posir_compare.comparison import ModelRun, Pair, collect_runs, find_common_results
 from posir_mitigate.method import Mitigation
@@ -112,6 +112,17 @@ def run_trials(
 
 
 @dataclass(frozen=True)
+class MethodCost:
+    """What a method costs."""
+
+    vectors_per_document: float
+    seconds: float
+    time_ratio: float | None
+    """Seconds as a multiple of those of the plain model; None if these are unknown."""
+    words: str
+
+
+@dataclass(frozen=True)
 class MitigationOutcome:
     """Scores, change and cost of a method. Scores are None where undefined."""
 
@@ -139,25 +150,37 @@ def compare_trials(
     everything = collect_runs([read_all_results(folder)])
     runs = {run.results[0].model: run for run in everything if task in {result.task for result in run.results}}
     plain = runs[str(plain_model.name)]
-    seconds, outcomes = measure_seconds(plain, task), list[MitigationOutcome]()
-
-    def add(method: str, group: GroupAnalysis, change: Change | None, *cost: Any) -> None:
-        findings = decide(group)
-        scores = (findings[quantity].estimate for quantity in (Quantity.NDCG_AT_10, Quantity.POSITION_EFFECT))
-        outcomes.append(MitigationOutcome(method, group.queries, *scores, findings, change, *cost))
-
+    seconds = measure_seconds(plain, task)
+    outcomes = list[MitigationOutcome]()
     for method, meta in progress(list(mitigated.items()), "Comparing"):
         run = runs[str(meta.name)]
         common = find_common_results(Pair(plain, run, task))
         a, b = analyze(common.a).overall, analyze(common.b).overall
         if not outcomes:
-            add("plain", a, None, 1.0, seconds, 1.0, "one vector")
+            outcomes.append(_build_outcome("plain", a, None, MethodCost(1.0, seconds, 1.0, "one vector")))
         taken = measure_seconds(run, task)
         # One vector per document, unless the results say otherwise.
         vectors = average_vectors(result.run for result in run.by_subset(task).values()) or 1.0
         change = compare_groups(a, b, paired=common.are_paired)
-        add(str(method), b, change, vectors, taken, taken / seconds if seconds else None, method.cost)
+        cost = MethodCost(vectors, taken, taken / seconds if seconds else None, method.cost)
+        outcomes.append(_build_outcome(str(method), b, change, cost))
     return outcomes
+
+
+def _build_outcome(method: str, group: GroupAnalysis, change: Change | None, cost: MethodCost) -> MitigationOutcome:
+    findings = decide(group)
+    return MitigationOutcome(
+        method=method,
+        queries=group.queries,
+        ndcg_at_10=findings[Quantity.NDCG_AT_10].estimate,
+        position_effect=findings[Quantity.POSITION_EFFECT].estimate,
+        findings=findings,
+        change=change,
+        vectors_per_document=cost.vectors_per_document,
+        seconds=cost.seconds,
+        time_ratio=cost.time_ratio,
+        cost=cost.words,
+    )
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:

@@ -227,8 +227,9 @@ def describe_ranking(rows: Sequence[ReportRow]) -> str:
     if len({row.model for row in rows}) < 2 or len({row.task for row in rows}) > 1:
         return ""
     labels = short_labels(rows)
-    ends = [(labels[place], row.ndcg_at_10) for place, row in ((0, rows[0]), (-1, rows[-1]))]
-    return messages.describe_ranking(*ends, len(rows))
+    best = (labels[0], rows[0].ndcg_at_10)
+    worst = (labels[-1], rows[-1].ndcg_at_10)
+    return messages.describe_ranking(best, worst, len(rows))
 
 
 def title_effect(row: ReportRow) -> str:

@@ -450,7 +450,7 @@ def _rotate(
     from mteb.timing import TimingStack
 
     from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT
-    from posir_tasks.search.dispatch import SearchRequest
+    from posir_tasks.search.request import SearchRequest
     from posir_tasks.search.rotations import RotationTest
 
     positives = split["evidence"].positives()

@@ -222,4 +222,5 @@ def _weight_rows(questions: Integers, cells: Integers) -> Floats:
     totals = np.bincount(cells)
     sampled = np.bincount(cells[tested], minlength=len(totals))
     weights: Floats = (totals / np.maximum(sampled, 1))[cells[questions]]
-    return weights / weights.mean()
+    scaled: Floats = weights / weights.mean()
+    return scaled

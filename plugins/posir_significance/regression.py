@@ -85,7 +85,8 @@ class Regression:
         residuals = y - x @ coefficients
         _, cluster = np.unique(clusters[used], return_inverse=True)
         pairs = np.array([[np.bincount(cluster, weights=a * b) for b in x.T] for a in x.T])
-        scores = np.stack([np.bincount(cluster, weights=column * residuals) for column in x.T], axis=1)
+        sums = [np.bincount(cluster, weights=column * residuals) for column in x.T]
+        scores = np.stack(sums, axis=1).astype(np.float64)
         return cls(coefficients, inverse, np.moveaxis(pairs, 2, 0), scores, pseudo)
 
     @cached_property

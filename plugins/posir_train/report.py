@@ -19,7 +19,7 @@ from posir_report.summary import TaskSummary
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import analyze
 from posir_significance.decision import Change, MetricChange, compare_gains, compare_groups, decide
-from posir_significance.findings import ChangeState, Quantity
+from posir_significance.findings import ChangeState, GroupFindings, Quantity
 from posir_significance.intervals import estimate_difference, estimate_mean
 from posir_significance.messages import METRICS as METRIC_NAMES
 from posir_significance.messages import describe_change, label_change
@@ -133,9 +133,15 @@ def compare_measurements(before: Measurement, after: Measurement) -> list[Traini
     return [
         _build_change(NDCG, first.ndcg, other.ndcg, change),
         *thirds,
-        *(_build_change(name, *(found[Quantity(METRICS[name])].estimate for found in findings), change) for name in EFFECTS),
+        *(_build_effect_change(name, findings, change) for name in EFFECTS),
         TrainingChange(COSINE, cosine_before, cosine_after, risen),
     ]
+
+
+def _build_effect_change(name: str, findings: Sequence[GroupFindings], change: Change) -> TrainingChange:
+    quantity = Quantity(METRICS[name])
+    before, after = (found[quantity].estimate for found in findings)
+    return _build_change(name, before, after, change)
 
 
 def _build_change(

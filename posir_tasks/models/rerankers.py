@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.embeddings.cached_encoder import with_cache
 from posir_tasks.embeddings.context import EncodingContext, build_texts
-from posir_tasks.embeddings.encoding import DistinctEmbeddings
+from posir_tasks.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.errors import PosirError
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model

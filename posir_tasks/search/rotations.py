@@ -461,8 +461,8 @@ class SubsetRotation:
 
 
 def _code_versions(document: RotatedDocument) -> int:
-    whole = sum(1 << version.number for version in document.whole)
-    excerpt = sum(1 << version.number for version in document.excerpt)
+    whole: int = sum(1 << version.number for version in document.whole)
+    excerpt: int = sum(1 << version.number for version in document.excerpt)
     return whole + VERSION_BITS * excerpt
 
 
