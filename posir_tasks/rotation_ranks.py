@@ -334,7 +334,7 @@ def _unpack(row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], Docume
         return part
     # A question has at most this many rows in each column.
     limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
-    columns = {name: unpack_column(row[name], limit) for name in COLUMNS}
+    columns: dict[str, Any] = {name: unpack_column(row[name], limit) for name in COLUMNS}
     tested = replace(part, **columns)
     _check_columns(tested, owner)
     return tested

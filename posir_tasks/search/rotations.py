@@ -463,7 +463,7 @@ class SubsetRotation:
 def _code_versions(document: RotatedDocument) -> int:
     whole: int = sum(1 << version.number for version in document.whole)
     excerpt: int = sum(1 << version.number for version in document.excerpt)
-    return whole + VERSION_BITS * excerpt
+    return int(whole + VERSION_BITS * excerpt)
 
 
 @dataclass(frozen=True)
