@@ -1,0 +1,84 @@
+"""Every kind of model is tested on rotated versions, and the unmoved text has the rank of the ordinary search."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posir
+from posir_tasks.results import read_results
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE, Window
+from tests.support.embedding_server import serve_embeddings
+from tests.support.models import write_tiny_gpt2, write_tiny_model
+
+DOCUMENTS = 4
+
+
+@pytest.fixture(autouse=True)
+def _sample(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(ROTATED_VARIABLE, str(DOCUMENTS))
+
+
+def evaluate(model: str, folder: Path):
+    posir.evaluate(model, "PosIR-Mini", output_folder=folder / "results")
+    (result,) = read_results(folder / "results")
+    return result
+
+
+def check(result) -> None:
+    values = result.values
+    rotations = values.rotations
+    assert rotations.untested is None
+    ordinary = values.ranks.columns.ranks
+    for window in (False, True):
+        rows = rotations.rows(values.ranks, window=window)
+        unmoved = rows.version == 0
+        assert len(rows.query) > unmoved.sum() >= DOCUMENTS
+        if not window or rotations.window is Window.WHOLE:
+            # An excerpt of a longer document is another text.
+            np.testing.assert_array_equal(rows.ranks[unmoved], ordinary[rows.query[unmoved]])
+    json.dumps(rotations.to_json())
+
+
+def use_last_tokens(folder: Path) -> Path:
+    file = folder / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps(settings | {"truncation_side": "left"}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["dense", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sparse", "late-interaction", "cross-encoder"))],
+)
+def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
+    check(evaluate(str(write_tiny_model(tmp_path / "model", kind)), tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["{}+chunks(32)", "hybrid(mteb/baseline-bm25s,{})"])
+def test_chunks_and_hybrids_are_tested(form: str, tmp_path: Path):
+    check(evaluate(form.format(write_tiny_model(tmp_path / "model")), tmp_path))
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_the_last_tokens_is_tested_on_excerpts_that_it_reads_whole(tmp_path: Path):
+    result = evaluate(str(use_last_tokens(write_tiny_model(tmp_path / "model"))), tmp_path)
+    check(result)
+    assert result.values.rotations.window is Window.EXCERPT
+
+
+@pytest.mark.slow
+def test_a_model_with_a_window_of_512_tokens_is_tested(tmp_path: Path):
+    check(evaluate(str(write_tiny_gpt2(tmp_path / "model")), tmp_path))
+
+
+@pytest.mark.slow
+def test_an_endpoint_is_tested_on_whole_documents(tmp_path: Path):
+    with serve_embeddings() as server:
+        result = evaluate(server.reference, tmp_path)
+    rows = result.values.rotations.rows(result.values.ranks, window=False)
+    unmoved = rows.version == 0
+    assert unmoved.sum() >= DOCUMENTS
+    np.testing.assert_array_equal(rows.ranks[unmoved], result.values.ranks.columns.ranks[rows.query[unmoved]])
