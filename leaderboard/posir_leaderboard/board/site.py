@@ -100,6 +100,7 @@ def render_site(
         models=data["board"]["models"],
         view=view,
         order=order[:PAGE],
+        published=any(data["board"]["models"]["published"][place] for place in view.get("models", ())),
         percent=format_percent,
         points=format_points,
     )

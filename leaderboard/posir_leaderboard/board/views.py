@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -286,6 +287,9 @@ class View:
             return {"headline": told, "lead": [*headline[:-1], *lead]}
         if found:
             lead[-1] += self._count_findings(found.values())
+        if not self.own:
+            *ends, last = describe_ends([(names[at], rows[at]) for at in scores])
+            lead = [*ends, last + lead[0], *lead[1:]]
         if not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}
@@ -328,6 +332,24 @@ class View:
             for length, difference in differences.items()
         }
         return {"models": [indices[self.rows[place].model.id] for place in best], "lengths": columns}
+
+
+def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
+    """Return the largest start minus end in either direction, in parts of which each second one is a name.
+
+    Left out are rows whose interval includes 0.
+    """
+    shown = [(name, row.difference) for name, row in rows if row and row.difference]
+    clear = [(name, found.value) for name, found in shown if not found.interval or not found.low <= 0 <= found.high]
+    high = max(clear, key=itemgetter(1), default=("", 0.0))
+    low = min(clear, key=itemgetter(1), default=("", 0.0))
+    parts = [""]
+    if high[1] > 0:
+        parts = ["With ", high[0], f" evidence at the start scores {format_percent(high[1])} points higher than at the end. "]
+    if low[1] < 0:
+        parts[-1] += "With "
+        parts += [low[0], f" it scores {format_percent(-low[1])} points lower{' than at the end' if len(parts) == 1 else ''}. "]
+    return parts
 
 
 def describe_result(record: BoardRecord) -> str:
