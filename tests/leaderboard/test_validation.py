@@ -266,7 +266,7 @@ def test_counts_by_the_models_tokenizer_are_accepted_but_not_scores_that_contrad
         scores["read_ranks"]["sets"][0]["counted_with"] = "tokenizer"
 
     assert edited(file, count_by_tokenizer) == []
-    for key in ("not_read", "bias_within_read"):
+    for key in ("unread_share", "position_effect_in_window"):
         (problem, *_) = edited(file, lambda scores, key=key: scores["position_scores"]["all"].update({key: 0.5}))
         assert problem.field.startswith("position_scores.all.")
 

@@ -282,9 +282,12 @@ class View:
             lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[second], f"{end}. "]
         found = {at: findings for at in scores if (row := rows[at]) and (findings := row.findings)}
         if found and len(scores) <= MAX_DESCRIBED:
-            told = [*describe_models([(names[at], findings) for at, findings in found.items()])]
-            lead[0] = f"{headline[-1]}. "
-            return {"headline": told, "lead": [*headline[:-1], *lead]}
+            # The lead continues the sentence about the best, whose name it begins with.
+            joins = bool(others) and not ties
+            ahead = [f",{lead[2].removeprefix(' is')}", *lead[3:]] if joins else [f". {lead[0]}", *lead[1:]]
+            lead = [*headline[:-1], headline[-1] + ahead[0], *ahead[1:]]
+            headline = [*describe_models([(names[at], findings) for at, findings in found.items()])]
+            return {"headline": headline, "lead": lead}
         if found:
             lead[-1] += self._count_findings(found.values())
         if not self.own:
@@ -343,13 +346,16 @@ def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
     clear = [(name, found.value) for name, found in shown if not found.interval or not found.low <= 0 <= found.high]
     high = max(clear, key=itemgetter(1), default=("", 0.0))
     low = min(clear, key=itemgetter(1), default=("", 0.0))
+    points = [(high, "higher")] if high[1] > 0 else []
+    points += [(low, "lower")] if low[1] < 0 else []
     parts = [""]
-    if high[1] > 0:
-        parts = ["With ", high[0], f" evidence at the start scores {format_percent(high[1])} points higher than at the end. "]
-    if low[1] < 0:
-        parts[-1] += "With "
-        parts += [low[0], f" it scores {format_percent(-low[1])} points lower{' than at the end' if len(parts) == 1 else ''}. "]
-    return parts
+    for (name, value), word in points:
+        than = f", {format_percent(abs(value))} {word} with "
+        if len(parts) == 1:
+            than = f"Evidence at the start scores {format_percent(abs(value))} points {word} than at the end with "
+        parts[-1] += than
+        parts += [name, ""]
+    return [*parts[:-1], f"{parts[-1]}. "] if points else parts
 
 
 def describe_result(record: BoardRecord) -> str:

@@ -207,10 +207,10 @@
     const most = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
     const [high, low] = [most(1), most(-1)];
     const name = (one) => one.label.split("/").at(-1);
-    const by = (one) => `${board.percent(Math.abs(one.difference))} points`;
-    const first = high ? ["With ", name(high), ` evidence at the start scores ${by(high)} higher than at the end${low ? "; with " : ""}`] : ["With "];
-    const second = low ? [name(low), high ? ` ${by(low)} lower` : ` evidence at the start scores ${by(low)} lower than at the end`] : [];
-    return high || low ? [...first, ...second] : [];
+    const by = (one) => board.percent(Math.abs(one.difference));
+    const first = (one, word) => [`Evidence at the start scores ${by(one)} points ${word} than at the end with `, name(one)];
+    if (high && low) return [...first(high, "higher"), `, ${by(low)} lower with `, name(low)];
+    return high ? first(high, "higher") : low ? first(low, "lower") : [];
   };
 
   const TITLES = { position_effect: "Position effect against nDCG@10", start_minus_end: "Start minus end against nDCG@10" };

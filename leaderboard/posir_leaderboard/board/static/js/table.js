@@ -437,7 +437,9 @@
     labelHeader(table.column(place("score")).header(), key);
     table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
-    qualify("effect", "same evidence moved");
+    table.column(place("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
+    qualify("psi", "as published");
+    qualify("effect", "same evidence");
     qualify("difference", "different questions");
   }
 
