@@ -41,7 +41,7 @@ from posir_report.summary import MERGED_BINS, VERDICT_COLUMNS, build_rows, summa
 from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.decision import DEFAULT_MARGINS, decide_change
-from posir_significance.findings import ChangeState, State
+from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
 from posir_significance.messages import label_change
 from posir_tasks.display.strip import draw_glyph
@@ -378,10 +378,24 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         assert [value, value - half, value + half] == pytest.approx([row.difference.value, *row.difference.interval], abs=2e-6)
         assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
     (compared,) = [row for row in rows if row.length == "all"]
-    *_, best, before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
+    columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
+    *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
-    assert (best, before, second) == ("b", f" is {100 * compared.difference.value:.1f} points ahead of ", "a")
+    assert (best, second) == ("b", "a")
+    assert before.endswith(f", {100 * compared.difference.value:.1f} points ahead of ")
     assert list(map(float, ends.split(",\xa0"))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
+
+
+def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_that_tests_it(results):
+    entries, _ = read_entries(results)
+    (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
+    for row in record.rows:
+        assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
+        assert row.code == "posir run -t PosIR-English -m org/second"
+    columns = recording.row_columns(record.rows)
+    assert {*columns["state"]} == {"not_tested"}
+    assert {*columns["reason"]} == {"not_stored"}
+    assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
