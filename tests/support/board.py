@@ -52,7 +52,7 @@ def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True)
 UNREAD_SHARE = 0.25
 
 
-def fake_findings(effect: float, error: float = 0.01, state: State | None = None) -> GroupFindings:
+def fake_findings(effect: float, error: float = 0.02, state: State | None = None) -> GroupFindings:
     """Return the findings of a test whose effect within the window is half that of whole documents."""
     within = Estimate(effect / 2, (effect / 2 - 2 * error, effect / 2 + 2 * error))
     facts = {

@@ -9,16 +9,12 @@
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
-  /** Points of a difference that have the full color, and the score that has it. */
-  const FULL = 0.5;
+  /** The score that has the full color. */
   const DEEP = 0.85;
 
-  /** Color a cell by a score, or by a difference, on a scale that is the same on every board. */
-  board.shade = (cell, value, signed = false) => {
-    if (!known(value)) return;
-    const share = Math.min(Math.max(signed ? Math.abs(value) / FULL : value / DEEP, 0), 1);
-    cell.style.setProperty("--heat-share", `${Math.round(50 * share)}%`);
-    if (signed) cell.classList.add(value < 0 ? "toward-end" : "toward-start");
+  /** Color a cell by a score, on a scale that is the same on every board. */
+  board.shade = (cell, value) => {
+    if (known(value)) cell.style.setProperty("--heat-share", `${Math.round(50 * Math.min(Math.max(value / DEEP, 0), 1))}%`);
   };
 
   /** Return whether some of the evidence is truncated. */
@@ -29,6 +25,7 @@
 
   /** Return the state of a row in words, of an average in how many tasks each is; its tooltip is the answer, as text. */
   board.chip = ({ states, state_label: label, answer, published }) => {
+    if (!states) return null;
     const kind = states.length === 1 ? states[0].replaceAll("_", "-") : "several";
     return board.el("span", { class: `state ${kind}`, title: published ? board.UNTESTED : answer }, label);
   };

@@ -235,14 +235,7 @@
   }
 
   const differenceCell = (row) =>
-    board.known(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end"), row.published ? bar(row.difference) : null) : board.DASH;
-
-  /** Return a bar from 0 to the right if the start is found better, else to the left. */
-  function bar(effect) {
-    const length = el("span", {});
-    board.shade(length, effect, true);
-    return el("span", { class: "bar-of", "aria-hidden": "true" }, length);
-  }
+    board.known(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
 
   const psiCell = (row) => scored(board.plain(row.psi_as_published), "");
 
