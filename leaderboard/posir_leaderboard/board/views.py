@@ -291,8 +291,8 @@ class View:
         if found:
             lead[-1] += self._count_findings(found.values())
         if not self.own:
-            *ends, last = describe_ends([(names[at], rows[at]) for at in scores])
-            lead = [*ends, last + lead[0], *lead[1:]]
+            *parts, last = describe_ends([(names[at], rows[at]) for at in scores])
+            lead = [*parts, last + lead[0], *lead[1:]]
         if not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}
@@ -343,7 +343,7 @@ def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
     Left out are rows whose interval includes 0.
     """
     shown = [(name, row.difference) for name, row in rows if row and row.difference]
-    clear = [(name, found.value) for name, found in shown if not found.interval or not found.low <= 0 <= found.high]
+    clear = [(name, found.value) for name, found in shown if not _includes_zero(found)]
     high = max(clear, key=itemgetter(1), default=("", 0.0))
     low = min(clear, key=itemgetter(1), default=("", 0.0))
     points = [(high, "higher")] if high[1] > 0 else []
@@ -356,6 +356,10 @@ def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
         parts[-1] += than
         parts += [name, ""]
     return [*parts[:-1], f"{parts[-1]}. "] if points else parts
+
+
+def _includes_zero(estimate: Estimate) -> bool:
+    return estimate.interval is not None and estimate.interval[0] <= 0 <= estimate.interval[1]
 
 
 def describe_result(record: BoardRecord) -> str:

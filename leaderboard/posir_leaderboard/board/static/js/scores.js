@@ -18,15 +18,16 @@
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
     const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
-    const cell = (row, text, ends) => el("td", {}, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
-    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col" }, title));
+    const kind = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
+    const cell = (row, title, text, ends) => el("td", { class: kind(title) }, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
+    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col", class: kind(title) }, title));
     const table = (model, at) =>
       el(
         "table",
         { class: "per-model" },
         el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
         el("thead", {}, el("tr", {}, ...head(at))),
-        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([, text, ends]) => cell(row, text, ends))))),
+        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([name, text, ends]) => cell(row, name, text, ends))))),
       );
     return el("div", { class: "figures" }, ...models.map(table));
   }

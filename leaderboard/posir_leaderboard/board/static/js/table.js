@@ -23,12 +23,15 @@
   /** What the cells of a row say that a narrow page shows as a card, without a head. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
+  /** Keys of the scores that have another name as a column. */
+  const KEYS = { score: "ndcg_at_10", effect: "position_effect", psi: "psi_as_published" };
+
   /** Return a column with a function from a row to its cell, and one to its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
       name,
       title,
-      ariaTitle: title || board.title({ score: "ndcg_at_10" }[name] ?? name),
+      ariaTitle: title || board.title(KEYS[name] ?? name),
       className,
       type: "missing-last",
       // The search does not use the text of cells.
