@@ -18,22 +18,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 from datasets import Dataset
+from mteb.models.model_implementations.bm25 import bm25_loader
 from mteb.results import TaskResult
 
 from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revision, origin_problems
-from posir_tasks import document_ranks
+from posir_tasks import document_ranks, rotation_ranks
 from posir_tasks import result_schema as keys
 from posir_tasks.display.progress import progress
 from posir_tasks.display.wording import sanitized
 from posir_tasks.document_keys import OPENINGS, TEXTS, TITLES
-from posir_tasks.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.errors import DataError
 from posir_tasks.evidence import Evidence, ReadEvidence
+from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import DEPTH, PositionProfile
 from posir_tasks.ranks import RankedQueries, retrieval_scores
 from posir_tasks.read_part import CountedWith
 from posir_tasks.results import DECIMALS, SubsetResult
+from posir_tasks.rotation_ranks import RotationSet, Untested
+from posir_tasks.search.rotations import digest_versions, find_spans, sample_documents
 from posir_tasks.sources.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.sources.data import digest_data, digest_queries
 from posir_tasks.sources.posir import build_evidence
@@ -47,9 +51,12 @@ from posir_tasks.sources.repository import (
     folder_name,
 )
 from posir_tasks.tasks.catalog import find_task
+from posir_tasks.tasks.scoring import select_relevant
+from posir_tasks.text.rotations import find_units, rotate_text
 
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
+    from posir_tasks.tasks.scoring import Rows
 
 
 #: Largest difference between a rounded number and its exact value: half a unit of the last decimal, and errors of summation.
@@ -120,7 +127,11 @@ def _subset_problems(
         return
     # Scores of impossible counts may take forever to compute.
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
-    problems = [*_count_problems(task, facts, result.profile), *_rank_problems(task, facts, result, languages)]
+    problems = [
+        *_count_problems(task, facts, result.profile),
+        *_rank_problems(task, facts, result, languages),
+        *_rotation_problems(entry.model, task, facts, result),
+    ]
     problems = problems or list(_score_problems(task, facts, result, scores))
     for field, message in problems:
         yield EntryProblem(str(entry.file), message, result.subset, field)
@@ -186,6 +197,62 @@ def _place_problems(stated: DocumentSet, computed: DocumentSet, evidence: Eviden
         yield keys.READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
+def _rotation_problems(
+    model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
+) -> Iterator[tuple[str, str]]:
+    """Yield what in the ranks of rotated versions is not of the sample of the dataset's documents.
+
+    Which documents are sampled, and their versions, follow from their texts, if these were read.
+    """
+    for part in result.values.rotations.sets if result.values.rotations else ():
+        subsets = len(task.metadata.hf_subsets)
+        if part.subsets != subsets:
+            yield f"{keys.ROTATIONS_KEY}.subsets", f"is {part.subsets}; {task.metadata.name} has {subsets}"
+        elif part.untested is Untested.ORDER_BLIND and not _ignores_order(model):
+            yield f"{keys.ROTATIONS_KEY}.untested", f"is {part.untested}, but the scores of {model} depend on word order"
+        elif part.untested is None:
+            yield from _sample_problems(part, task, facts, result.subset)
+
+
+def _ignores_order(model: str) -> bool:
+    """Tell whether word order plays no part in the scores of a model, which only mteb's registry can say."""
+    known = MODEL_REGISTRY.resolve().get(model)
+    return known is not None and (known.loader is bm25_loader or getattr(known.loader, "order_blind", False) is True)
+
+
+def _sample_problems(part: RotationSet, task: type[PositionTask], facts: SubsetFacts, subset: str) -> Iterator[tuple[str, str]]:
+    evidence = facts.evidence
+    groups = order_queries(task.scheme, evidence)
+    lengths = task.scheme.length_buckets(evidence)
+    quota = part.quota(part.sample_size)
+    # A length has the places from 1 on of as many documents as it has, up to the quota, whatever their texts are.
+    bucket = lengths[[group[0] for group in groups]]
+    for length in np.unique(bucket):
+        places = part.sample[bucket == length]
+        if sorted(places[places > 0].tolist()) != list(range(1, min(quota, len(places)) + 1)):
+            yield f"{keys.ROTATIONS_KEY}.sample", "is not a sample of the dataset's documents of each length"
+            return
+    if facts.documents is None:
+        return
+    if sample_documents(groups, evidence, lengths, facts.documents, quota) != part.sample.tolist():
+        yield f"{keys.ROTATIONS_KEY}.sample", "is not the sample that the texts of the dataset give"
+    elif _digest_sample(part, task, facts, groups, subset) != part.digest:
+        yield f"{keys.ROTATIONS_KEY}.digest", "is not that of the versions of the dataset's texts"
+
+
+def _digest_sample(
+    part: RotationSet, task: type[PositionTask], facts: SubsetFacts, groups: Sequence[Sequence[int]], subset: str
+) -> str:
+    """Return the digest of the versions of the sampled documents, as the texts of the dataset give them."""
+    language = task.metadata.hf_subsets_to_langscripts[subset][-1]
+    texts = list[str]()
+    for group in (group for group, place in zip(groups, part.sample, strict=True) if place):
+        text = str((facts.documents or {})[facts.evidence.document_ids[group[0]]]["text"])
+        units = find_units(text, language, find_spans(facts.evidence, group))
+        texts += [version.text for version in rotate_text(text, units)]
+    return digest_versions(texts)
+
+
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
@@ -198,6 +265,8 @@ def _score_problems(
     packed = {
         key: {**scores[key], "schema": document_ranks.SCHEMA} for key in (keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY)
     }
+    if keys.ROTATIONS_KEY in scores:
+        packed[keys.ROTATIONS_KEY] = {**scores[keys.ROTATIONS_KEY], "schema": rotation_ranks.SCHEMA}
     values = result.values.to_json() | packed
     computed = score_result(result.values)
     stated = result.data.corpus
@@ -298,6 +367,8 @@ class SubsetFacts:
     """Tolerated rows by rule; of the corpus only if it was read."""
     digest: Mapping[str, str]
     """Digests of the content of `queries` and, if it was read, `corpus`."""
+    documents: Rows | None = None
+    """Rows of the relevant documents by id; None if the corpus was not read."""
 
 
 @lru_cache(maxsize=64)
@@ -319,7 +390,8 @@ def subset_facts(task: type[PositionTask], subset: str, revision: str, *, with_c
         data = task().read_subset(subset)
         if data.revision != revision:
             raise DataError(f"{task.metadata.name}: this version of posir has revision {data.revision}, not {revision}.")
-    return SubsetFacts(data.evidence, data.tolerated, digest_data(data.corpus, data.queries, data.evidence))
+    documents = select_relevant(data.corpus, data.evidence.document_ids)
+    return SubsetFacts(data.evidence, data.tolerated, digest_data(data.corpus, data.queries, data.evidence), documents)
 
 
 def _open_repository(repo_id: str, revision: str) -> Repository:

@@ -267,8 +267,12 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
     First a model that truncates evidence, or has a verdict; a model whose scores ignore word order comes last.
     """
     ranked = sorted(rows, key=lambda row: (not row[1].value(Quantity.UNREAD_SHARE), row[1].reason is Reason.ORDER_BLIND))
-    for place, (name, findings) in enumerate(ranked[:1] if len(rows) < 3 else ranked[:2]):
-        yield "; " if place else ""
+    described = ranked[: 1 if len(rows) < 3 else 2]
+    yield ""
+    for name, findings in described[:-1]:
+        yield name
+        yield f" {phrase_finding(findings)}; "
+    for name, findings in described[-1:]:
         yield name
         yield f" {phrase_finding(findings)}"
 

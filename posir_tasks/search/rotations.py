@@ -118,6 +118,20 @@ def sample_documents(
     return places
 
 
+def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
+    """Return the spans of the evidence of some questions; none if it is labeled, or of a text in another language."""
+    if not len(evidence.starts):
+        return []
+    starts = evidence.starts[rows].tolist()
+    ends = (evidence.ends if len(evidence.ends) else evidence.starts + 1)[rows].tolist()
+    return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def digest_versions(texts: Iterable[str]) -> str:
+    """Return the digest of the versions of a sample, document by document."""
+    return digest(*texts).hex()
+
+
 @dataclass(frozen=True)
 class RotatedDocument:
     """The versions of a document, and those of its excerpt."""
@@ -322,7 +336,7 @@ class SubsetRotation:
             unread=whole.unread,
             window_twelfths=excerpts.twelfths,
             window_ranks=excerpts.ranks,
-            digest=digest(*(version.text for document in rotated for version in document.whole)).hex(),
+            digest=digest_versions(version.text for document in rotated for version in document.whole),
             window_digest=self._digest_window(rotated),
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
@@ -359,20 +373,12 @@ class SubsetRotation:
         if self.window is Window.UNKNOWN:
             return ""
         chosen = "whole" if self.window is Window.WHOLE else "excerpt"
-        return digest(*(version.text for document in rotated for version in getattr(document, chosen))).hex()
-
-    def _find_spans(self, document: SampledDocument) -> list[Span]:
-        """Return the spans of the evidence in a document; none if it is labeled, or of a text in another language."""
-        if not len(self.evidence.starts):
-            return []
-        starts = self.evidence.starts[document.rows].tolist()
-        ends = (self.evidence.ends if len(self.evidence.ends) else self.evidence.starts + 1)[document.rows].tolist()
-        return [Span(start, end) for start, end in zip(starts, ends, strict=True)]
+        return digest_versions(version.text for document in rotated for version in getattr(document, chosen))
 
     def _rotate(self, document: SampledDocument) -> RotatedDocument:
         row = self.documents[document.name]
         text = str(row["text"])
-        spans = self._find_spans(document)
+        spans = find_spans(self.evidence, document.rows)
         units = find_units(text, self.test.language or self.test.request.context.corpus_language, spans)
         whole = rotate_text(text, units)
         if len(whole) < 2:
@@ -394,7 +400,7 @@ class SubsetRotation:
 
     def _select_questions(self, document: SampledDocument, rotated: RotatedDocument) -> list[int]:
         """Return the tests of each question about a document, as bits."""
-        spans = self._find_spans(document)
+        spans = find_spans(self.evidence, document.rows)
         bits = list[int]()
         for number, row in enumerate(document.rows):
             name = self.evidence.query_ids[row]

@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from posir_significance.sentences import build_strip, label_change, name_state
 from scipy.stats import t
 
 from posir_compare.comparison import Metric, compare_pairs
@@ -38,11 +37,13 @@ from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file,
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.cells import build_curve_cells
-from posir_report.summary import DECISION_COLUMNS, MERGED_BINS, summarize
+from posir_report.summary import MERGED_BINS, VERDICT_COLUMNS, build_rows, summarize
 from posir_report.tables import known_columns
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.decision import DEFAULT_MARGINS, ChangeState, State, decide_change
+from posir_significance.decision import DEFAULT_MARGINS, decide_change
+from posir_significance.findings import ChangeState, Reason, State
 from posir_significance.intervals import estimate_mean, student_difference
+from posir_significance.messages import label_change
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
@@ -55,6 +56,7 @@ from tests.support.board import (
     GROUPS,
     NO_LIBRARIES,
     contents,
+    fake_findings,
     fake_model,
     fake_record,
     hostile_names,
@@ -118,18 +120,18 @@ def test_a_view_has_the_numbers_of_the_report(built, results):
         view = site[f"views/{choice['file']}"]
         names = [site["board"]["models"]["name"][place] for place in view["models"]]
         columns, at = length_columns(site, choice["file"], row["length"]), names.index(row["model"])
-        ends = ("ndcg_at_10", "psi")
-        single = ("queries", "ndcg_at_10_as_published", "ndcg_at_10_as_published_high", "score", "start_to_end")
-        of_psi = ("psi_as_published", "psi_chance_high")
+        ends = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
+        single = ("queries", "ndcg_at_10_as_published", "ndcg_at_10_as_published_high", "score", "unread_share")
+        of_psi = ("psi_as_published", "psi_by_chance", "psi_by_chance_high")
         for name in (*single, *of_psi, *(f"{key}{end}" for key in ends for end in ("", "_low", "_high"))):
-            reported_value = row["ndcg_at_10" if name == "score" else name]
+            reported_value = row.get("ndcg_at_10" if name == "score" else name)
             expected = pytest.approx(float(reported_value), abs=5e-7) if reported_value else None
             assert columns[name][at] == expected
             compared += 1
         for name in ("state", "reason", "answer"):
             assert (columns[name][at] or "") == row[name]
         assert columns["states"][at] == [row["state"]]
-    assert compared == 13 * 3 * 5
+    assert compared == 20 * 3 * 5
 
 
 def test_a_link_preview_has_a_picture(built):
@@ -146,7 +148,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
     glyph = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")["strip"][0]
-    assert glyph == draw_glyph(build_strip(summary.decisions[-1], summary.model))
+    assert glyph == draw_glyph(build_rows(summary)[-1].build_strip(summary.model))
     curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
     assert True in sparse
@@ -174,8 +176,6 @@ def test_a_models_page_has_every_position_and_domain_of_its_profiles(built):
         assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)
     assert detail["subsets"]["name"] == list(DOMAINS)
     assert detail["subsets"]["ndcg_at_10"] == pytest.approx([profile(seed).score() for seed in range(3)], abs=5e-7)
-    null = zip(detail["panels"][0]["null_low"], detail["panels"][0]["null_high"], strict=True)
-    assert all(low < whole.score() < high for low, high in null), "without an effect every position is near the mean"
 
 
 def test_published_averages_are_those_of_the_papers():
@@ -207,17 +207,19 @@ def test_a_published_interval_is_that_of_the_most_variable_queries():
     half = 1.96 * np.sqrt(ndcg.value * (1 - ndcg.value) / 42_015)
     assert ndcg.high - ndcg.low == pytest.approx(2 * half, rel=1e-3)
     assert row.rows_by_length["Q1"].score.interval is None, "the queries of a length bucket are not published"
-    assert all_lengths.psi is None
+    assert (all_lengths.position_effect, all_lengths.states) == (None, (State.NOT_TESTED,))
 
 
 @given(st.lists(st.tuples(EDGES, EDGES, EDGES).map(sorted), min_size=1, max_size=10))
 def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations_are_added(ends):
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    rows = [template.with_scores(psi=Estimate(mean, (low, high))) for low, mean, high in ends]
-    lows, values, highs = np.array([(row.psi.low, row.psi.value, row.psi.high) for row in rows]).T
+    rows = [template.with_scores(position_effect=Estimate(mean, (low, high))) for low, mean, high in ends]
+    lows, values, highs = np.array(
+        [(row.position_effect.low, row.position_effect.value, row.position_effect.high) for row in rows]
+    ).T
     mean = values.mean()
     for power in (2, 1):
-        shown = views.average_rows(rows, "PosIR", power).psi
+        shown = views.average_rows(rows, "PosIR", power).position_effect
         below, above = ((abs(values - tails) ** power).sum() ** (1 / power) / len(rows) for tails in (lows, highs))
         assert shown.value == pytest.approx(mean)
         assert shown.interval == (pytest.approx(mean - below), pytest.approx(mean + above))
@@ -225,41 +227,43 @@ def test_errors_of_independent_tasks_add_in_quadrature_and_those_of_translations
         assert shown.value - 1e-9 <= shown.high <= 1 + 1e-9
 
 
-def test_an_average_of_psi_is_that_of_the_medians_and_lacks_what_a_task_lacks():
+def test_an_average_lacks_what_a_task_lacks():
     first, second = (fake_record(fake_model(0), "PosIR-English", seed).rows[0] for seed in (0, 1))
-    rows = [first.with_scores(psi_as_published=0.3, psi=Estimate(0.02, (0.0, 0.2))) for _ in range(4)]
-    shown = views.average_rows(rows, "PosIR")
-    assert (shown.psi_as_published, shown.psi.value) == (pytest.approx(0.3), pytest.approx(0.02))
-    shown = views.average_rows([first, second.with_scores(psi=Estimate(second.psi.value), queries=None)], "PosIR")
-    assert (shown.psi.interval, shown.score_columns().get("psi_low"), shown.queries) == (None, None, None)
-    assert shown.start_to_end.value == pytest.approx((first.start_to_end.value + second.start_to_end.value) / 2)
-    assert views.average_rows([first, second.with_scores(psi=None)], "PosIR").psi is None
+    shown = views.average_rows([first.with_scores(psi_as_published=0.3)] * 4, "PosIR")
+    assert shown.psi_as_published == pytest.approx(0.3)
+    effect = second.position_effect.value
+    shown = views.average_rows([first, second.with_scores(position_effect=Estimate(effect), queries=None)], "PosIR")
+    assert (shown.position_effect.interval, shown.queries) == (None, None)
+    assert shown.position_effect.value == pytest.approx((first.position_effect.value + effect) / 2)
+    assert views.average_rows([first, second.with_scores(position_effect=None)], "PosIR").position_effect is None
 
 
-def test_an_average_counts_the_states_of_its_tasks_and_sums_none():
+def test_an_average_counts_the_states_of_its_tasks_and_has_none_itself():
     template = fake_record(fake_model(0), "PosIR-English", 0).rows[0]
-    states = [State.BIASED_TO_END, *[State.BIASED_TO_START] * 3, State.CANNOT_BE_SAID]
-    rows = [replace(template, states=(state.value,), state_label=name_state(state, 0.05)) for state in states]
+    states = [State.FAVORS_END, *[State.FAVORS_START] * 3, State.INCONCLUSIVE]
+    rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
     average = views.average_rows(rows, "PosIR")
-    assert average.state_label == "differs between its tasks"
-    assert views.average_rows(rows[1:], "PosIR").state_label == "biased to the start in 3, cannot be said in 1 of 4"
-    assert average.states == ("biased_to_start", "biased_to_end", "cannot_be_said")
-    assert recording.row_columns([average])["state"] == [None], "an average has no state of its own"
+    assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
+    assert average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
+    columns = recording.row_columns([average])
+    assert (columns["state"], columns["states"]) == ([None], [["favors_start", "favors_end", "inconclusive"]])
+    untested = [replace(row, findings=fake_findings(0.0, state=State.NOT_TESTED)) for row in rows]
+    assert views.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
+    assert views.average_rows([replace(row, findings=None) for row in rows], "PosIR").states == (State.NOT_TESTED,)
 
 
 # Rank ranges
 
 
-@given(st.lists(st.tuples(EDGES, EDGES), max_size=12), st.booleans())
-def test_rank_ranges_count_who_is_certainly_before_and_after(pairs, low_is_first):
+@given(st.lists(st.tuples(EDGES, EDGES), max_size=12))
+def test_rank_ranges_count_who_is_certainly_before_and_after(pairs):
     intervals = [tuple(sorted(pair)) for pair in pairs]
     scores = [sum(pair) / 2 for pair in pairs]
-    ranges = rank_ranges(scores, intervals, low_is_first=low_is_first)
+    ranges = rank_ranges(scores, intervals)
     for own, result in zip(intervals, ranges, strict=True):
         lower = sum(other[1] < own[0] for other in intervals)
         higher = sum(other[0] > own[1] for other in intervals)
-        before, after = (lower, higher) if low_is_first else (higher, lower)
-        assert result == (before + 1, len(pairs) - after)
+        assert result == (higher + 1, len(pairs) - lower)
 
 
 def test_scores_without_an_interval_are_not_separated_and_missing_scores_are_unranked():
@@ -348,8 +352,8 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
         if recording.page_key(column) == column.key
         for name in recording.column_names(column, column.key)
     }
-    assert {*recording.NAMED, *recording.BESIDE} <= {column.key for column in known_columns()}
-    assert named.isdisjoint({*derived, *MODEL, *recording.DRAWN, *DECISION_COLUMNS} - {"state"})
+    assert {*recording.NAMED} <= {column.key for column in known_columns()}
+    assert named.isdisjoint({*derived, *MODEL, *recording.DRAWN, *VERDICT_COLUMNS} - {"state"})
 
 
 def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
@@ -374,10 +378,24 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         assert [value, value - half, value + half] == pytest.approx([row.difference.value, *row.difference.interval], abs=2e-6)
         assert paired["lengths"][row.length]["state"][b][a] == label_change(row.metric_change)
     (compared,) = [row for row in rows if row.length == "all"]
-    *_, best, before, second, after = views.build_task_view("PosIR-English", records[:2]).columns("all")["lead"]
+    columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
+    *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
-    assert (best, before, second) == ("b", f" is {100 * compared.difference.value:.1f} points ahead of ", "a")
+    assert (best, second) == ("b", "a")
+    assert before.endswith(f", {100 * compared.difference.value:.1f} points ahead of ")
     assert list(map(float, ends.split(",\xa0"))) == pytest.approx([100 * end for end in compared.difference.interval], abs=0.1)
+
+
+def test_a_result_without_rotated_versions_is_not_tested_and_has_the_command_that_tests_it(results):
+    entries, _ = read_entries(results)
+    (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
+    for row in record.rows:
+        assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
+        assert row.code == "posir run -t PosIR-English -m org/second"
+    columns = recording.row_columns(record.rows)
+    assert {*columns["state"]} == {"not_tested"}
+    assert {*columns["reason"]} == {"not_stored"}
+    assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
 
 
 def test_a_part_has_no_rank_and_no_place_in_an_average():
@@ -469,7 +487,7 @@ def test_no_name_leaves_its_folder_breaks_out_of_its_script_or_takes_anothers_ro
     models.append(replace(models[0], revision="another"))
     records = [fake_record(model, task, 3) for model in models for task in ("PosIR-English", "../../evil", "</script>")]
     site = render_site(records, GROUPS, NO_LIBRARIES)
-    folders = "(data/)?((views|lengths|models|matrix|differences|js|lib)/)?"
+    folders = "(data/)?((views|lengths|models|differences|js|lib)/)?"
     safe = folders + r"[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz"
     assert all(re.fullmatch(safe, path) for path in site)
     for path, body in site.items():

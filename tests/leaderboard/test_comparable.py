@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.comparable import KNOWN_PINS, NOT_PINNED, Pin, compute_pin, read_pins, separate_data, write_pins
 from posir_leaderboard.board.records import BoardRecord
-from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view, domain_matrix, task_matrix
+from posir_leaderboard.board.views import add_data_tables, build_average_view, build_task_view
 from posir_tasks.errors import PosirError
 from tests.support.board import GROUPS, contents, fake_model, fake_record
 from tests.support.damage import call_posir
@@ -129,13 +129,6 @@ def test_published_results_have_an_average_beside_own_ones_of_one_task():
     assert [(row.comparable, row.partial) for row in rows] == [(True, ""), (False, "1 of 2 tasks")]
     rows = build_average_view(GROUP, separate_own([*published, *own])).rows
     assert [row.mark for row in rows] == ["the papers' data", ""]
-
-
-def test_a_matrix_has_results_on_the_same_data_only():
-    records = separate_own([on_data(0, "d1"), on_data(1, "d1"), on_data(2, "d2", "local-2")])
-    indices = {record.model.id: place for place, record in enumerate(records)}
-    assert task_matrix("Language", {"PosIR-English": "English"}, records, indices)["models"] == [0, 1]
-    assert domain_matrix("PosIR-English", records, indices)["models"] == [0, 1]
 
 
 def test_an_average_lacks_a_task_that_is_on_other_data():

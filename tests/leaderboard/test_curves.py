@@ -7,6 +7,7 @@ import pytest
 
 from posir_leaderboard.board.published import add_query_counts, count_queries, read_statistics
 from posir_leaderboard.board.views import average_detail, build_task_view
+from posir_significance.findings import State
 from posir_tasks.errors import PosirError
 from tests.support.board import fake_model, fake_record, published
 
@@ -22,9 +23,12 @@ def test_an_average_has_the_mean_of_the_curves_and_lacks_what_a_task_lacks():
 def test_published_positions_have_a_curve_and_no_state():
     records = {(record.model.name, record.task): record for record in published()}
     row = records["bge-m3-dense", "SQuAD-PosQ"].rows_by_length["all"]
-    start_to_end = row.start_to_end
-    assert max(0, start_to_end.low) < start_to_end.value < start_to_end.high
-    assert {row.state_label for record in records.values() for row in record.rows} == {"not published"}
+    difference = row.start_minus_end
+    assert max(0, difference.low) < difference.value < difference.high
+    rows = [row for record in records.values() for row in record.rows]
+    assert {row.states for row in rows} == {(State.NOT_TESTED,)}
+    assert {row.position_effect for row in rows} == {None}
+    assert any("neither windows nor texts" in note for note in records["bge-m3-dense", "SQuAD-PosQ"].detail["notes"])
 
 
 def test_query_counts_of_published_results_come_from_complete_results_on_the_same_data():

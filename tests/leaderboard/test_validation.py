@@ -40,6 +40,7 @@ from tests.support.damage import find, places
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain, write_squad
 from tests.support.guessing import write_guesses
 from tests.support.results import as_of_the_hub
+from tests.support.rotations import WordVectors
 
 COMMIT = "a" * 40
 K_VALUES = (1, 3, 5, 10, 20, 100)
@@ -61,6 +62,19 @@ def bm25(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def guessed(tmp_path_factory) -> Path:
     return write_guesses(tmp_path_factory.mktemp("guessed"), [mteb.get_task("PosIR-Mini")])
+
+
+@pytest.fixture(scope="session")
+def tested(tmp_path_factory) -> Path:
+    """A result with ranks of rotated versions."""
+    output = tmp_path_factory.mktemp("tested")
+    mteb.evaluate(WordVectors(), [mteb.get_task("PosIR-Mini")], cache=ResultCache(output), show_progress_bar=False)
+    return next((output / "results").glob("*/*"))
+
+
+@pytest.fixture
+def tested_file(tested, tmp_path) -> Path:
+    return Path(shutil.copytree(tested, tmp_path / tested.parent.name / tested.name)) / "PosIR-Mini.json"
 
 
 @pytest.fixture
@@ -111,6 +125,8 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     true = json.loads((guessed / file.name).read_text())
     scores = true["scores"]["test"][0]
     paths = [path for path in numbers(scores) if path[0] not in IN_PART and not path[0].startswith("nauc_")]
+    # How many documents were asked for is known of no result, and a result without rows excerpts nothing.
+    paths = [path for path in paths if path[0] != "rotations" or path[-1] not in ("sample_size", "room")]
     path = drawn.draw(st.sampled_from(paths))
     before = find(scores, path)
     if isinstance(before, int):
@@ -126,7 +142,7 @@ def test_an_edited_number_is_refused_with_both_values(guessed, file, drawn):
     said = "\n".join(map(str, problems))
     assert str(file) in said
     # Of a number that others follow from, the others are named; a newer version is refused before any number is read.
-    stores = ("position_profile", "read", "read_ranks", "document_keys", "document_ranks")
+    stores = ("position_profile", "read", "read_ranks", "document_keys", "document_ranks", "tokens_read", "rotations")
     if path[0] not in stores and path != ("position_run", "schema"):
         assert any(problem.field.startswith(str(path[0])) for problem in problems)
         assert str(after) in said
@@ -201,6 +217,68 @@ def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
     assert 3 / 12 <= low["recall_at_20"] <= 7 / 12
 
 
+# Rotated versions
+
+
+def test_a_result_with_rotated_versions_has_no_problem(tested_file):
+    scores = json.loads(tested_file.read_text())["scores"]["test"][0]
+    assert "untested" not in scores["rotations"]["sets"][0]
+    assert scores["position_scores"]["all"]["state"] != "not_tested"
+    assert validate_entry(read_entry(tested_file)) == []
+
+
+def swap_places(part: dict) -> None:
+    places = unpack_column(part["sample"], 10**4)
+    first, second = np.flatnonzero(places == 1)[0], np.flatnonzero(places == 2)[0]
+    places[[first, second]] = places[[second, first]]
+    part["sample"] = pack_column(places)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda part: part.update(digest="0" * len(part["digest"])), "rotations.digest"),
+        (swap_places, "rotations.sample"),
+        (lambda part: part.update(sample_size=5), "rotations.sample"),
+        (lambda part: part.update(subsets=31), "rotations.subsets"),
+        (lambda part: part.update(ranks=part["twelfths"]), "rotations"),
+        (lambda part: part.update(ranks="5"), "rotations"),
+        (lambda part: part.update(queries="0" * 16), "rotations"),
+        (lambda part: part.update(window="door"), "rotations"),
+    ],
+)
+def test_rotated_versions_that_are_not_of_the_data_are_refused(tested_file, change, field):
+    problems = edited(tested_file, lambda scores: change(scores["rotations"]["sets"][0]))
+    assert field in {problem.field for problem in problems}
+    assert {(problem.file, problem.subset) for problem in problems} == {(str(tested_file), "default")}
+
+
+def test_other_ranks_of_versions_contradict_the_scores(tested_file):
+    def change(scores):
+        part = scores["rotations"]["sets"][0]
+        ranks, versions = unpack_column(part["ranks"], 10**5), unpack_column(part["tested"], 10**5)
+        assert len(ranks) == 3 * len(versions)
+        ranks[1::3] = 0
+        part["ranks"] = pack_column(ranks)
+
+    problems = edited(tested_file, change)
+    assert any(problem.field.startswith("position_effect") for problem in problems)
+
+
+def test_only_a_model_that_ignores_word_order_may_say_so(bm25, tested_file):
+    (entry,), _ = read_entries(bm25)
+    assert entry.subsets[0].values.rotations.is_order_blind
+    assert validate_entry(entry) == []
+
+    def claim(scores):
+        part = scores["rotations"]["sets"][0]
+        for name in ("sample", "versions", "tested", "twelfths", "ranks", "unread", "window_twelfths", "window_ranks"):
+            del part[name]
+        part["untested"] = "order_blind"
+
+    assert edited(tested_file, claim)[0].field == "rotations.untested"
+
+
 # The profile
 
 
@@ -239,6 +317,7 @@ def test_a_result_on_fewer_queries_than_the_dataset_has_is_refused_with_both_num
     there = int(whole.profile.counts[length, position].sum())
     ranks = replace(whole, sets=(part.select(np.arange(len(part.ranks)) > 0),))
     scores.update(ResultValues(ranks, values.read).to_json())
+    del scores["rotations"]
     low, _ = retrieval_bounds(ranks.profile, scores["recall_at_20"], K_VALUES)
     scores.update({name: round(value, 6) for name, value in low.items()}, main_score=round(low["ndcg_at_10"], 6))
     file.write_text(json.dumps(data))
@@ -266,7 +345,7 @@ def test_counts_by_the_models_tokenizer_are_accepted_but_not_scores_that_contrad
         scores["read_ranks"]["sets"][0]["counted_with"] = "tokenizer"
 
     assert edited(file, count_by_tokenizer) == []
-    for key in ("not_read", "bias_within_read"):
+    for key in ("unread_share", "position_effect_in_window"):
         (problem, *_) = edited(file, lambda scores, key=key: scores["position_scores"]["all"].update({key: 0.5}))
         assert problem.field.startswith("position_scores.all.")
 
@@ -297,7 +376,11 @@ MINI_DIGEST = digest_data(MINI.corpus, MINI.queries, MINI.evidence)
     ],
 )
 def test_what_is_not_of_the_task_is_refused(file, place, change, field, word):
-    (problem,) = edited(file, lambda scores: find(scores, place).update(change))
+    def apply(scores):
+        del scores["rotations"]
+        find(scores, place).update(change)
+
+    (problem,) = edited(file, apply)
     assert (problem.field, problem.subset) == (field, "default")
     assert word in str(problem)
 

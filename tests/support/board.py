@@ -12,10 +12,11 @@ from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import Group
-from posir_significance.decision import DEFAULT_MARGINS, State
-from posir_significance.sentences import name_state
+from posir_significance.decision import DEFAULT_MARGINS, decide_state
+from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.languages import DOMAINS
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.scores import Estimate
 
 LENGTHS = ("all", "Q1", "Q2", "Q3", "Q4")
@@ -47,34 +48,53 @@ def fake_record(model: BoardModel, task: str, seed: int, *, detail: bool = True)
     return BoardRecord(model, task, tuple(rows), fake_detail(model, task, scores, rng) if detail else NO_DETAIL)
 
 
+#: Share of the evidence that every fake model truncates.
+UNREAD_SHARE = 0.25
+
+
+def fake_findings(effect: float, error: float = 0.02, state: State | None = None) -> GroupFindings:
+    """Return the findings of a test whose effect within the window is half that of whole documents."""
+    within = Estimate(effect / 2, (effect / 2 - 2 * error, effect / 2 + 2 * error))
+    facts = {
+        Quantity.NDCG_AT_10: Estimate(0.5, (0.45, 0.55)),
+        Quantity.UNREAD_SHARE: Estimate(UNREAD_SHARE),
+        Quantity.TRUNCATION_LOSS: Estimate(0.1, (0.05, 0.15)),
+        Quantity.POSITION_EFFECT: Estimate(effect, (effect - 2 * error, effect + 2 * error)),
+    }
+    findings = {quantity: Finding(quantity, facts.get(quantity)) for quantity in Quantity}
+    verdict = Quantity.POSITION_EFFECT_IN_WINDOW
+    state = state or decide_state(within, DEFAULT_MARGINS.position_effect)
+    reason = {State.INCONCLUSIVE: Reason.WIDE_INTERVAL, State.NOT_TESTED: Reason.NOT_STORED}.get(state)
+    margin = DEFAULT_MARGINS.position_effect
+    findings[verdict] = Finding(verdict, within, state=state, reason=reason, margin=margin)
+    read = ReadPart.first(256, KnownBy.CLASS)
+    return GroupFindings(findings=findings, read=read, questions=720, documents=72, tested_questions=331, tested_documents=72)
+
+
 def fake_row(model: str, task: str, length: str, bins: np.ndarray) -> BoardRow:
     queries = 42_000 if length == "all" else 10_500
     score, psi = float(bins.mean()), float(1 - bins.min() / bins.max())
     error = 1.96 * float(np.sqrt(0.17 / queries))
     difference = float(bins[:7].mean() - bins[14:].mean())
-    floor = 4.7 * float(np.sqrt(0.17 / (queries / 20))) / score
-    state = State.BIASED_TO_START if difference > 2 * error else State.CANNOT_BE_SAID
-    label = name_state(state, DEFAULT_MARGINS.start_to_end)
+    chance = 4.7 * float(np.sqrt(0.17 / (queries / 20))) / score
+    findings = fake_findings(difference)
+    estimates = {finding.quantity.value: finding.estimate for finding in findings.findings.values() if finding.estimate}
     return BoardRow(
         model=model,
         task=task,
         length=length,
+        findings=findings,
         scores={
+            **estimates,
             "queries": queries,
             "ndcg_at_10": Estimate(score, (score - error, score + error)),
             "ndcg_at_10_as_published": Estimate(score - 0.005, (score - 0.005 - error, score - 0.005 + error)),
             "psi_as_published": psi,
-            "start_to_end": Estimate(difference, (difference - 2 * error, difference + 2 * error)),
-            "psi": Estimate(psi, (0.0 if psi < floor else psi - floor, psi)),
-            "psi_chance": Estimate(floor * 0.7, (floor * 0.4, floor)),
-            "p_value": 0.4 if psi < floor else 0.0005,
-            "not_read": 0.25,
-            "state": state.value,
+            "psi_by_chance": Estimate(chance * 0.7, (chance * 0.4, chance)),
+            "start_minus_end": Estimate(difference, (difference - 2 * error, difference + 2 * error)),
+            "unread_share": UNREAD_SHARE,
+            "state": findings.state.value,
         },
-        states=(state.value,),
-        state_label=label,
-        decided={"state": state.value, "level": 0.95, "margin": 0.05, "answer": f"Whether or not: {label}."},
-        parts={"Start to end": f"{100 * difference:+.1f}.", "Bias": f"{label.capitalize()}.", "What to do": "Train."},
     )
 
 
@@ -98,7 +118,7 @@ def fake_detail(model: BoardModel, task: str, scores: np.ndarray, rng: np.random
     panels = []
     for bins, queries in zip(scores, (2_100, 525, 525, 525, 525), strict=True):
         error = 1.96 * np.sqrt(0.17 / queries)
-        ends = (bins, bins - error, bins + error, np.full(20, bins.mean() - error), np.full(20, bins.mean() + error))
+        ends = (bins, bins - error, bins + error)
         panels.append(dict(zip(CELL, ([queries] * 20, *(end.clip(0, 1).round(6).tolist() for end in ends)), strict=True)))
     return NO_DETAIL | {
         "lengths": ["All lengths", *(f"{name}: some tokens" for name in LENGTHS[1:])],

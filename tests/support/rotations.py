@@ -1,6 +1,8 @@
 """Results with rotated versions whose true effect is known."""
 
 import numpy as np
+import torch
+from mteb.models import ModelMeta
 
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.controlled import ControlledTest
@@ -9,6 +11,29 @@ from posir_tasks.read_part import KnownBy, ReadPart
 
 READS_ALL = ReadPart.all(KnownBy.CLASS)
 READS_FIRST = ReadPart.first(256, KnownBy.CLASS)
+
+
+class WordVectors:
+    """A bag of hashed words, or of the first words alone: word order plays no part in what is read."""
+
+    def __init__(self, window: int | None = None) -> None:
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "test/words", "revision": "1"})
+        self.window = window
+        self.read_part = ReadPart.all(KnownBy.CLASS) if window is None else ReadPart.first(window, KnownBy.CLASS)
+
+    def encode(self, inputs, **_):
+        return np.stack([self.embed(text) for batch in inputs for text in batch["text"]])
+
+    def embed(self, text):
+        words = text.lower().replace(".", " ").replace(",", " ").split()[: self.window]
+        rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
+        return np.sqrt(np.bincount(rows, minlength=512)).astype(np.float32)
+
+    def similarity(self, first, second):
+        first, second = (torch.nn.functional.normalize(torch.as_tensor(side)) for side in (first, second))
+        return first @ second.T
+
+    similarity_pairwise = similarity
 
 
 def build_test(documents=40, questions=5, effect=0.0, level=0.6, spread=0.25, seed=0, moved=0.0, unread=None):

@@ -215,7 +215,7 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 #: Raise it whenever records are computed differently.
-FORMAT_VERSION = 14
+FORMAT_VERSION = 15
 JSON = TypeAdapter(BoardRecord)
 
 

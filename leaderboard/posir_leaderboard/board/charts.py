@@ -16,10 +16,9 @@ from posir_tasks.display import charts
 ROWS = alt.NamedData("rows")
 #: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's legends.
 GIVEN = {
-    "null_band": "lightgray", "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
+    "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
 }  # fmt: skip
-NULL_COLOR = alt.ExprRef("null_band")
 ROW = alt.value(alt.ExprRef("datum"))
 #: Pixels below which legends have columns.
 NARROW = 600
@@ -40,8 +39,7 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         "curve": draw_curves(equal_bins=True),
         "steps": draw_curves(equal_bins=False),
         "heat": draw_heat_map(),
-        "subsets_ndcg": _draw_subsets("ndcg_at_10"),
-        "subsets_psi": _draw_subsets("psi"),
+        "subsets": _draw_subsets(),
     }
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
@@ -63,16 +61,17 @@ def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
 
 
 def _draw_scatter() -> charts.LayeredChart:
-    """Return start to end against nDCG@10, with a point for each model, whose area is given by the page, and a line at 0.
+    """Return the difference of start and end against nDCG@10: a point for each model, and a line at 0.
 
-    Models that are marked have intervals. The page places names beside their points, with a line to those that are `led` away.
+    The area of a point is given by the page. Models that are marked have intervals. The page places names next to their
+    points, with a line to those that are `led` away.
     """
     points_axis = alt.Axis(labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)", tickMinStep=0.01, tickCount=8)
     base = alt.Chart(ROWS).encode(
         x=alt.X("score:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT),
         y=alt.Y(
             "effect:Q",
-            title=["Start to end (points)", "← end found better · start found better →"],
+            title=["nDCG@10 at the start minus at the end", "← end scores higher · start scores higher →"],
             scale=alt.Scale(domainMin=alt.ExprRef("bottom"), domainMax=alt.ExprRef("top"), nice=False),
             axis=points_axis,
         ),
@@ -105,10 +104,7 @@ def _draw_scatter() -> charts.LayeredChart:
 
 
 def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
-    """Return nDCG@10 over position, a line for each model, with 95 % intervals and, if its fields are given, the null band.
-
-    The scale starts at `low`, 0 by default, since PSI is a share of the best position's score.
-    """
+    """Return nDCG@10 over position, a line for each model, with 95% intervals; the scale starts at `low`."""
     title = "Position of the evidence, from start to end" if equal_bins else None
     base, positions = alt.Chart(ROWS), charts.Positions(title, None, equal_bins)
     marks = {"fill": FILL, "shape": SHAPE, "tooltip": ROW}
@@ -118,7 +114,7 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
         .mark_text(align="left", dx=9)
         .encode(x=positions.axis, y=charts.ndcg_axis("name_at", RANGE), text="name:N", color=COLOR)
     )
-    return alt.layer(charts.null_band(base, NULL_COLOR, positions, RANGE), *lines, ends).properties(height=320)
+    return alt.layer(*lines, ends).properties(height=320)
 
 
 def draw_heat_map() -> charts.LayeredChart:
@@ -142,18 +138,15 @@ def draw_heat_map() -> charts.LayeredChart:
     return alt.layer(cells, missing).properties(height=alt.Step(22))
 
 
-def _draw_subsets(field: str) -> charts.LayeredChart:
-    """Return nDCG@10 or PSI of every subset, a point for each model, with its interval; PSI with its null."""
-    percent = field == "ndcg_at_10"
+def _draw_subsets() -> charts.LayeredChart:
+    """Return nDCG@10 of every subset, a point for each model, with its interval."""
     base = alt.Chart(ROWS).encode(
         y=alt.Y("subset:N", sort=None, title=None, axis=alt.Axis(labelLimit=170, domain=False, ticks=False)),
         yOffset=alt.YOffset("place:N", sort=None),
     )
-    title, axis = (charts.SCORE, charts.PERCENT) if percent else ("PSI", alt.Axis(tickCount=5))
-    score = alt.X(f"{field}:Q", title=title, scale=RANGE, axis=axis)
-    null = base.mark_rule(strokeWidth=5, color=NULL_COLOR).encode(x="psi_chance:Q", x2="psi_chance_high:Q")
+    score = alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT)
+    points = base.mark_point(filled=True, size=36, opacity=1)
     return alt.layer(
-        *([] if percent else [null]),
-        charts.interval_rule(base, field, "x", COLOR),
-        base.mark_point(filled=True, size=36, opacity=1).encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
+        charts.interval_rule(base, "ndcg_at_10", "x", COLOR),
+        points.encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
     ).properties(height=alt.Step(20, **{"for": "position"}))

@@ -38,10 +38,13 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
+UNTESTED = (
+    "Published results are not tested for bias within the window: the papers publish neither windows nor texts with scores, so "
+    "that no evidence can be moved."
+)
 ASSUMPTIONS = (
     "Intervals of published results assume independent queries, and the largest variance that scores in [0, 1] can have. "
-    "Queries on the same document are not independent, so the intervals may still be too narrow for new documents. That is why "
-    "no state of the bias follows from them; what these models read of a document is not published, either."
+    "Queries on the same document are not independent, so the intervals may still be too narrow for new documents. " + UNTESTED
 )
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
@@ -74,11 +77,11 @@ def _build_record(name: str, rows: list[PublishedRow], registered: ModelMeta | N
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
-    """Return a published row with the widest possible intervals of nDCG@10 and start to end, if numbers of queries are known.
+    """Return a published row with the widest possible intervals, if numbers of queries are known.
 
     The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m (1 - m), that of a Bernoulli
     variable. So the first is Wilson's interval of a proportion, wider than the true one. nDCG@10(Qk) and PSI have none, because
-    the number of queries in their bins is not published. Start to end is that of the position buckets, each with the largest
+    the number of queries in their bins is not published. Start minus end is that of the position buckets, each with the largest
     possible variance of its mean, m (1 - m) / n, for independent queries.
     """
     row = BoardRow.of_report(row_from_published(published))
@@ -93,7 +96,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
         return row
     difference, error = float(contrast @ scores), float(np.sqrt(contrast**2 @ (scores * (1 - scores) / queries)))
     interval = (difference - Z * error, difference + Z * error)
-    return row.with_scores(start_to_end=Estimate(difference, interval), held_fixed="nothing")
+    return row.with_scores(start_minus_end=Estimate(difference, interval))
 
 
 def _build_detail(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow) -> dict[str, Any]:
@@ -126,8 +129,6 @@ def _describe_bins(bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence
                 bin_.queries,
                 bin_.ndcg_at_10,
                 *(wilson_interval(bin_.ndcg_at_10, bin_.queries) if bin_.queries else (None, None)),
-                None,
-                None,
             )
             for bin_ in of_length or ()
         ]

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS, ChangeState
+from posir_significance.controlled import MIN_DOCUMENTS
+from posir_significance.decision import CHANGE_LEVEL, DEFAULT_MARGINS
+from posir_significance.findings import ChangeState
 from posir_significance.intervals import ALPHA
 from posir_significance.observations import Observations
-from posir_significance.position_effect import FEWEST_DOCUMENTS
 from posir_tasks.document_ranks import DocumentRanks
 
 Range = tuple[int, int]
@@ -111,12 +112,13 @@ class PairedDifferences:
         low, high = self.values - half, self.values + half
         rules = (
             (~paired, ""),
-            (self.documents < FEWEST_DOCUMENTS, ChangeState.CANNOT_BE_SAID),
+            (self.documents < MIN_DOCUMENTS, ChangeState.INCONCLUSIVE),
             ((-margin < low) & (high < margin), ChangeState.EQUIVALENT),
             (low > 0, ChangeState.BETTER),
             (high < 0, ChangeState.WORSE),
         )
-        return np.select([rule for rule, _ in rules], [str(state) for _, state in rules], str(ChangeState.CANNOT_BE_SAID))
+        conditions = [rule for rule, _ in rules]
+        return np.select(conditions, [str(state) for _, state in rules], str(ChangeState.INCONCLUSIVE))
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
@@ -157,7 +159,6 @@ def rank_ranges(
     scores: Sequence[float | None],
     intervals: Sequence[tuple[float, float] | None],
     *,
-    low_is_first: bool = False,
     differences: PairedDifferences | None = None,
 ) -> list[Range | None]:
     """Return the possible ranks of each score: from 1 + those that are before it to all but those that are after it.
@@ -171,14 +172,12 @@ def rank_ranges(
     Args:
         scores: None if missing: unranked, and not counted in the ranks of others.
         intervals: Low and high end for each score; None if unknown, which gives no range.
-        low_is_first: Whether the lowest score has rank 1.
         differences: Of the same models, if any share their queries.
     """
     ranked = np.array([score is not None for score in scores], bool)
     known = ranked & np.array([interval is not None for interval in intervals], bool)
     ends = np.array([interval or (np.nan, np.nan) for interval in intervals], float).reshape(-1, 2)
-    low, high = (-ends[:, 1], -ends[:, 0]) if low_is_first else (ends[:, 0], ends[:, 1])
-    ahead = low[:, None] > high
+    ahead = ends[:, 0][:, None] > ends[:, 1]
     if differences:
         ahead = np.where(differences.paired, differences.is_before(), ahead)
     ahead = ahead & known[:, None] & known

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import Annotated, Any, TypeVar
 
-from posir_significance.sentences import build_strip, iterate_answer, label_state, name_command
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import FIRST_DATE, Entry
-from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED
 from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.summary import (
-    DECISION_COLUMNS,
     UNDECLARED,
+    VERDICT_COLUMNS,
     ReportRow,
     TaskSummary,
     build_bin_rows,
@@ -27,10 +26,13 @@ from posir_report.summary import (
     is_sparse,
     summarize,
 )
-from posir_report.tables import describe_places, known_columns, not_read_notes
-from posir_significance.analysis import analyze
+from posir_report.tables import ANSWER, FURTHER, describe_places, known_columns, truncation_notes
+from posir_significance.advice import build_commands
+from posir_significance.decision import DEFAULT_MARGINS
+from posir_significance.findings import State
+from posir_significance.messages import iterate_answer, label_state, name_state
 from posir_tasks.digests import digest
-from posir_tasks.display.numbers import format_count, format_percent, format_points
+from posir_tasks.display.numbers import format_count, format_estimate, format_percent, format_points
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.display.wording import pluralize
@@ -44,19 +46,17 @@ from posir_tasks.scores import Estimate, ScoreInfo, flatten, prefix_scores
 from posir_tasks.sources.repository import LOCAL
 
 #: Columns of the cells of a curve.
-CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high", "null_low", "null_high")
+CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 
 #: Latest date that can be written in years of four digits.
 LAST_DATE = 253_402_300_799
 
 #: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "best_psi", "states", "state_label", "parts", "code")
+DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
 #: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a field.
-NAMED = ("queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance")
+NAMED = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
 #: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the submitter's run alone.
 REPRODUCED, AS_SUBMITTED = "reproduced", "as submitted"
-#: The state of a published row: the papers give neither what a model reads nor the documents of its queries.
-NOT_PUBLISHED = "not published"
 
 Columns = dict[str, list[Any]]
 
@@ -162,18 +162,43 @@ def read_board_model(name: str, revision: str, meta: Mapping[str, Any], *, publi
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow(ReportRow):
-    """A row of a report as plain JSON: with what its decision says in place of the decision."""
+    """A row of a report as plain JSON, or the average of such rows over tasks."""
 
-    states: tuple[str, ...] = (NOT_PUBLISHED,)
-    """State of the bias within what is read: of the task, or each that a task of an average has, the most frequent first."""
-    state_label: str = NOT_PUBLISHED
-    """The state in words; of an average, in how many of its tasks each is."""
-    decided: Mapping[str, str | float | int | None] = field(default_factory=dict)
-    """The columns of the decision; empty if there is none."""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """The answer: a sentence for each of its five parts, by title; empty without a decision."""
-    code: str = ""
-    """The commands that do what is to do, a line each."""
+    task_states: tuple[tuple[State, str], ...] = ()
+    """State of each task of an average, with its label; empty of one task."""
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states of the bias within the window, the most frequent of an average first; a published row is not tested."""
+        if self.findings is not None:
+            return (self.findings.state,)
+        counts = Counter(state for state, _ in self.task_states)
+        return tuple(state for state, _ in counts.most_common()) or (State.NOT_TESTED,)
+
+    @property
+    def state_label(self) -> str:
+        """The state in words; of an average, in how many of its tasks each is."""
+        if self.findings is not None:
+            return label_state(self.findings)
+        if {*self.states} == {State.NOT_TESTED}:
+            return name_state(State.NOT_TESTED, DEFAULT_MARGINS.position_effect)
+        counts = Counter(label for _, label in self.task_states).most_common()
+        return ", ".join(f"{label} in {times}" for label, times in counts) + f" of {len(self.task_states)}"
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The answer: a sentence for each of its five parts, by title; empty without findings."""
+        return dict(iterate_answer(self.findings, self.task)) if self.findings else {}
+
+    @property
+    def code(self) -> str:
+        """The commands of the next steps, a line each."""
+        return "\n".join(build_commands(self.findings, self.reference, self.task)) if self.findings else ""
+
+    def verdict_columns(self) -> dict[str, Any]:
+        """Return the columns of the verdict, as of a row of a report; a published row is not tested."""
+        state = self.states[0] if len(self.states) == 1 else None
+        return {**super().verdict_columns(), "state": state}
 
     @property
     def score(self) -> Estimate | None:
@@ -181,19 +206,24 @@ class BoardRow(ReportRow):
         return self.ndcg_at_10 or self.ndcg_at_10_as_published
 
     @property
-    def effect(self) -> Estimate | None:
-        """Start to end; of a published row that of unweighted thirds, if it has no other."""
-        return self.start_to_end or self.estimate(START_TO_END_UNWEIGHTED.key)
+    def difference(self) -> Estimate | None:
+        """Start minus end as the data lie; of a published row that of unweighted thirds, if it has no other."""
+        return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
+
+    @property
+    def effect_words(self) -> list[str]:
+        """The position effect and the state in words; of a published row start minus end."""
+        name, shown = "Position effect", self.position_effect
+        if shown is None:
+            name, shown = "Start minus end", self.difference
+        words = [f"{name} {format_estimate(shown, format_points)}"] if shown else []
+        return words + ([f"Bias within the window: {self.state_label}"] if self.findings or self.task_states else [])
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
-        """Return a row of a report without its decision, in the words of `posir report`."""
-        said: dict[str, Any] = {}
-        if decision := row.decision:
-            said = {"states": (decision.state.value,), "state_label": label_state(decision), "decided": row.decision_columns()}
-            said |= {"parts": dict(iterate_answer(decision)), "code": name_command(decision, row.model, row.task)}
-        kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length")}
-        return cls(**kept, scores=dict(row.scores), **said)
+        """Return a row of a report as plain JSON."""
+        kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length", "findings")}
+        return cls(**kept, scores=dict(row.scores))
 
 
 @dataclass(frozen=True)
@@ -275,14 +305,16 @@ def score_entry(entry: Entry) -> BoardRecord:
     if entry.paper is not None:
         model = replace(model, name=f"{model.name} (protocol {entry.paper})", paper=entry.paper)
     ranks = {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()}
-    rows = tuple(map(BoardRow.of_report, build_rows(summary)))
+    reported = build_rows(summary)
+    rows = tuple(map(BoardRow.of_report, reported))
     read, missing = len(summary.subsets), len(summary.missing)
     partial = f"{read} of {read + missing} subsets" if missing else ""
-    return BoardRecord(model, entry.task, rows, _build_detail(summary, entry), ranks, partial)
+    return BoardRecord(model, entry.task, rows, _build_detail(summary, reported, entry), ranks, partial)
 
 
-def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
+def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
     """Return what the model's own page shows of a task besides the rows."""
+    strips = [row.build_strip(summary.model) for row in rows]
     axes = summary.profile.axes
     titles = axes.length_titles
     cells = build_cells(summary)
@@ -292,7 +324,7 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
     panels = [_pool_cells(summary), *panels] if len(titles) > 1 else panels
     places = describe_places(summary)
     detail = {
-        "strips": [draw_glyph(build_strip(decision, summary.model)) for decision in summary.decisions],
+        "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": [ALL_LENGTHS, *titles] if len(titles) > 1 else list(titles),
         "positions": list(axes.positions),
         "position_title": axes.position_title,
@@ -307,7 +339,7 @@ def _build_detail(summary: TaskSummary, entry: Entry) -> dict[str, Any]:
         "several_places": places and places["queries"],
         "notes": [
             *([_write_place_note(places)] if places else []),
-            *not_read_notes([summary.model], [summary]),
+            *truncation_notes([summary.model], [summary]),
             *list_differences([(entry.task, entry.model)] if entry.paper is None else []),
         ],
     }
@@ -320,7 +352,7 @@ def _write_place_note(places: Mapping[str, Any]) -> str:
     return (
         f"{pluralize(places['queries'], 'query', 'queries')} with several places of evidence are in no other number here: "
         f"each place with the rank of its own document and the weight 1/n, nDCG@10 is {format_percent(places['ndcg_at_10'])}, "
-        f"start to end {format_points(places['start_to_end'])}{left_out}."
+        f"start minus end {format_points(places['start_minus_end'])}{left_out}."
     )
 
 
@@ -332,10 +364,9 @@ def read_date(seconds: object) -> str | None:
 
 
 def _pool_cells(summary: TaskSummary) -> Columns:
-    """Return the columns of the bins over all lengths; their null band permutes ranks within each length bucket."""
-    cells, band = [row.score_columns() for row in build_bin_rows(summary)], analyze(summary.ranks).overall.null_band
-    columns = {name: [cell.get(name) for cell in cells] for name in CELL[:-2]}
-    return columns | {name: list(map(none_if_nan, ends)) for name, ends in zip(CELL[-2:], band, strict=True)}
+    """Return the columns of the bins over all lengths."""
+    cells = [row.score_columns() for row in build_bin_rows(summary)]
+    return {name: [cell.get(name) for cell in cells] for name in CELL}
 
 
 def _cell_columns(cells: Iterable[ProfileCell], length: str | None = None) -> Columns:
@@ -358,24 +389,24 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     """Return rows as columns, named by their scores' keys; None where there is no row.
 
-    Beside the declared scores is what the table is drawn and ranked by, `score` with its interval and `best_psi` among it.
+    Next to the declared scores are the verdict and what the table is drawn and ranked by, `score` with its interval among it.
     """
     cells = [_cells(row) if row else {} for row in scored]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
-    return {name: rounded([row.get(name) for row in cells]) for name in dict.fromkeys((*scores, *DECISION_COLUMNS, *DRAWN))}
+    return {name: rounded([row.get(name) for row in cells]) for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))}
 
 
 def _cells(row: BoardRow) -> dict[str, Any]:
-    drawn = {name: getattr(row, name) for name in ("best_psi", "state_label", "parts", "code")}
+    drawn = {name: getattr(row, name) for name in ("state_label", "parts", "code")}
     scores = {
         name: cell for column in board_columns() for name, cell in flatten(page_key(column), row.scores.get(column.key)).items()
     }
-    return {**scores, **row.decided, **drawn, "states": list(row.states), **flatten("score", row.score)}
+    return {**scores, **row.verdict_columns(), **drawn, "states": list(row.states), **flatten("score", row.score)}
 
 
 def page_key(column: ScoreInfo) -> str:
     """Return the name of a score on the page."""
-    return column.key if column.key in (*NAMED, *BESIDE) else f"scores.{column.key}"
+    return column.key if column.key in NAMED else f"scores.{column.key}"
 
 
 #: What names a line.
@@ -388,12 +419,15 @@ def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     names = prefix_scores({name: None for column in known_columns() for name in column_names(column, column.key)}, taken)
     names |= dict.fromkeys(UNDECLARED)
     rows = ((record, row) for record in records for row in record.rows)
-    cells = ((_run(record, row.length), {**prefix_scores(row.score_columns(), taken), **row.decided}) for record, row in rows)
+    cells = (
+        (_run(record, row.length), {**prefix_scores(row.score_columns(), taken), **row.verdict_columns()})
+        for record, row in rows
+    )
     return _compressed((*RUN, *names), ((*run, *map(columns.get, names)) for run, columns in cells))
 
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
-    """Return nDCG@10, its interval, the null band and the queries of every position bin of every model, task and length."""
+    """Return nDCG@10, its interval and the queries of every position bin of every model, task and length."""
     lines = (
         (*_run(record, row.length), position, *(panel[name][place] for name in CELL))
         for record in records
@@ -413,24 +447,10 @@ def _compressed(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
     return gzip.compress(format_csv(header, lines).encode(), compresslevel=6, mtime=0)
 
 
-#: Scores that reports hide unless asked for, but that the page shows beside others or in its files.
-BESIDE = (
-    "ndcg_at_10_as_published",
-    "bias_within_read",
-    "not_read",
-    "not_read_difference",
-    "state",
-    "start_to_end_unweighted",
-    "p_value",
-    "design_effect",
-    "held_fixed",
-)
-
-
 @cache
 def board_columns() -> tuple[ScoreInfo, ...]:
-    """Return the scores that the page has: those of a report's tables, and `BESIDE`."""
-    return tuple(column for column in known_columns() if column.column or column.key in BESIDE)
+    """Return the scores that the page has: those that it names, and those that tables show."""
+    return tuple(column for column in known_columns() if column.column or column.key in NAMED)
 
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
 from posir_leaderboard.board.records import (
-    NOT_PUBLISHED,
     BoardModel,
     BoardRecord,
     board_columns,
@@ -28,8 +27,9 @@ from posir_leaderboard.board.records import (
     scores_csv,
 )
 from posir_leaderboard.board.views import CHANGES, Group, View, add_other_tasks, build_views, read_strip
-from posir_significance.decision import DEFAULT_MARGINS, State
-from posir_significance.sentences import name_state
+from posir_significance.decision import DEFAULT_MARGINS
+from posir_significance.findings import State
+from posir_significance.messages import name_state
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_estimate, format_percent, format_points
 from posir_tasks.display.progress import progress
@@ -43,7 +43,7 @@ from posir_tasks.tasks.posq import POSQ
 #: The page's own scripts, in execution order.
 SCRIPTS = (
     "core", "state", "sparklines", "filters", "pages", "table", "finding", "answers", "tooltips", "charts", "scores",
-    "drawings", "models", "matrix", "downloads", "controls", "main",
+    "drawings", "models", "downloads", "controls", "main",
 )  # fmt: skip
 PREVIEW = "preview.png"
 #: Rows that the page has without scripts, as many as a page of its table.
@@ -100,6 +100,7 @@ def render_site(
         models=data["board"]["models"],
         view=view,
         order=order[:PAGE],
+        published=any(data["board"]["models"]["published"][place] for place in view.get("models", ())),
         percent=format_percent,
         points=format_points,
     )
@@ -138,7 +139,6 @@ def build_data(records: Sequence[BoardRecord], groups: Sequence[Group]) -> Itera
             for place, length in enumerate(view.lengths):
                 if length != view.opening_length:
                     yield f"lengths/{view.id}-{place}", view.columns(length)
-            yield f"matrix/{view.id}", view.matrix(group, records, indices)
             yield f"differences/{view.id}", view.differences_json(indices)
             for average in view.rows if view.average else ():
                 averages.setdefault(average.model.id, {})[group.name] = _page_of(average)
@@ -159,7 +159,7 @@ def _build_index(models: Sequence[BoardModel], groups: Sequence[Group], views: M
     return {
         "opening": min(openings, key=lambda name: openings[name].opening_order, default=None),
         "columns": [{name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)} for column in board_columns()],
-        "states": {state.value: name_state(state, DEFAULT_MARGINS.start_to_end) for state in State},
+        "states": {state.value: name_state(state, DEFAULT_MARGINS.position_effect) for state in State},
         "changes": {state[:1]: label for state, label in CHANGES.items() if label},
         "lengths": dict(zip(posir.lengths, posir.length_titles, strict=True)),
         "models": {
@@ -224,9 +224,7 @@ def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> byt
     for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
         if row and row.score:
             words = [f"nDCG@10 {format_estimate(row.score, format_percent)}"]
-            words += [f"Start to end {format_estimate(row.effect, format_points)}"] if row.effect else []
-            words += [] if row.state_label == NOT_PUBLISHED else [f"Bias in what it reads: {row.state_label}"]
-            scored.append((row.score.value, read_strip(record, length, *words)))
+            scored.append((row.score.value, read_strip(record, length, *words, *row.effect_words)))
     strips = [strip for _, strip in sorted(scored, key=itemgetter(0), reverse=True) if strip][:3]
     return render_png(
         draw_card(strips, "PosIR leaderboard", f"{view.data}, {view.describe_documents(length)}." if strips else "")

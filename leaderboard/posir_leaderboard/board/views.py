@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from posir_significance.sentences import label_change, phrase_reading
 
-from posir_leaderboard.board.matrix import domain_matrix, length_matrix, task_matrix
 from posir_leaderboard.board.ranks import METRICS, PairedDifferences, average_differences, paired_differences, rank_ranges
 from posir_leaderboard.board.records import (
     CELL,
-    NOT_PUBLISHED,
     BoardRecord,
     BoardRow,
     Columns,
@@ -23,7 +21,9 @@ from posir_leaderboard.board.records import (
 )
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
-from posir_significance.decision import DEFAULT_MARGINS, ChangeState, MetricChange, State
+from posir_significance.decision import DEFAULT_MARGINS, MetricChange
+from posir_significance.findings import ChangeState, GroupFindings, Quantity, State
+from posir_significance.messages import count_states, count_truncating, describe_models, label_change, label_state
 from posir_tasks.digests import digest
 from posir_tasks.display.numbers import format_count, format_percent, format_points
 from posir_tasks.display.strip import Strip, draw_glyph
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 #: Most models whose paired differences a site contains: they are of every two.
 MOST_PAIRED = 40
+#: Most ranked models of which the headline describes the findings.
+MAX_DESCRIBED = 3
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
 #: The reason why a published row is not ranked among those of one's own, at a length where they have other means.
 OTHER_MEAN = "mean over positions"
 #: States that are no verdict.
-UNDECIDED = {State.CANNOT_BE_SAID.value, NOT_PUBLISHED}
+UNDECIDED = {State.INCONCLUSIVE, State.NOT_TESTED}
 #: Dimension of groups whose tasks are different datasets.
 DATASET = "Dataset"
 #: The changes of nDCG@10 in words, by state.
@@ -198,8 +200,6 @@ class View:
         values = [row.score.value if row and row.score else None for row in rows]
         ends = [row.score.interval if row and row.score else None for row in rows]
         letters = np.where(differences.paired, differences.states().astype("U1"), "-")
-        best_psi = [row.best_psi if row else None for row in rows]
-        psi_ends = [row.psi.interval if row and row.psi else None for row in rows]
         return {
             **row_columns(scored),
             "other_data": [
@@ -209,7 +209,6 @@ class View:
             "strip": self.strips(length),
             "changes": [None if {*line} == {"-"} else "".join(line) for line in letters.tolist()],
             "rank": list(rank_ranges(values, ends, differences=differences)),
-            "psi_rank": list(rank_ranges(best_psi, psi_ends, low_is_first=True)),
             "paired": (differences.paired & [interval is not None for interval in ends]).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
             **self.write_headline(length, differences),
@@ -265,16 +264,10 @@ class View:
         where, best = f"{self.describe_documents(length)}: nDCG@10", format_percent(scores[first].value)
         counted = f"Of {len(scores)} models, " if self.own and others else ""
         verb = "finds evidence best" if paired[others[:1]].all() else "scores highest"
-        effect = rows[first].effect  # type: ignore[union-attr]
-        even = ""
-        if effect and not effect.interval and abs(effect.value) <= DEFAULT_MARGINS.start_to_end:
-            even = f", start and end {format_percent(abs(effect.value))} points apart"
-        headline = [counted, names[first], f" {verb} {where} {best}{even}"]
+        headline = [counted, names[first], f" {verb} {where} {best}"]
         if ties:
             said = f" cannot be told apart {where} {format_percent(scores[ties[-1]].value)} to {best}"
             headline[2:] = [f" and {len(ties)} others{said}"] if ties[1:] else [" and ", names[ties[0]], said]
-        shares = {at: share.value for at in scores if (row := rows[at]) and (share := row.estimate("not_read"))}
-        cut = [at for at in sorted(shares, key=lambda at: -shares[at]) if shares[at]]
         lead = [""]
         if others:
             second, end = others[0], ""
@@ -287,19 +280,29 @@ class View:
             elif not (self.rows[first].model.published or self.rows[second].model.published):
                 end = " (no interval: other queries or few documents)"
             lead += [names[first], f" is {format_percent(gap)} points ahead of ", names[second], f"{end}. "]
-        if cut and len(scores) <= 3:
-            joined = others and not ties
-            lead[: 3 if joined else 1] = [
-                *headline[:-1],
-                headline[-1] + (f",{lead[2].removeprefix(' is')}" if joined else ". "),
-            ]
-            headline = [part.replace(" %", "\xa0%") for part in phrase_reading([(names[at], shares.get(at)) for at in scores])]
-        elif cut:
-            more = f"; {len(cut) - 1} of the others do not read to the end" if cut[1:] else ""
-            lead += [names[cut[0]], f" does not read {100 * shares[cut[0]]:.0f}\xa0% of the evidence{more}. "]
-        if not cut and not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
+        found = {at: findings for at in scores if (row := rows[at]) and (findings := row.findings)}
+        if found and len(scores) <= MAX_DESCRIBED:
+            # The lead continues the sentence about the best, whose name it begins with.
+            joins = bool(others) and not ties
+            ahead = [f",{lead[2].removeprefix(' is')}", *lead[3:]] if joins else [f". {lead[0]}", *lead[1:]]
+            lead = [*headline[:-1], headline[-1] + ahead[0], *ahead[1:]]
+            headline = [*describe_models([(names[at], findings) for at, findings in found.items()])]
+            return {"headline": headline, "lead": lead}
+        if found:
+            lead[-1] += self._count_findings(found.values())
+        if not self.own:
+            *parts, last = describe_ends([(names[at], rows[at]) for at in scores])
+            lead = [*parts, last + lead[0], *lead[1:]]
+        if not any(self.strips(length)) and any(any(self.strips(other)) for other in self.lengths):
             lead[-1] += f"Curves are published by length: choose {self.lengths[1]} to {self.lengths[-1]}. "
         return {"headline": headline, "lead": lead}
+
+    def _count_findings(self, found: Iterable[GroupFindings]) -> str:
+        """Return how many of one's own results truncate evidence, and how many have each state, as sentences."""
+        found = list(found)
+        truncating = sum(bool(findings.value(Quantity.UNREAD_SHARE)) for findings in found)
+        states = Counter(label_state(findings) for findings in found)
+        return f"{count_truncating(truncating, len(found))}. {count_states(states)} "
 
     def differences(self, length: str) -> PairedDifferences:
         """Return the differences of nDCG@10 between models on the same queries, at one length."""
@@ -333,14 +336,30 @@ class View:
         }
         return {"models": [indices[self.rows[place].model.id] for place in best], "lengths": columns}
 
-    def matrix(self, group: Group, records: Sequence[BoardRecord], indices: Mapping[str, int]) -> dict[str, Any] | None:
-        """Return models by the tasks of an average; of a task by its domains, its lengths, or the tasks of its group."""
-        own = (
-            None
-            if self.average
-            else domain_matrix(self.name, records, indices) or length_matrix(self.rows, self.lengths, indices)
-        )
-        return own or task_matrix(group.dimension, group.labels, records, indices)
+
+def describe_ends(rows: Sequence[tuple[str, BoardRow | None]]) -> list[str]:
+    """Return the largest start minus end in either direction, in parts of which each second one is a name.
+
+    Left out are rows whose interval includes 0.
+    """
+    shown = [(name, row.difference) for name, row in rows if row and row.difference]
+    clear = [(name, found.value) for name, found in shown if not _includes_zero(found)]
+    high = max(clear, key=itemgetter(1), default=("", 0.0))
+    low = min(clear, key=itemgetter(1), default=("", 0.0))
+    points = [(high, "higher")] if high[1] > 0 else []
+    points += [(low, "lower")] if low[1] < 0 else []
+    parts = [""]
+    for (name, value), word in points:
+        than = f", {format_percent(abs(value))} {word} with "
+        if len(parts) == 1:
+            than = f"Evidence at the start scores {format_percent(abs(value))} points {word} than at the end with "
+        parts[-1] += than
+        parts += [name, ""]
+    return [*parts[:-1], f"{parts[-1]}. "] if points else parts
+
+
+def _includes_zero(estimate: Estimate) -> bool:
+    return estimate.interval is not None and estimate.interval[0] <= 0 <= estimate.interval[1]
 
 
 def describe_result(record: BoardRecord) -> str:
@@ -367,13 +386,13 @@ def _lists(values: Any) -> list[Any]:
 
 
 def read_strip(record: BoardRecord, length: str, *words: str) -> Strip | None:
-    """Return nDCG@10 by position bins, read or not, with words at its side; None if it is unknown."""
+    """Return nDCG@10 by position bins of whole documents, with words next to it; None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
     cells = zip(*(panel[name] for name in ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")), strict=True)
     parts = tuple(None if mean is None else Estimate(mean, None if low is None else (low, high)) for mean, low, high in cells)
-    return Strip(record.model.short_name, words or ("By place in whole documents, read or not",), parts)
+    return Strip(record.model.short_name, words or ("By position in whole documents",), parts)
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
@@ -437,7 +456,7 @@ def _average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecor
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
-    """Return the curves of an average: unweighted means over tasks, of ends of intervals and null bands, too.
+    """Return the curves of an average: unweighted means over tasks, of ends of intervals, too.
 
     The ends are those of fully correlated errors. Empty unless all tasks have the same positions.
     """
@@ -471,19 +490,14 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
 def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
     """Return the unweighted mean over tasks of the board's scores, as the papers average over languages.
 
-    The average of PSI with an interval is that of the tasks' posterior medians; the distances from them to the ends of the
-    intervals are combined: `power` is 2 for tasks on different data, whose errors add in quadrature; 1 for fully correlated
-    ones, such as translations of the same queries. A value that a task lacks is None in the average. The rows are of one model
-    at one length.
+    The distances to the ends of the intervals are combined: `power` is 2 for tasks on different data, whose errors add in
+    quadrature; 1 for fully correlated ones, such as translations of the same queries. A value that a task
+    lacks is None in the average. The rows are of one model at one length.
     """
     queries = [row.queries for row in rows if row.queries is not None]
-    states, labels = (Counter(state for row in rows for state in row.states), Counter(row.state_label for row in rows))
-    counted = ", ".join(f"{label} in {times}" for label, times in labels.most_common()) + f" of {len(rows)}"
-    if {State.BIASED_TO_START.value, State.BIASED_TO_END.value} <= states.keys():
-        counted = "differs between its tasks"
-    # The mean over tasks of others means nothing; the design effect is of how one task was sampled.
+    # The mean over tasks of others means nothing.
     units = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-    keys = [column.key for column in board_columns() if column.unit in units and column.key != "design_effect"]
+    keys = [column.key for column in board_columns() if column.unit in units]
     return BoardRow(
         model=rows[0].model,
         task=name,
@@ -493,9 +507,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
             "queries": sum(queries) if len(queries) == len(rows) else None,
             **{key: _average([row.estimate(key) for row in rows], power) for key in keys},
         },
-        states=tuple(state for state, _ in states.most_common()),
-        state_label=NOT_PUBLISHED if {*labels} == {NOT_PUBLISHED} else counted,
-        decided={"level": rows[0].decided.get("level")},
+        task_states=tuple((row.states[0], row.state_label) for row in rows if row.findings),
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import mteb
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 from mteb.models import ModelMeta
 from mteb.timing import TimingStack
@@ -28,29 +27,7 @@ from posir_tasks.sources.mini import read_mini
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.tasks.scoring import select_relevant, select_texts
 from tests.support.encode import TASK
-
-
-class WordVectors:
-    """A bag of hashed words, or of the first words alone: word order plays no part in what is read."""
-
-    def __init__(self, window: int | None = None) -> None:
-        self.mteb_model_meta = ModelMeta.create_empty({"name": "test/words", "revision": "1"})
-        self.window = window
-        self.read_part = ReadPart.all(KnownBy.CLASS) if window is None else ReadPart.first(window, KnownBy.CLASS)
-
-    def encode(self, inputs, **_):
-        return np.stack([self.embed(text) for batch in inputs for text in batch["text"]])
-
-    def embed(self, text):
-        words = text.lower().replace(".", " ").replace(",", " ").split()[: self.window]
-        rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
-        return np.sqrt(np.bincount(rows, minlength=512)).astype(np.float32)
-
-    def similarity(self, first, second):
-        first, second = (torch.nn.functional.normalize(torch.as_tensor(side)) for side in (first, second))
-        return first @ second.T
-
-    similarity_pairwise = similarity
+from tests.support.rotations import WordVectors
 
 
 class StartVectors(WordVectors):

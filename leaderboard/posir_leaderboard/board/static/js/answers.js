@@ -58,7 +58,7 @@
       "a",
       { href: board.hash(target), class: "answer", title: note },
       el("span", { class: "question" }, title),
-      el("b", {}, ...board.namesOf(found), found.length > 1 ? ": which is best cannot be said" : ""),
+      el("b", {}, ...board.namesOf(found), found.length > 1 ? ": cannot be told apart" : ""),
       el("span", {}, text(found, rows)),
     );
     link.addEventListener("click", (event) => {

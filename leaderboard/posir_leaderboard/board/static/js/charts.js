@@ -36,7 +36,7 @@
         heatmap: [1, 2, 3, 4].map((number) => color(`heat-${number}`)),
       },
     };
-    return { config, colors: { null_band: color("null-band"), halo: color("paper"), ink, faint } };
+    return { config, colors: { halo: color("paper"), ink, faint } };
   }
 
   /** Return the colors of the light or the dark theme; reading them takes long. */
@@ -120,15 +120,18 @@
     return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
   };
 
-  /** Show start to end against nDCG@10 of the rows that pass the filters. */
+  /** Show the position effect, of published rows start minus end, against nDCG@10 of the rows that pass the filters. */
   board.showScatter = (rows, state) => {
     const comparable = rows.filter(board.isComparable);
     const scored = comparable.filter((row) => board.passes(row, state) && known(row.score));
-    const passing = scored.filter((row) => known(row.effect));
+    // They are different quantities: published rows are drawn where no other has an effect.
+    const tested = scored.filter((row) => known(row.effect));
+    const passing = tested.length ? tested : scored.filter((row) => known(row.difference));
+    const name = tested.length ? "position_effect" : "start_minus_end";
     board.sayCount(passing.length, comparable.length);
     const panel = byId("panel-chart");
     if (!passing.length) {
-      panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a start to end passes these filters."));
+      panel.replaceChildren(el("p", { class: "empty" }, "No model with an nDCG@10 and a position effect passes these filters."));
       return Promise.resolve();
     }
     const key = JSON.stringify([state.models, state.theme, passing.map((row) => row.id)]);
@@ -138,8 +141,9 @@
     const selected = board.models(state);
     const points = passing.map((row) => ({
       ...row,
-      effect_low: row.start_to_end_low,
-      effect_high: row.start_to_end_high,
+      effect: row.effect ?? row.difference,
+      effect_low: row[`${name}_low`],
+      effect_high: row[`${name}_high`],
       name: "",
       model: row.label,
       source: row.published ? "published" : "evaluated with posir",
@@ -152,8 +156,8 @@
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 84 }, selected);
     const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
-    panel.querySelector("figcaption").firstChild.data = (passing.some((row) => row.not_read >= 0.0005) ? "" : board.startToEnd(points).join("")) || TITLE;
-    panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length));
+    panel.querySelector("figcaption").firstChild.data = TITLES[name];
+    panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length, name));
     return board.draw(panel.querySelector(".chart"), { name: "scatter", rows: points, ...scale, entries }, (id) =>
       board.change({ models: id, tab: "models", task: "" }, { step: true }),
     );
@@ -194,30 +198,42 @@
 
   const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-  /** Return which model finds the start and which the end best, of those whose interval leaves out 0 or is unknown: names, each with what is said. */
-  board.startToEnd = (points) => {
-    const clear = points.filter((one) => known(one.effect) && (!known(one.effect_low) || one.effect_low > 0 || one.effect_high < 0));
-    const [start, end] = [1, -1].map((sign) => clear.reduce((most, one) => (sign * one.effect > sign * (most?.effect ?? 0) ? one : most), null));
-    const name = (one) => (one.label ?? one.model).split("/").at(-1);
-    const by = (one) => board.percent(Math.abs(one.effect));
-    const first = start ? [name(start), ` finds the start ${by(start)} points better than the end${end ? "; " : ""}`] : [];
-    return end ? [...first, name(end), ` finds the end ${by(end)} points better than the start`] : first;
+  /** Return start minus end as the papers or the authors' code give it; null if unknown. */
+  board.differenceOf = (row) => row.start_minus_end ?? row.start_to_end_unweighted ?? null;
+
+  /** Return the rows with the largest start minus end in either direction whose interval leaves out 0 or is unknown, in words: each second part is a name. */
+  board.describeEnds = (rows) => {
+    const clear = rows.filter((one) => known(one.difference) && (!known(one.start_minus_end_low) || one.start_minus_end_low > 0 || one.start_minus_end_high < 0));
+    const most = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
+    const [high, low] = [most(1), most(-1)];
+    const name = (one) => one.label.split("/").at(-1);
+    const by = (one) => board.percent(Math.abs(one.difference));
+    const first = (one, word) => [`Evidence at the start scores ${by(one)} points ${word} than at the end with `, name(one)];
+    if (high && low) return [...first(high, "higher"), `, ${by(low)} lower with `, name(low)];
+    return high ? first(high, "higher") : low ? first(low, "lower") : [];
   };
 
-  const TITLE = "Start to end against nDCG@10";
-  const scatterFigure = () => board.figure(TITLE, { below: el("p", { class: "faint explanation" }) }).element;
+  const TITLES = { position_effect: "Position effect against nDCG@10", start_minus_end: "Start minus end against nDCG@10" };
+  const scatterFigure = () => board.figure(TITLES.position_effect, { below: el("p", { class: "faint explanation" }) }).element;
+
+  /** What is on the axis that goes up. */
+  const MEANINGS = {
+    position_effect: "Up and down: the same evidence in the first third of its document minus in the last, truncation included.",
+    start_minus_end: "Up and down: evidence in the first third of documents minus evidence in the last. These are different questions, so it is a description, not a bias.",
+  };
 
   /** Explain what the points have, and how many of all models have one. */
-  function explanation(points, all) {
+  function explanation(points, all, name) {
     const some = (has) => points.some(has);
     const sizes = new Set(points.map((one) => one.area));
     return [
-      "Further right: better retrieval. Above the line at 0: the beginning of documents is found better; below: the end.",
+      "Further right: better retrieval.",
+      MEANINGS[name],
       some((one) => one.published) ? `${points.every((one) => one.published) ? "Points" : "Diamonds"}: published results, whose thirds are not weighted by queries.` : "",
-      some((one) => one.marked && (known(one.score_low) || known(one.effect_low))) ? "Lines through points: 95 % intervals." : "",
+      some((one) => one.marked && (known(one.score_low) || known(one.effect_low))) ? "Lines through points: 95% intervals." : "",
       some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have intervals.` : "",
       some((one) => !one.name) ? `${MAX_NAMED} are named: those selected in the table, and the highest in nDCG@10.` : "",
-      all > points.length ? `Not drawn, without a known start to end: ${all - points.length} of ${all}.` : "",
+      all > points.length ? `Not drawn, without a known ${TITLES[name].split(" against")[0].toLowerCase()}: ${all - points.length} of ${all}.` : "",
       sizes.size > 1 ? "Larger points have more parameters." : "",
       "A click opens the model; the table has the same numbers.",
     ].filter(Boolean).join(" ");

@@ -56,8 +56,9 @@
   const SORTS = [
     ["-score", "nDCG@10"],
     ["-change", "Q1 to Q4, least loss first"],
-    ["start_to_end", "Start to end, nearest to 0 first"],
-    ["psi", "PSI, lowest first"],
+    ["effect", "Position effect, nearest to 0 first"],
+    ["difference", "Start minus end, nearest to 0 first"],
+    ["psi", "PSI as published, lowest first"],
     ["label", "Name"],
     ["parameters", "Size, smallest first"],
     ["-window", "Window, largest first"],

@@ -61,11 +61,8 @@ const board = {};
   /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
-  /** Return a text in which no line ends before a percent sign or within an interval. */
-  board.unbroken = (text) => text.replaceAll(/ (?=%)|(?<=,) (?=[^\][]*\])/g, "\u00a0");
-
-  /** Return a text with shares to whole percent, as everywhere on the page. */
-  board.wholePercent = (text) => text.replaceAll(/\d+\.\d(?= %)/g, (share) => Math.round(share));
+  /** Return a text in which no line ends within an interval. */
+  board.unbroken = (text) => text.replaceAll(/(?<=,) (?=[^\][]*\])/g, "\u00a0");
 
   /** Return the parts of a text; those between backticks are code. */
   board.withCode = (text) => board.unbroken(text).split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
@@ -134,9 +131,11 @@ const board = {};
   /** Return the value of a score as text, without its interval. */
   board.valueText = (row, key, field = key) => FORMATS[declarationOf(key).unit](row[field]);
 
-  /** Return the ends of an interval as text, which may be stored under another name; an empty text if it is unknown. */
+  /** Return the ends of an interval as text, which may be stored under another name; an empty text if it is unknown, or 0 by definition. */
   board.intervalText = (row, key, field = key) => {
-    const [low, high] = [row[`${field}_low`], row[`${field}_high`]];
+    const low = row[`${field}_low`];
+    const high = row[`${field}_high`];
+    if (low === 0 && high === 0) return "";
     const format = FORMATS[declarationOf(key).unit];
     return known(low) && known(high) ? `[${format(low)}, ${format(high)}]` : "";
   };

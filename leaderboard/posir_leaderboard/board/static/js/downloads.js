@@ -13,11 +13,9 @@
     "comparable",
     "rank_first",
     "rank_last",
-    "psi_rank_first",
-    "psi_rank_last",
     "paired",
   ];
-  const DECISION = ["state", "state_label", "reason", "margin", "level", "documents_needed", "answer"];
+  const VERDICT = ["state", "state_label", "reason", "margin", "level", "questions_needed", "documents_needed", "answer"];
   const MODEL = [
     "kind",
     "parameters",
@@ -31,7 +29,7 @@
   /** Return the names of all columns; a score with an interval has three. */
   function columns() {
     const scores = board.declared().flatMap(({ key, interval }) => (interval ? [key, `${key}_low`, `${key}_high`] : [key]));
-    return [...new Set([...RUN, ...scores, ...DECISION, ...MODEL])];
+    return [...new Set([...RUN, ...scores, ...VERDICT, ...MODEL])];
   }
 
   /** Return the shown rows as plain objects. */
@@ -39,7 +37,6 @@
     const names = columns();
     return rows.map((row) => {
       const [first, last] = row.rank ?? [null, null];
-      const [psiFirst, psiLast] = row.psi_rank ?? [null, null];
       const all = {
         ...row,
         model: row.name,
@@ -48,8 +45,6 @@
         length,
         rank_first: first,
         rank_last: last,
-        psi_rank_first: psiFirst,
-        psi_rank_last: psiLast,
       };
       return Object.fromEntries(names.map((name) => [name, all[name] === "" ? null : (all[name] ?? null)]));
     });

@@ -28,7 +28,7 @@
   }
 
   /** Return the cells of a panel as rows for a chart. */
-  function cells(model, detail, panel, alone) {
+  function cells(model, detail, panel) {
     const columns = curveOf(detail, panel);
     const bins = columns.queries.length;
     return binNames(detail.positions, bins).map((position, at) => ({
@@ -40,7 +40,6 @@
       middle: (at + 0.5) / bins,
       end: (at + 1) / bins,
       ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][at]])),
-      ...(alone ? {} : { null_low: null, null_high: null }),
     }));
   }
 
@@ -55,17 +54,18 @@
     const panelOf = (detail) => (asked.length ? detail.rows.length.indexOf(length) : detail.panels.findLastIndex(Boolean));
     const drawn = known.filter((model, at) => details[at].panels[panelOf(details[at])]);
     const panels = drawn.map((model) => details[known.indexOf(model)]);
-    const rows = drawn.flatMap((model, at) => cells(model, panels[at], panelOf(panels[at]), models.length === 1));
+    const rows = drawn.flatMap((model, at) => cells(model, panels[at], panelOf(panels[at])));
     nameEnds(rows);
     const title = panels[0].lengths[panelOf(panels[0])];
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const shown = panels[0].rows.length[panelOf(panels[0])];
-    const found = board.startToEnd(drawn.map((model) => board.effectOf(model, choice, shown))).join("");
+    const published = drawn.every((model) => model.published);
+    const found = published ? board.describeEnds(drawn.map((model) => board.rowOf(model, choice, shown))).join("") : "";
     const parts = drawn.map((model, at) => partRead(model, panels[at], shown)).filter(Boolean);
-    const caption = [title.split(":")[0], parts.length ? "by place in whole documents, read or not" : found].filter(Boolean).join(": ");
+    const caption = [title.split(":")[0], parts.length ? "by position in whole documents, truncated or not" : found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
-    figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high", "null_high").high - 1e-9) / 5) });
+    figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high").high - 1e-9) / 5) });
     const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
     return section(
       heading,
@@ -76,9 +76,8 @@
         { class: "faint" },
         panels[0].relative ? "" : `Across: ${lower(panels[0].position_title)}. `,
         "Line: mean over the queries with evidence at that position.",
-        rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95 % interval." : "",
+        rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95% interval." : "",
         asked.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve of all lengths together; this is the longest known.",
-        rows.some((row) => board.known(row.null_low)) ? " Gray: what chance alone gives, 95 % of bin means if position has no effect." : "",
         merged ? " Twenty bins are merged into five where one of them has fewer than 30 queries." : "",
         " “Document length” above switches the length.",
         drawn.some((model) => model.published) && panels[0].relative ? " Published curves are read from the authors’ figures." : "",
@@ -88,13 +87,13 @@
     );
   };
 
-  /** Return the picture of a model that does not read to the end, hatched where it does not; null of another one. */
+  /** Return the picture of a model that truncates evidence, hatched where it does; null of another one. */
   function partRead(model, detail, length) {
     const at = detail.rows.length.indexOf(length);
-    const share = detail.rows.not_read?.[at];
+    const share = detail.rows.unread_share?.[at];
     if (!detail.strips?.[at] || !(share >= 0.0005)) return null;
-    const said = ` does not read ${Math.round(100 * share)}\u00a0% of the evidence`;
-    const axis = el("p", { class: "tokens" }, ...["start", "nDCG@10, 0 to 100, at each place of what it reads", "hatched: not read"].map((text) => el("span", {}, text)));
+    const said = ` truncates ${Math.round(100 * share)}% of the evidence`;
+    const axis = el("p", { class: "tokens" }, ...["start", "nDCG@10, 0 to 100, at each position in the window", "hatched: truncated"].map((text) => el("span", {}, text)));
     return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[at] }), axis);
   }
 
@@ -142,7 +141,7 @@
       ["Position", (row) => row.position],
       ["Queries", (row) => board.count(row.queries)],
       ["nDCG@10", (row) => board.percent(row.ndcg_at_10)],
-      ["95 % interval", (row) => board.intervalText(row, "ndcg_at_10") || board.DASH],
+      ["95% interval", (row) => board.intervalText(row, "ndcg_at_10") || board.DASH],
     ];
     return collapsed(caption, columns, rows);
   }
@@ -170,7 +169,6 @@
       return subsets
         ? subsets.name.map((name, at) => ({
             ...Object.fromEntries(Object.keys(subsets).map((column) => [column, subsets[column][at]])),
-            psi: subsets.best_psi[at],
             model: model.label,
             place: model.place,
             subset: readable(name),
@@ -187,28 +185,17 @@
     const columns = [
       ["Domain", (row) => row.subset],
       ["Model", (row) => board.name(row.model)],
-      ...["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published"].map((key) => [board.title(key), (row) => board.valueText(row, key)]),
-      [board.title("psi_chance"), (row) => board.nullRange(row) || board.DASH],
+      ...["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"].map((key) => [board.title(key), (row) => board.valueText(row, key)]),
+      [board.title("psi_by_chance"), (row) => board.chanceRange(row) || board.DASH],
       [board.title("state"), (row) => row.state_label],
     ];
-    const charts = [
-      ["subsets_ndcg", "nDCG@10 by domain", ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high")],
-      ["subsets_psi", "PSI by domain, with PSI by chance", { high: ends(rows, "psi", "psi_high", "psi_chance_high").high }],
-    ].map(([name, caption, scale]) => {
-      const { place, element } = board.figure(caption);
-      figures.push({ place, name, rows, ...scale });
-      return element;
-    });
+    const { place, element } = board.figure("nDCG@10 by domain");
+    figures.push({ place, name: "subsets", rows, ...ends(rows, "ndcg_at_10_low", "ndcg_at_10", "ndcg_at_10_high") });
     return section(
       ...heading,
       legend(models),
-      el("div", { class: "figures" }, ...charts),
-      el(
-        "p",
-        { class: "faint" },
-        "Lines: 95 % intervals. Gray: PSI by chance, from its mean to its 95th percentile. A domain has few queries per " +
-          "position, so most of its PSI is due to chance.",
-      ),
+      element,
+      el("p", { class: "faint" }, "Lines: 95% intervals."),
       collapsed("By domain", columns, rows),
     );
   };
@@ -231,7 +218,7 @@
       tasks
         .filter((task) => models.some((one) => relative(one, task)))
         .flatMap((task, row) =>
-          (relative(model, task) ? cells(model, model.tasks.get(task.name), panelFor(model.tasks.get(task.name)), false) : hatching(model)).map((cell) => ({
+          (relative(model, task) ? cells(model, model.tasks.get(task.name), panelFor(model.tasks.get(task.name))) : hatching(model)).map((cell) => ({
             ...cell,
             choice: task.label,
             row,

@@ -38,8 +38,8 @@
   };
   const FIELDS = { size: "parameters", window: "window", dimensions: "dimensions" };
 
-  /** Return whether the bias of a row has a state, which published rows have not. */
-  board.isDecided = (row) => Boolean(row.states && !row.states.includes("not published"));
+  /** Return whether a row, or a task of an average, was tested for bias within the window. */
+  board.isTested = (row) => Boolean(row.states?.some((state) => state !== "not_tested"));
 
   /** Return whether a row is ranked among the others. */
   board.isComparable = (row) => !row.partial && !row.other_data;

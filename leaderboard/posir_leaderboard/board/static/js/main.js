@@ -83,7 +83,6 @@
     table: (state) => board.showTable(rows, state, shown),
     chart: (state) => board.showScatter(rows, state),
     models: (state, opening) => board.showModels(index, state, shown, opening),
-    matrix: (state) => board.showMatrix(index, state, shown, rows),
   };
 
   function downloads() {

@@ -23,8 +23,9 @@
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
     const order = (one, other) => Boolean(other.strip) - Boolean(one.strip) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
     ranked.sort(order);
-    const apart = ranked.filter((row) => row.strip && row.effect).sort((one, other) => Math.abs(other.effect) - Math.abs(one.effect));
-    return [...new Set([ranked[0], ...apart.slice(0, 1), ...apart.filter((row) => row.effect * apart[0].effect < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
+    const shift = (row) => row.effect ?? row.difference;
+    const apart = ranked.filter((row) => row.strip && shift(row)).sort((one, other) => Math.abs(shift(other)) - Math.abs(shift(one)));
+    return [...new Set([ranked[0], ...apart.slice(0, 1), ...apart.filter((row) => shift(row) * shift(apart[0]) < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
   }
 
   function chip(model, models) {
@@ -54,7 +55,7 @@
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The best, and the largest start to end; add others here.");
+    board.say(selected.length || !models.length ? "" : "The best, and those with the largest difference of start and end; add others here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
@@ -169,7 +170,7 @@
       .map(([label, { data_revision: revision, date }]) => `${label}: data revision ${revision}${date ? `, result of ${date}` : ""}`);
     return section(
       "Notes",
-      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, board.unbroken(board.wholePercent(text)))))),
+      el("ul", { class: "notes" }, ...[...new Set([...texts, ...revisions])].map((text) => el("li", {}, el("bdi", {}, board.unbroken(text))))),
     );
   }
 }

@@ -14,19 +14,20 @@
 
   const nameOf = (model) => [board.swatch(model), board.name(model.label)];
 
-  /** Return a table for each model, beside each other where there is room, of the columns that any row fills. */
+  /** Return a table for each model, next to each other where there is room, of the columns that any row fills. */
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
     const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
-    const cell = (row, text, ends) => el("td", {}, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
-    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col" }, title));
+    const kind = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
+    const cell = (row, title, text, ends) => el("td", { class: kind(title) }, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
+    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col", class: kind(title) }, title));
     const table = (model, at) =>
       el(
         "table",
         { class: "per-model" },
         el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
         el("thead", {}, el("tr", {}, ...head(at))),
-        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([, text, ends]) => cell(row, text, ends))))),
+        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([name, text, ends]) => cell(row, name, text, ends))))),
       );
     return el("div", { class: "figures" }, ...models.map(table));
   }
@@ -78,25 +79,26 @@
     if (!columns) return new Map();
     const names = Object.keys(columns);
     return new Map(
-      columns.length.map((length, at) => [length, Object.fromEntries(names.map((name) => [name, columns[name][at]]))]),
+      columns.length.map((length, at) => {
+        const row = Object.fromEntries(names.map((name) => [name, columns[name][at]]));
+        return [length, { ...row, published: model.published, difference: board.differenceOf(row) }];
+      }),
     );
   }
 
-  const effectOf = (row) => row.start_to_end ?? row.start_to_end_unweighted;
   const lengthName = (length) => (length === "all" ? "All" : length);
 
   /** What the tables of models say of a row: title, value, and interval if it is known. */
   const COLUMNS = [
     ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
-    ["Start to end", (row) => board.points(effectOf(row)), (row) => board.intervalText(row, "start_to_end")],
-    ["Bias in what it reads", (row) => (board.isDecided(row) && board.known(row.score) && row.state_label !== "cannot be said" ? row.state_label : board.DASH)],
+    ["Position effect", (row) => board.points(row.position_effect), (row) => board.intervalText(row, "position_effect")],
+    ["Truncated", (row) => (board.known(row.unread_share) ? `${board.percent(row.unread_share)}%` : board.DASH)],
+    ["Bias within the window", (row) => (row.published ? board.DASH : row.state_label)],
+    ["Start minus end", (row) => (row.published ? board.points(row.difference) : board.DASH), (row) => board.intervalText(row, "start_minus_end")],
   ];
 
-  /** Return a model's row of a view at a length, for a sentence on its start to end. */
-  board.effectOf = (model, view, length) => {
-    const row = rowsByLength(model, view).get(length) ?? {};
-    return { label: model.label.replace(" (published)", ""), effect: effectOf(row), effect_low: row.start_to_end_low, effect_high: row.start_to_end_high };
-  };
+  /** Return a model's row of a view at a length, for a sentence on its start and end. */
+  board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), label: model.label.replace(" (published)", "") });
 
   /** Return scores by length. */
   board.byLength = (models, choice) => {
@@ -104,11 +106,8 @@
     const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
     if (!lengths.length) return null;
     const rows = (_, at) => lengths.map((length) => [lengthName(length), found[at].get(length)]);
-    const labels = found.flatMap((one) => [...one.values()].map((row) => row.state_label));
-    const open = labels.includes("cannot be said") && `Bias in what it reads: cannot be said${labels.every((label) => label === "cannot be said") ? " at any length." : ", where there is a dash."}`;
     return board.section(
       `${titleOf(choice)}: by document length`,
-      open ? el("p", { class: "faint" }, open) : null,
       tablesOf(models, "scores by length", "Length", COLUMNS, rows),
     );
   };

@@ -1,5 +1,5 @@
 "use strict";
-// Small drawings beside numbers: the picture of the answer, and the state of the bias.
+// Small drawings next to numbers: the picture of the answer, and the state.
 
 {
   const { known } = board;
@@ -9,28 +9,31 @@
     return document.importNode(new DOMParser().parseFromString(row.strip, "image/svg+xml").documentElement, true);
   };
 
-  /** Return how much of the evidence is not read. */
-  board.unreadOf = (share) => `${Math.round(100 * share)}\u00a0% not read`;
+  /** The score that has the full color. */
+  const DEEP = 0.85;
 
-  /** Return whether what is not read matters more than an open state, so that it stands in its place. */
-  board.isMostlyUnread = (states, share) => share >= 0.5 && states?.join() === "cannot_be_said";
-
-  /** Reasons that more questions would mend. */
-  const FEW = ["few_documents", "wide_interval"];
-
-  /** Return the state of the bias of a row as a chip, of an average in how many tasks each is; its tooltip is the answer, as text. */
-  board.chip = ({ states, state_label: label, answer, reason, not_read: unread }) => {
-    if (!states) return null;
-    const kind = states.length === 1 ? states[0].replaceAll(/[_ ]/g, "-") : "several";
-    const said = label.replaceAll("biased ", "").replaceAll("no bias", "none");
-    const few = kind === "cannot-be-said" && !unread && FEW.includes(reason);
-    // What is not read comes before an open state, which the opened row has.
-    const mostly = board.isMostlyUnread(states, unread);
-    const told = mostly ? board.unreadOf(unread) : few ? "bias: too few questions" : `${unread ? "in what it reads" : "bias"}: ${said}`;
-    return board.el("span", { class: `state ${mostly ? "mostly" : kind}`, title: answer }, told);
+  /** Color a cell by a score, on a scale that is the same on every board. */
+  board.shade = (cell, value) => {
+    if (known(value)) cell.style.setProperty("--heat-share", `${Math.round(50 * Math.min(Math.max(value / DEEP, 0), 1))}%`);
   };
+
+  /** Return whether some of the evidence is truncated. */
+  board.isTruncated = (row) => row.unread_share >= 0.0005;
+
+  /** Return how much of the evidence is truncated. */
+  board.truncated = (share) => `${Math.round(100 * share)}% truncated`;
+
+  /** Return the state of a row in words, of an average in how many tasks each is; its tooltip is the answer, as text. */
+  board.chip = ({ states, state_label: label, answer, published }) => {
+    if (!states) return null;
+    const kind = states.length === 1 ? states[0].replaceAll("_", "-") : "several";
+    return board.el("span", { class: `state ${kind}`, title: published ? board.UNTESTED : answer }, label);
+  };
+
+  /** Why published results have no state. */
+  board.UNTESTED = "The papers publish neither windows nor texts with their scores, so no evidence can be moved.";
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
   board.scoreInterval = (row) => board.intervalText(row, "ndcg_at_10", "score");
-  board.nullRange = (row) => range(row.psi_chance, row.psi_chance_high, board.plain);
+  board.chanceRange = (row) => range(row.psi_by_chance, row.psi_by_chance_high, board.plain);
 }

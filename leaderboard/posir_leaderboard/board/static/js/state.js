@@ -21,11 +21,9 @@
     tab: "table",
     models: "",
     task: "",
-    score: "",
-    domain: "",
     theme: "",
   };
-  board.TABS = ["table", "chart", "models", "matrix"];
+  board.TABS = ["table", "chart", "models"];
   const FILTERS = ["search", "kind", "size", "window", "dimensions", "weights", "license", "source", "bias"];
   const listeners = [];
   let current = { ...DEFAULTS };

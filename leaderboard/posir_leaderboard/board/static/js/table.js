@@ -7,7 +7,6 @@
   const rowOf = new WeakMap();
   let table = null;
   let shown = null;
-  let byPsi = false;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
   // Results that are not comparable come last in either sort order, and missing values last among their like.
@@ -22,14 +21,17 @@
   DataTable.ext.errMode = "throw";
 
   /** What the cells of a row say that a narrow page shows as a card, without a head. */
-  const CARDS = { score: "nDCG@10", start_to_end: "Start to end", psi: "PSI" };
+  const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
+
+  /** Keys of the scores that have another name as a column. */
+  const KEYS = { score: "ndcg_at_10", effect: "position_effect", psi: "psi_as_published" };
 
   /** Return a column with a function from a row to its cell, and one to its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
       name,
       title,
-      ariaTitle: title || board.title({ score: "ndcg_at_10" }[name] ?? name),
+      ariaTitle: title || board.title(KEYS[name] ?? name),
       className,
       type: "missing-last",
       // The search does not use the text of cells.
@@ -49,7 +51,7 @@
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
   /** Scores that have a place of their own in the table, or in a row's details. */
-  const PLACED = ["queries", "ndcg_at_10", "start_to_end", "psi", "psi_as_published", "psi_chance"];
+  const PLACED = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
 
   /** Return a column for each other declared score, such as those of other packages; one that no row fills is hidden. */
   const otherColumns = () =>
@@ -72,8 +74,10 @@
     column("score", "", (row) => row.score, scoreCell),
     fixed("behind", "Behind", behindCell, (row) => (shown.best ? row.behind : null)),
     fixed("curve", "Over position", curveCell, (row) => row.strip),
-    { ...column("start_to_end", "", (row) => (board.known(row.effect) ? Math.abs(row.effect) : null), startToEndCell, { first: "asc" }), fills: (row) => row.effect },
-    { ...column("psi", "", (row) => row.best_psi, psiCell, { first: "asc" }), declared: "psi", fills: (row) => row.best_psi },
+    { ...column("effect", "", (row) => distance(row.effect), effectCell, { first: "asc" }), fills: (row) => row.effect },
+    fixed("verdict", "Bias within the window", verdictCell),
+    { ...column("difference", "Start minus end", (row) => distance(row.difference), differenceCell, { first: "asc" }), fills: (row) => (row.published ? row.difference : null) },
+    { ...column("psi", "", (row) => row.psi_as_published, psiCell, { first: "asc" }), declared: "psi_as_published" },
     ...otherColumns(),
     ...QUARTERS.map((name) => ({ ...column(name, name.toUpperCase(), (row) => row[name], (row) => lengthCell(row, name)), fills: (row) => (shown.length === name.toUpperCase() ? null : row[name]) })),
     column("change", "Q1 to Q4", (row) => row.change, (row) => board.points(row.change)),
@@ -89,6 +93,8 @@
   /** Return whether a row fills a column. */
   const isFilled = ({ fills, declared }) =>
     !(fills || declared) || shown.rows.some((row) => board.known(fills ? fills(row) : row[declared]) && (fills ? fills(row) : row[declared]) !== board.DASH);
+
+  const distance = (value) => (board.known(value) ? Math.abs(value) : null);
 
   function selector(row) {
     const box = el("input", { type: "checkbox", "aria-label": `Compare ${row.label}`, onchange: () => board.toggle(row.id) });
@@ -131,30 +137,26 @@
 
   const withEnds = (one) => [board.percent(one.score), board.scoreInterval(one)].filter(Boolean).join(" ");
   const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
-  const IN_THE_ROW = ["How well", "Start to end"];
+  const IN_THE_ROW = ["How well", "Position effect"];
 
   /** Return in a sentence how published scores change from the shortest to the longest documents. */
   function describeLengths(lengths) {
     const scored = Object.entries(lengths).filter(([name, one]) => name !== "all" && board.known(one.score)).map(([, one]) => one);
     if (scored.length < 2) return "";
     const [first, last] = [scored[0], scored.at(-1)];
-    const effects = [first, last].map((one) => one.start_to_end ?? one.start_to_end_unweighted);
-    const ends = effects.every(board.known) ? `, and start to end goes from ${board.points(effects[0])} to ${board.points(effects[1])} points` : "";
+    const differences = [first, last].map(board.differenceOf);
+    const ends = differences.every(board.known) ? `, and start minus end goes from ${board.points(differences[0])} to ${board.points(differences[1])} points` : "";
     return `From the shortest documents to the longest, nDCG@10 ${last.score < first.score ? "falls" : "rises"} from ${board.percent(first.score)} to ${board.percent(last.score)}${ends}.`;
   }
 
-  /** Return what stands below an expanded row: the answer, PSI and what chance gives, p, and each length with its interval, rank and queries. */
+  /** Return what is shown below an expanded row: the answer, what is observed, and each length with its interval, rank and queries. */
   function detailsOf(row, lengths) {
-    const interval = board.intervalText(row, "psi");
     const answer = Object.entries(row.parts ?? {}).filter(([title]) => !IN_THE_ROW.includes(title));
     const facts = [
-      answer.length || !board.isDecided(row) ? null : [board.title("state"), row.state_label],
-      row.published
-        ? null
-        : [board.title("psi"), [board.valueText(row, "psi"), interval].filter(Boolean).join(" ")],
-      row.published ? null : ["PSI, observed (chance increases it)", board.valueText(row, "psi_as_published")],
-      [`${board.title("psi_chance")}, of the observed one`, board.nullRange(row)],
-      row.published ? null : [board.title("p_value"), board.valueText(row, "p_value")],
+      answer.length ? null : [board.title("state"), row.published ? `${row.state_label}. ${board.UNTESTED}` : row.state_label],
+      row.published ? null : ["Start minus end (different questions)", [board.points(row.difference), board.intervalText(row, "start_minus_end")].filter(Boolean).join(" ")],
+      row.published ? null : [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
+      [board.title("psi_by_chance"), board.chanceRange(row)],
       row.length === "all" || !lengths.all ? null : [`${board.title("ndcg_at_10")}, all lengths`, withEnds(lengths.all)],
       [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
       row.published && board.known(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
@@ -166,7 +168,9 @@
       ["Length", () => true, (one, name) => name],
       [board.title("ndcg_at_10"), (one) => one.score, (one) => [board.percent(one.score), " ", ends(board.scoreInterval(one))], row.published ? means : null],
       ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
-      [board.title("start_to_end"), (one) => one.start_to_end ?? one.start_to_end_unweighted, (one) => [board.points(one.start_to_end ?? one.start_to_end_unweighted), " ", ends(board.intervalText(one, "start_to_end"))]],
+      row.published
+        ? ["Start minus end", board.differenceOf, (one) => [board.points(board.differenceOf(one)), " ", ends(board.intervalText(one, "start_minus_end"))]]
+        : [board.title("position_effect"), (one) => one.position_effect, (one) => [board.points(one.position_effect), " ", ends(board.intervalText(one, "position_effect"))]],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
     ].filter(([, value]) => every.filter((one) => board.known(value(one))).length >= Math.min(2, every.length));
     // What the row itself has where it is wide: a column, or the table.
@@ -178,7 +182,7 @@
     );
     const byLength = el("table", { class: parted.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const curve = row.published && row.strip ? el("div", { class: "curve" }, board.strip(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
-    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(board.wholePercent(text))))));
+    const listed = (of, kind) => el("dl", { class: kind }, ...of.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...board.withCode(text)))));
     const statistics = answer.length ? el("details", {}, el("summary", {}, "Statistics"), listed(facts, "facts")) : listed(facts, "facts");
     const told = answer.length ? listed(answer, "parts") : el("p", { class: "told" }, describeLengths(lengths));
     const table = every.length ? byLength : null;
@@ -210,13 +214,13 @@
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.known(row.behind)) return board.DASH;
-    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.changeOf(shown.best, row) ?? "cannot be said") : null;
+    const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.changeOf(shown.best, row) ?? "inconclusive") : null;
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
 
   function curveCell(row) {
-    const unread = row.not_read >= 0.0005 && !board.isMostlyUnread(row.states, row.not_read) ? el("span", { class: "unread" }, board.unreadOf(row.not_read)) : null;
-    return el("div", { class: "picture" }, unread, board.strip(row));
+    const truncated = board.isTruncated(row) ? el("span", { class: "unread" }, board.truncated(row.unread_share)) : null;
+    return el("div", { class: "picture" }, truncated, board.strip(row));
   }
 
   function lengthCell(row, name) {
@@ -225,22 +229,23 @@
     return cell;
   }
 
-  const startToEndCell = (row) =>
-    board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "start_to_end"), shown.decided ? board.chip(row) : null, row.published ? bar(row.effect) : null) : board.DASH;
+  const effectCell = (row) => (board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "position_effect")) : board.DASH);
 
-  /** Return a bar from 0 to the right if the start is found better, else to the left. */
-  function bar(effect) {
-    const length = el("span", {});
-    board.shade(length, effect, true);
-    return el("span", { class: "bar-of", "aria-hidden": "true" }, length);
+  function verdictCell(row) {
+    const interval = board.intervalText(row, "position_effect_in_window");
+    const effect = interval ? el("span", { class: "ends" }, `${board.points(row.position_effect_in_window)} ${interval}`) : null;
+    return el("div", { class: "verdict-cell" }, board.chip(row), effect);
   }
 
-  function psiCell(row) {
-    if (!board.known(row.best_psi)) return board.DASH;
-    return scored(board.valueText(row, "psi", "best_psi"), board.intervalText(row, "psi"), board.known(row.psi) || shown.observed ? null : el("span", { class: "ends" }, "observed"));
-  }
+  const differenceCell = (row) =>
+    board.known(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
 
-  const LENGTH_FIELDS = ["score", "score_low", "score_high", "rank", "queries", "start_to_end", "start_to_end_low", "start_to_end_high", "start_to_end_unweighted"];
+  const psiCell = (row) => scored(board.plain(row.psi_as_published), "");
+
+  const LENGTH_FIELDS = [
+    ...["score", "score_low", "score_high", "rank", "queries", "start_to_end_unweighted"],
+    ...["position_effect", "position_effect_low", "position_effect_high", "start_minus_end", "start_minus_end_low", "start_minus_end_high"],
+  ];
   const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
   const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
 
@@ -259,7 +264,8 @@
         approximate: view.approximate[at],
         about: view.about[at],
         change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
-        effect: row.start_to_end ?? row.start_to_end_unweighted,
+        effect: row.position_effect ?? null,
+        difference: board.differenceOf(row),
         text: `${row.label} ${row.revision}`.toLowerCase(),
       });
     });
@@ -298,10 +304,8 @@
         rows,
         length,
         mixed: rows.some((row) => row.published) && rows.some((row) => !row.published),
-        decided: rows.some(board.isDecided),
         best: comparable.length > 1 ? board.best(comparable) : null,
-        observed: !rows.some((row) => board.known(row.psi)),
-        ranges: { rank: rows.some((row) => row.rank), psi_rank: rows.some((row) => row.psi_rank) },
+        hasRanges: rows.some((row) => row.rank),
       };
       const ranked = rows.filter((row) => row.rank).length;
       const paired = rows.reduce((sum, row) => sum + (row.rank ? row.paired : 0), 0) / 2;
@@ -310,7 +314,7 @@
         table.clear().rows.add(rows);
         columns.forEach((one, at) => table.column(at).visible(isFilled(one), false));
       }
-      byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect)));
+      byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect) || board.known(row.difference)));
       // Only then: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
@@ -322,12 +326,12 @@
     return openFirst();
   };
 
-  /** The most models of which the first that does not read to the end is opened. */
+  /** The most models of which the first that truncates evidence is opened. */
   const FEW = 5;
 
-  /** Open the first row that does not read to the end, where there is room for its answer. */
+  /** Open the first row that truncates evidence, where there is room for its answer. */
   async function openFirst() {
-    const first = board.tableRows().find((row) => row.not_read >= 0.0005);
+    const first = board.tableRows().find(board.isTruncated);
     if (!first || shown.rows.length > FEW || shown.opened === first) return;
     shown.opened = first;
     const node = table.row((_, row) => row === first).node();
@@ -362,9 +366,6 @@
       layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null },
       language: { emptyTable: "No results yet.", zeroRecords: "No model passes these filters." },
       createdRow: (node, row) => rowOf.set(node, row),
-      preDrawCallback: (settings) => {
-        byPsi = sortedBy(new DataTable.Api(settings)).name === "psi";
-      },
       // Set before the rows are in the page, so that there is only one layout.
       rowCallback: (node, row) => {
         node.querySelector("td.rank").textContent = rankOf(row);
@@ -381,10 +382,9 @@
 
   /** Return the range of ranks of a row; its place by the score where no row has a range. */
   function rankOf(row) {
-    const [ranks, score, sign] = byPsi ? ["psi_rank", "best_psi", 1] : ["rank", "score", -1];
-    if (shown.ranges[ranks]) return board.range(row[ranks]);
-    const placed = (one) => board.isComparable(one) && board.known(one[score]);
-    return placed(row) ? String(1 + shown.rows.filter((one) => placed(one) && sign * (one[score] - row[score]) < 0).length) : board.DASH;
+    if (shown.hasRanges) return board.range(row.rank);
+    const placed = (one) => board.isComparable(one) && board.known(one.score);
+    return placed(row) ? String(1 + shown.rows.filter((one) => placed(one) && one.score > row.score).length) : board.DASH;
   }
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
@@ -406,7 +406,8 @@
   const HEADS = {
     rank: "A range of ranks; without intervals the place by nDCG@10.",
     behind: "Points of nDCG@10 behind the best, of unrounded values.",
-    curve: "A document from its start to its end: nDCG@10 at each place, on an axis from 0 to 100. Hatched: evidence that is not read.",
+    curve: "A document from its start to its end: nDCG@10 at each position, on an axis from 0 to 100. Hatched: truncated evidence.",
+    difference: "nDCG@10 of evidence at the start of documents minus that at the end, as the data lie. These are different questions: a description, not a bias.",
   };
 
   // DataTables interprets titles as markup.
@@ -420,9 +421,8 @@
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
     for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
     table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
-    const header = table.column(place("start_to_end")).header();
-    labelHeader(header, "start_to_end");
-    header.title = `Positive: the start is found better. ${header.title} ${board.title("state")}: ${board.describe("state")}`;
+    labelHeader(table.column(place("effect")).header(), "position_effect");
+    table.column(place("verdict")).header().title = `${board.describe("state")} Published results are not tested. ${board.UNTESTED}`;
   }
 
   /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
@@ -433,9 +433,10 @@
     labelHeader(table.column(place("score")).header(), key);
     table.column(place("score")).header().querySelector(".dt-column-title").textContent = title;
     qualify("score", [qualifier, length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
-    qualify("psi", "0 = even");
-    table.column(place("psi")).header().title = board.describe(shown.observed ? "psi_as_published" : "psi");
-    qualify("start_to_end", "+: start found better");
+    table.column(place("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
+    qualify("psi", "as published");
+    qualify("effect", "same evidence");
+    qualify("difference", "different questions");
   }
 
   function qualify(name, text) {
@@ -465,8 +466,7 @@
   function drawn() {
     const { page, pages } = table.page.info();
     shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
-    const rank = shown.ranges[byPsi ? "psi_rank" : "rank"] ? "Rank" : "#";
-    table.column(place("rank")).header().querySelector(".dt-column-title").textContent = byPsi ? `${rank} by PSI` : rank;
+    table.column(place("rank")).header().querySelector(".dt-column-title").textContent = shown.hasRanges ? "Rank" : "#";
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
     board.offerPages(pageButtons, { page, pages }, (at) => table.page(at).draw("page"));
     labelLength();

@@ -3,7 +3,6 @@
 
 {
   const { known, percent, points, plain } = board;
-  const between = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : null);
   const text = (name) => (row) => row[name];
   const number = (name, format) => (row) => (known(row[name]) ? format(row[name]) : null);
 
@@ -17,14 +16,13 @@
     ["Queries", number("queries", board.count)],
     // A model has the score that it is ranked by, a position its mean.
     [(row) => board.title(row.score_key ?? "ndcg_at_10"), (row) => (known(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
-    ["95 % interval", (row) => (known(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
-    ["Null band", (row) => between(row.null_low, row.null_high, percent)],
-    [() => board.title("start_to_end"), number("start_to_end", points)],
-    ["Interval", (row) => board.intervalText(row, "start_to_end")],
-    ["Bias", text("state_label")],
-    [() => board.title("psi"), number("psi", plain)],
-    ["95 % interval", (row) => board.intervalText(row, "psi")],
-    [() => board.title("psi_chance"), board.nullRange],
+    ["95% interval", (row) => (known(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
+    ["Position effect", number("position_effect", points)],
+    ["Interval", (row) => board.intervalText(row, "position_effect")],
+    ["Bias within the window", text("state_label")],
+    ["Start minus end", number("difference", points)],
+    ["PSI as published", number("psi_as_published", plain)],
+    ["PSI by chance", board.chanceRange],
     ["", (row) => (row.missing ? "no result" : null)],
   ];
 
