@@ -2,8 +2,8 @@
 
 A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of which the data give an
 interval. A limit is on one side of it, so an interval of level 1 - 2a is wrong there with probability a; with m such sides in a
-gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95 % intervals of a comparison. A gate of models that are within
-all limits, equal ones above all, therefore fails in at most 5 % of all cases. Scores without a baseline are tested alike.
+gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95% intervals of a comparison. A gate of models that are within
+all limits, equal ones above all, therefore fails in at most 5% of all cases. Scores without a baseline are tested alike.
 """
 
 from __future__ import annotations

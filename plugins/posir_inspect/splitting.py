@@ -230,7 +230,7 @@ class ChunkRow:
         return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
 
     def record(self) -> dict[str, object]:
-        """Return its values by the names of the columns of an inspection; the change is at 98.33 %."""
+        """Return its values by the names of the columns of an inspection; the change is at 98.33%."""
         metric = self.change.ndcg_at_10 if self.change else None
         difference = metric and metric.difference
         return {

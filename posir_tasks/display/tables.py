@@ -305,7 +305,7 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
     for paragraph in paragraphs:
         # What is explained, and what to do.
         paragraph.highlight_regex(r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold")
-        paragraph.highlight_regex(r"\AIt reads (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
+        paragraph.highlight_regex(r"\A(It reads|Reads) (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
     printed = Text("\n").join(paragraphs)
     printed.stylize("bold", 0, bold)
     console.print(printed, soft_wrap=True)
@@ -323,7 +323,7 @@ def print_code(console: Console, code: str) -> None:
 def wrap(text: str, width: int) -> list[str]:
     """Return the lines of a paragraph, broken between words only, so that a path or a name can be copied.
 
-    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`; and a
+    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`; and a
     command between backticks is whole.
     """
     bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
@@ -353,10 +353,10 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 
 def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table, colored where a verdict or a share not read is, bold in headings, dimmed in open states."""
+    """Return the lines of a table, colored where a verdict or a truncated share is, bold in headings, dimmed in open states."""
     lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
     text = Text.assemble(("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:]))
-    for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  |$)": "red"}.items():
+    for pattern, color in {**VERDICTS, r"[1-9][\d.]*%(?=  |$)": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     # The heading of rows stands below an empty line.
     text.highlight_regex(r"\n\n(?P<bold>.+)")

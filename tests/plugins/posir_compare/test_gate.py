@@ -119,7 +119,7 @@ def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command
 
 
 def test_scores_are_limited_without_a_baseline(folder, tmp_path):
-    """Wilson's and Student's intervals of the corrected level; PSI as reports print it at 95 %."""
+    """Wilson's and Student's intervals of the corrected level; PSI as reports print it at 95%."""
     (row,) = (row for row in posir.report(folder / "base").rows if row.length == "all")
     alone = posir.report(folder / "base", fail_if="psi > 0.5", junit=tmp_path / "gate.xml")
     assert (alone.exit_status, alone.limits[0].b, alone.level) == (0, row.psi, 0.95)

@@ -23,9 +23,9 @@ from posir_report.charts import (
 )
 from posir_report.page import describe_saved, render_latex, render_report
 from posir_report.summary import model_labels, summarize
-from posir_report.tables import not_read_notes
+from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.sentences import describe_finding
+from posir_significance.messages import label_state
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
@@ -349,11 +349,13 @@ def windowed(summary, counted_with):
 
 
 @pytest.mark.parametrize("counted_with", CountedWith)
-def test_notes_say_what_is_not_read_and_how_tokens_were_counted(summary, counted_with):
-    first, second = not_read_notes(["a", "b"], [summary, windowed(summary, counted_with)])
-    assert first.startswith("b: It reads the first 256 tokens; 50.0 % of the evidence lies beyond")
+def test_notes_say_what_is_truncated_and_how_tokens_were_counted(summary, counted_with):
+    first, second = truncation_notes(["a", "b"], [summary, windowed(summary, counted_with)])
+    assert first.startswith("b: ")
+    assert "256 tokens" in first
+    assert "50%" in first
     assert ("estimated" in first) == (counted_with is not CountedWith.TOKENIZER)
-    assert second.startswith("It is unknown what a reads")
+    assert "posir window" in second
 
 
 @pytest.mark.slow
