@@ -368,8 +368,8 @@ def atomic_update(file: Path) -> Iterator[Path]:
     """
     target = follow_links(file)
     with _explain_unwritable_file(file):
-        found = _check_target(file, target)
-    if _is_open_file(target) or (found and not stat.S_ISREG(found.st_mode)):
+        state = _check_target(file, target)
+    if _is_open_file(target) or (state and not stat.S_ISREG(state.st_mode)):
         raise PosirError(f"{file}: is a device, a FIFO or an open file. Name a file that can be changed.")
     with folder_lock(target.parent), explain_disk_full(file):
         # Another process may have written it since.
@@ -418,15 +418,15 @@ def find_compressed(file: Path) -> Path:
 
 
 def check_readable(file: Path) -> None:
-    """Raise OSError if a file is a device or a pipe, whose reading may never end; a pipe without a name may be read."""
+    """Raise OSError if a file is a device or a pipe: reading it may never end, and a second time gives other content."""
     mode = file.stat().st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or is_anonymous_pipe(file):
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return
     kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
     raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that")
 
 
-def is_anonymous_pipe(file: Path) -> bool:
+def _is_anonymous_pipe(file: Path) -> bool:
     """Return whether a path is a pipe between two processes, such as that of `command | posir` or of `<(command)`."""
     return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
 
@@ -484,15 +484,16 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         max_bytes: Most bytes that it may have; by default those of `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is too large.
+        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is too large, or a pipe between
+            processes that does not end in time.
     """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
-    with open_decompressed(file) as opened:
-        if not is_anonymous_pipe(file):
+    if _is_anonymous_pipe(file):
+        with limit_seconds(file), file.open("rb") as pipe:
+            content = pipe.read(limit + 1)
+    else:
+        with open_decompressed(file) as opened:
             content = opened.read(limit + 1)
-        else:
-            with limit_seconds(file):
-                content = opened.read(limit + 1)
     if len(content) > limit:
         problem = f"is larger than {describe_bytes(limit)}, the most that is read"
         raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)

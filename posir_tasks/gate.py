@@ -131,7 +131,8 @@ def parse_table(data: str | bytes, name: object, *, delimiter: str = ",") -> tup
         while len(cells) > len(headings) and not cells[-1].strip():
             cells.pop()
         if len(cells) != len(headings):
-            raise GateError(name, f"line {number}: has {len(cells)} cells, and there are {len(headings)} headings")
+            shown = sanitized(", ".join(headings))
+            raise GateError(name, f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}")
         rows.append((number, cells))
     return headings, rows
 
@@ -213,7 +214,8 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
     except LimitError as error:
         raise GateError(file, error.problem) from error
     except (OSError, *GZIP_ERRORS) as error:
-        raise GateError(file, f"cannot be read ({type(error).__name__}: {sanitized(str(error), 200)})") from error
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise GateError(file, f"cannot be read ({sanitized(reason, 200)})") from error
 
 
 def check_size(size: int, name: object, max_bytes: int | None = None) -> None:

@@ -40,7 +40,7 @@ def read_delimited(file: Path) -> pl.DataFrame:
         if len(headings) > len(UNNAMED):
             shown = sanitized(", ".join(headings))
             raise GateError(file, f"line 1: is a row ({shown}); write the names of the columns above it")
-        headings = UNNAMED[-len(headings) :]
+        headings = [*UNNAMED[-len(headings) :]]
     names = [heading or f"column {number}" for number, heading in enumerate(headings, start=1)]
     require_distinct(names, file)
     columns = {name: [row[place] or None for row in cells] for place, name in enumerate(names)}

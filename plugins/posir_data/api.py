@@ -112,10 +112,16 @@ def read_sources(
     sources: Iterable[Path], split: str | None = None, language: str | None = None, scope: Scope | None = None
 ) -> Iterator[Item]:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if there is none."""
-    for source in sources:
-        opened = open_data(source, split=split, language=language, scope=scope)
+    listed = [open_data(source, split=split, language=language, scope=scope) for source in sources]
+    if listed and not any(opened.has_questions for opened in listed):
+        listed[0].with_questions("posir import")
+    for opened in listed:
         # Whether questions repeat is counted over all sources, when they are read.
         replace(opened, count_repeated=None).require_corpus()
+        if not opened.has_texts:
+            raise PosirError(
+                f"{opened.location} ({opened.kind}): has judgments and no texts. Give a BEIR folder with its corpus."
+            )
         for subset in opened.subsets:
             yield from subset.read_passages()
 
@@ -195,8 +201,12 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     unused, texts = imported.divide_skipped()
     unanswered = sum(question.detail == UNANSWERABLE for question in unused)
     lost, total = _find_lost(imported)
+    expected = [question for question in unused if question.is_expected and question.detail != UNANSWERABLE]
     if unanswered:
         yield f"without an answer: {pluralize(unanswered, 'question')}, not imported"
+    if expected:
+        yield f"left out by the rules of the data: {pluralize(len(expected), 'question')}:"
+        yield from _list_causes(expected, len(expected) + total)
     if lost:
         yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
         yield from _list_causes(lost, total)
@@ -208,7 +218,8 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
     """Return the questions that are left out although they have an answer, and the number of these and of all imported."""
     several = len({place.query for place in imported.places.values()})
     kept = len(imported.questions) - len(imported.places) + several
-    named = {(item.file, item.name): item for item in imported.divide_skipped()[0] if item.detail != UNANSWERABLE}
+    unused, _ = imported.divide_skipped()
+    named = {(item.file, item.name): item for item in unused if item.detail != UNANSWERABLE and not item.is_expected}
     return [*named.values()], kept + len(named)
 
 

@@ -24,8 +24,8 @@ from posir_score.excerpts import (
     score_retrieved,
 )
 from posir_significance.decision import compare_gains
-from posir_significance.observations import Floats
 from posir_significance.messages import describe_change
+from posir_significance.observations import Floats
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.progress import track

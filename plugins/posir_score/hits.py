@@ -133,7 +133,7 @@ class OrderCheck:
     """Finds what keeps scores from deciding: hits without one, distances, and scores that contradict the stated order."""
 
     order: Order | None = None
-    """What the user says ranks documents. If it is None, scores may not contradict the stated order."""
+    """The order that the user chose. If it is None, scores may not contradict the stated order."""
     scored: int = 0
     """Hits with a score or a distance."""
     unscored: int = 0
@@ -226,7 +226,7 @@ class OrderCheck:
 
     @property
     def ranked_by(self) -> Order:
-        """What the hits are ranked by."""
+        """The value that hits are ranked by."""
         if self.order == "rank" or not self.scored:
             return "rank"
         return "distance" if self.order == "distance" or (self.distances and self.order is None) else "score"
@@ -406,10 +406,10 @@ class StatedHit(NamedTuple):
     item: Any
     """The hit as the system returns it."""
     fields: Any
-    """What has its fields; an id is its own."""
+    """The object with its fields; an id is its own."""
     form: HitForm
     behind: tuple[Any, ...]
-    """What follows it in a tuple: score, text, start and end."""
+    """Its score, text, start and end, if it is first in a tuple."""
     place: int
     """Its place in the answer, or that of its group, from 1."""
     rank: int | None

@@ -83,7 +83,7 @@ class Run:
     duplicates: int = 0
     """Rows that repeat the query and the document of an earlier one; the highest score counts."""
     ranked_by: Order = "score"
-    """What the scores of the hits are: those of the file, distances with the opposite sign, or made from ranks."""
+    """The origin of the scores: the file, distances with the opposite sign, or ranks."""
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
@@ -105,7 +105,7 @@ class RankingBuilder:
         self._without_rank = 0, ""
         self._has_rank = False
         self.ranked_by: Order = "score"
-        """What ranks documents, once they are built."""
+        """The origin of the scores, once they are built."""
 
     def add_answer(self, place: str, query: object, answer: object) -> None:
         """Add the hits of a query in any form that a retriever may return; it may have none, and has found nothing."""
@@ -233,7 +233,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
             for query, hits in by_query.items():
                 earlier = by_subset.setdefault(subset, {}).get(query, [])
                 if earlier and hits:
-                    _check_comparable(file, query, {each.ranked_by for each in parts})
+                    _check_comparable(file, query, {run.ranked_by for run in parts})
                 duplicates += len({hit.document for hit in earlier} & {hit.document for hit in hits})
                 by_subset[subset][query] = sort_by_score([*earlier, *hits])
     name = parts[0].name if predictions else path.resolve().name
@@ -354,7 +354,7 @@ def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
 
 
 class Third(NamedTuple):
-    """What the third of three columns has, and whether that was inferred."""
+    """The meaning of the third of three columns, and why it was inferred."""
 
     heading: Literal["rank", "score"]
     reason: str = ""

@@ -49,9 +49,9 @@ class Forms:
     """All forms of the collected secrets."""
 
     roots: tuple[str, ...]
-    """In lower case, those that every other form contains one of."""
+    """The shortest forms in lower case; every other form contains one of them."""
     patterns: tuple[re.Pattern[str], ...]
-    """What finds each form, the longest first."""
+    """A pattern for each form, the longest first."""
 
 
 _added: set[str] = set()

@@ -455,8 +455,8 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
     A shorter text that was read as a whole says nothing new, and what is kept then stays.
     """
     kept = read_measured(model, revision)
-    least, known = part.least_tokens, kept and (kept.tokens or kept.least_tokens)
-    if least is not None and known is not None and least <= known:
+    known = (kept.tokens or kept.least_tokens) if kept else None
+    if part.least_tokens is not None and known is not None and part.least_tokens <= known:
         return
     if file := _find_file(model, revision):
         with atomic_write(file) as partial:

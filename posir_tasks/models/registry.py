@@ -94,7 +94,7 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 def read_declarations() -> dict[str, str]:
     """Return the declarations of mteb's models by name, from the text of its modules: importing them takes seconds."""
     folder = mteb_folder() / "models" / "model_implementations"
-    declarations = {}
+    declarations: dict[str, str] = {}
     for file in folder.glob("*.py"):
         for declaration in file.read_text(encoding="utf-8").split(DECLARATION):
             declarations |= dict.fromkeys(DECLARED.findall(declaration), declaration)

@@ -159,9 +159,9 @@ def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> R
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:
-    merged = dict[str, dict[str, int]]()
+    merged = dict[str, dict[str, float]]()
     for query, row in judgments.grades.items():
-        grades = merged[query] = dict[str, int]()
+        grades = merged[query] = dict[str, float]()
         for name, grade in row.items():
             document = originals.get(name, name)
             grades[document] = max(grade, grades.get(document, grade))
@@ -208,7 +208,7 @@ def _join_places(data: PositionData) -> PositionData:
         return data
     evidence, places = data.evidence, dict(data.places)
     names, starts, ends = [*evidence.query_ids], evidence.starts.copy(), evidence.ends.copy()
-    grades: dict[tuple[str, str], int] = defaultdict(int)
+    grades: dict[tuple[str, str], float] = defaultdict(float)
     by_query: dict[str, list[int]] = defaultdict(list)
     rows = [row for row, name in enumerate(names) if name in places]
     for row in sorted(rows, key=lambda row: (evidence.document_ids[row], starts[row], ends[row], row)):

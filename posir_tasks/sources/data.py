@@ -72,7 +72,7 @@ class Judgments:
 
 @dataclass(frozen=True)
 class ScoringRules:
-    """How the owner of data scores it: the attributes of a task of mteb; of other data, the usual ones."""
+    """Rules by which the owner of data scores it: attributes of a task of mteb, or the usual values."""
 
     split: str = ""
     """The split that is scored; empty if the data has one that nothing else names."""

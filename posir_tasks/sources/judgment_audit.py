@@ -100,7 +100,7 @@ class JudgmentAudit:
             verb = "is" if self.missing_documents.count == 1 else "are"
             yield (
                 f"{self.missing_documents.count:,} of {relevant} {verb} not in the corpus "
-                f"({self.missing_documents.example}): no system can find what the corpus lacks, so no score reaches 100."
+                f"({self.missing_documents.example}): no system can find what the corpus lacks."
             )
         if self.unanswerable:
             yield (

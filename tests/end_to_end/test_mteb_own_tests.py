@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import cos_sim, pairwise_cos_sim
 
 
 class MockSentenceTransformer(SentenceTransformer):
@@ -27,8 +28,16 @@ class MockSentenceTransformer(SentenceTransformer):
     def __init__(self):
         self._modules = {}
 
-    def encode(self, sentences, **options):
-        return np.random.RandomState(42).randn(len(sentences), 10)
+    def encode(self, sentences=None, inputs=None, **options):
+        return np.random.RandomState(42).randn(len(inputs if sentences is None else sentences), 10)
+
+    @staticmethod
+    def similarity(first, second):
+        return cos_sim(first, second)
+
+    @staticmethod
+    def similarity_pairwise(first, second):
+        return pairwise_cos_sim(first, second)
 
     @staticmethod
     def get_sentence_embedding_dimension():

@@ -188,6 +188,9 @@ def test_a_pipe_between_processes_is_read_within_a_time(monkeypatch: pytest.Monk
     os.write(start, b"q1 Q0 d1 1 9.5 tag\n")
     writer = threading.Timer(0.2, os.close, (start,))
     writer.start()
+    # Data is read more than once.
+    with pytest.raises(DataError, match="save its content in a file"):
+        is_qrels(file)
     assert read_bytes(file) == b"q1 Q0 d1 1 9.5 tag\n"
     os.close(end)
     end, start = os.pipe()

@@ -36,7 +36,7 @@ MAX_NAMES = 3
 
 @dataclass(frozen=True)
 class SiteChange:
-    """What writing a site did to its folder."""
+    """The changes to a folder that a site was written into."""
 
     number: int
     """Files that were written or removed."""

@@ -29,7 +29,7 @@ class Manifest:
     """The files that posir wrote into a folder."""
 
     digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By path in the folder, the digest of each content that it may have: several while a site is written."""
+    """The digests of the contents that each path may have: several while a site is written."""
 
     @classmethod
     def of_site(cls, site: Mapping[str, bytes]) -> Manifest:

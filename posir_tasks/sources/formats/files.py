@@ -28,6 +28,7 @@ from posir_tasks.sources.formats.passages import (
     SkippedText,
     StatedAnswer,
     Use,
+    expect_skips,
     list_places,
     skip_question,
 )
@@ -471,15 +472,15 @@ class FileFormat:
 
 #: In order of precedence: the first that accepts a file reads it; if the user names a column of texts, the rows are texts.
 FILE_FORMATS = (
-    FileFormat("TyDi QA", ROWS, lambda file, _, options: read_tydi([file], options), is_tydi, Use.CORPUS),
+    FileFormat("TyDi QA", ROWS, lambda file, _, options: expect_skips(read_tydi([file], options)), is_tydi, Use.CORPUS),
     FileFormat(
         "Natural Questions",
         ROWS,
-        lambda file, _, options: read_natural_questions([file], options),
+        lambda file, _, options: expect_skips(read_natural_questions([file], options)),
         is_natural_questions,
         Use.CORPUS,
     ),
-    FileFormat("RepLiQA", PARQUET, lambda file, _, options: read_repliqa(file, options), is_repliqa, Use.CORPUS),
+    FileFormat("RepLiQA", PARQUET, lambda file, _, options: expect_skips(read_repliqa(file, options)), is_repliqa, Use.CORPUS),
     FileFormat("CUAD", (".json", *ROWS), lambda file, *_: read_questions(file), is_cuad, Use.WITHIN),
     FileFormat("SQuAD-format JSON", (".json",), lambda file, *_: read_squad_json(file), is_squad_json, Use.CORPUS),
     FileFormat(

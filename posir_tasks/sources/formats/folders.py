@@ -42,6 +42,7 @@ from posir_tasks.sources.formats.passages import (
     SkippedText,
     StatedAnswer,
     Use,
+    expect_skips,
     list_places,
     skip_question,
 )
@@ -120,7 +121,9 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for query in queries.values():
         documents = relevant.pop(query.id, {})
         if not documents:
-            yield skip_question(file, query.id, f"has no relevant document in {qrels}; every query needs at least one")
+            unjudged = skip_question(file, query.id, f"has no relevant document in {qrels}; every query needs at least one")
+            # It may be of another split.
+            yield replace(unjudged, is_expected=True)
         for document, spans in documents.items():
             asked[document].append((query, spans, grades.by_query[query.id][document]))
     for name in relevant:
@@ -399,7 +402,15 @@ def _build_rows_format(
     def find_rows(folder: Path) -> list[Path]:
         return [file for file in list_files(folder) if split_suffix(file)[1] in ROWS and accepts(file)]
 
-    return FolderFormat(title, lambda folder: bool(find_rows(folder)), lambda folder, options: read(find_rows(folder), options))
+    def read_rows(folder: Path, options: ReadOptions) -> Iterator[Item]:
+        return expect_skips(read(find_rows(folder), options))
+
+    return FolderFormat(title, lambda folder: bool(find_rows(folder)), read_rows)
+
+
+def _select(read: Callable[[Path, ReadOptions], Iterator[Item]]) -> Callable[[Path, ReadOptions], Iterator[Item]]:
+    """Return a reader whose skipped questions are left out by the rules of its data."""
+    return lambda folder, options: expect_skips(read(folder, options))
 
 
 FOLDER_FORMATS = (
@@ -411,10 +422,12 @@ FOLDER_FORMATS = (
         read_texts=read_chunking_texts,
         read_judgments=read_chunking_judgments,
     ),
-    FolderFormat("a folder of MIRACL", wikipedia.is_miracl, wikipedia.read_miracl),
-    FolderFormat("a folder of LegalBench-RAG", published.is_legalbench, published.read_legalbench, lambda *_: Use.NAMED),
-    FolderFormat("a folder of MS MARCO v2", published.is_marco, published.read_marco),
-    FolderFormat("a folder of BRIGHT", published.is_bright, published.read_bright),
+    FolderFormat("a folder of MIRACL", wikipedia.is_miracl, _select(wikipedia.read_miracl)),
+    FolderFormat(
+        "a folder of LegalBench-RAG", published.is_legalbench, _select(published.read_legalbench), lambda *_: Use.NAMED
+    ),
+    FolderFormat("a folder of MS MARCO v2", published.is_marco, _select(published.read_marco)),
+    FolderFormat("a folder of BRIGHT", published.is_bright, _select(published.read_bright)),
     _build_rows_format("a folder of TyDi QA", wikipedia.is_tydi, wikipedia.read_tydi),
     _build_rows_format("a folder of Natural Questions", wikipedia.is_natural_questions, wikipedia.read_natural_questions),
     FolderFormat("a folder of files", Path.is_dir, _read_files, _find_use),

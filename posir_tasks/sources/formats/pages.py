@@ -38,8 +38,8 @@ SEVEN_BITS = ("iso2022_", "hz")
 #: The end of a page, and what is put after it.
 LAST_TAGS, END = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE), "\ue000 end of the page \ue000"
 #: XML that HTML reads otherwise: the first is a comment in HTML, the second an element that is left open.
-CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noframes|xmp)\b((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>", re.IGNORECASE)
+CDATA, CDATA_END = "<![CDATA[", "]]>"
+EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noframes|xmp)\b([^<>]*)/>", re.IGNORECASE)
 LIMIT = "RESOURCE_LIMIT"
 
 
@@ -80,7 +80,11 @@ def extract_text(page: str) -> str:
     parser = HTMLParser(encoding="utf-8", huge_tree=True)
     # What follows these tags is part of the body for browsers, but of no element of the tree.
     body = LAST_TAGS.sub("", _read_as_html(page))
-    text = _Walk(document_fromstring(f"{body}{END}".encode(), parser=parser)).get_text()
+    try:
+        text = _Walk(document_fromstring(f"{body}{END}".encode(), parser=parser)).get_text()
+    except etree.LxmlError:
+        # There is no element at all, since a comment or a tag has everything.
+        text = ""
     if END not in text:
         if any(LIMIT in entry.type_name for entry in parser.error_log):
             raise DataError("has more nested elements, or longer ones, than can be read; convert it to text")
@@ -98,7 +102,14 @@ def _read_as_html(page: str) -> str:
     if not page.startswith("<?xml"):
         return page
     page = page.partition("?>")[2]
-    return EMPTY.sub(r"<\1\2></\1>", CDATA.sub(lambda match: html.escape(match[1]), page))
+    first, *sections = page.split(CDATA)
+    return EMPTY.sub(r"<\1\2></\1>", first + "".join(map(_escape_section, sections)))
+
+
+def _escape_section(section: str) -> str:
+    """Return what follows the begin of a CDATA section with its text as HTML has it; without an end, as a comment."""
+    text, end, rest = section.partition(CDATA_END)
+    return html.escape(text) + rest if end else CDATA + section
 
 
 class _Walk(Inscriptis):  # type: ignore[misc]

@@ -114,6 +114,8 @@ class SkippedText:
     """The file that it is in."""
     number: int = 1
     """The number of such items, if they are not named one by one."""
+    is_expected: bool = False
+    """Whether the rules of its data leave it out, such as those of another split, so that it is no loss."""
 
     @property
     def is_question(self) -> bool:
@@ -131,6 +133,12 @@ Item: TypeAlias = Passage | SkippedText
 def skip_question(file: str, name: str, reason: str) -> SkippedText:
     """Return a question that is not used, and why."""
     return SkippedText(name, UNUSABLE, reason, file)
+
+
+def expect_skips(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items of a reader that selects questions by the rules of its data: those that it leaves out are no loss."""
+    for item in items:
+        yield replace(item, is_expected=True) if isinstance(item, SkippedText) and item.is_question else item
 
 
 def list_places(

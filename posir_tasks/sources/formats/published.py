@@ -223,9 +223,9 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
     try:
         with tarfile.open(source, "r|") as archive:
             for member in archive:
-                if member.name.endswith(".gz") and (content := archive.extractfile(member)):
-                    with gzip.open(content) as member_content:
-                        yield member.name, iterate_lines(member_content, f"{source}: {member.name}")
+                if member.name.endswith(".gz") and (packed := archive.extractfile(member)):
+                    with gzip.open(packed) as unpacked:
+                        yield member.name, iterate_lines(unpacked, f"{source}: {member.name}")
     except tarfile.TarError as error:
         raise ValueError(f"is not a complete archive ({error})") from error
 

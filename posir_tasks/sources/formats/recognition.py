@@ -1,10 +1,11 @@
-"""What a file or folder in no form that is read has, and the form that is nearest to it, for messages."""
+"""Descriptions of data in no form that is read: its fields or first line, and the form that is nearest to it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 from posir_tasks.display.wording import sanitized
@@ -16,6 +17,8 @@ from posir_tasks.table_files import read_delimited
 
 #: Bytes of a line that are looked at, files of a folder, and fields that are listed.
 MAX_LINE, MAX_FILES, MAX_FIELDS = 2**16, 8, 8
+#: Fields that are compared with those of forms, and characters of each.
+MAX_COMPARED, MAX_NAME = 64, 40
 #: How alike two names are from which one may be meant by the other, as `difflib` counts it.
 MIN_ALIKE = 0.8
 READ_FORMS = (
@@ -26,17 +29,17 @@ AS_BEIR = "Write corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/t
 
 
 @dataclass(frozen=True)
-class Form:
-    """A form of data, recognized by the names of its fields."""
+class DataForm:
+    """A form of data, which is recognized by the names of its fields."""
 
     title: str
     fields: frozenset[str]
     advice: str
-    """What to do with data that is nearly in it."""
+    """A sentence with what to do with data that is nearly in this form; empty if nothing."""
 
 
-def _build_form(title: str, fields: str, advice: str) -> Form:
-    return Form(title, frozenset(fields.split()), advice)
+def _build_form(title: str, fields: str, advice: str) -> DataForm:
+    return DataForm(title, frozenset(fields.split()), advice)
 
 
 FORMS = (
@@ -106,15 +109,15 @@ def _describe_folder(folder: Path) -> str:
     return " ".join([f"It has {', '.join(listed) or 'no files'}{more}.", *dict.fromkeys(advice), READ_FORMS])
 
 
-def find_nearest_form(fields: Collection[str]) -> Form | None:
+def find_nearest_form(fields: Collection[str]) -> DataForm | None:
     """Return the form that shares most of its fields, by names that are alike; None if no form shares any."""
     shares = {form: _count_alike(fields, form) / len(form.fields | {*fields}) for form in FORMS}
     nearest = max(FORMS, key=shares.__getitem__)
     return nearest if shares[nearest] else None
 
 
-def _count_alike(fields: Iterable[str], form: Form) -> int:
-    names = [field.lower() for field in fields]
+def _count_alike(fields: Iterable[str], form: DataForm) -> int:
+    names = [field[:MAX_NAME].lower() for field in islice(fields, MAX_COMPARED)]
     return sum(bool(get_close_matches(name, form.fields, 1, MIN_ALIKE)) for name in names)
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from posir_tasks.command.app import build_app
-from posir_tasks.errors import DataError
+from posir_tasks.errors import DataError, PosirError
 from tests.support.datasets import FILES, read_back, write_beir_folder
 
 TEXT = "The bell was cast in copper. A heron 🐦 nested on the crane."
@@ -93,3 +93,26 @@ def test_more_than_a_fifth_of_the_questions_lost_is_an_error(tmp_path, lost):
         assert not (tmp_path / "out").exists()
     options = {"allow-loss": True} if lost > 2 else {}
     assert cause in posir("import", file, output=tmp_path / "out", **options)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_queries_of_another_split_are_no_loss_and_those_without_their_document_are(tmp_path, unknown):
+    queries = [{"_id": f"q{number}", "text": f"Who {number}?", "answer": "heron"} for number in range(10)]
+    judged = [(f"q{number}", "gone" if unknown and number else "d", 1) for number in range(3)]
+    folder = write_beir_folder(tmp_path / "beir", [{"_id": "d", "text": TEXT}], queries, judged)
+    if unknown:
+        with pytest.raises(DataError, match="2 of 3 questions would be left out"):
+            posir("import", folder, output=tmp_path / "out")
+        return
+    printed = posir("import", folder, output=tmp_path / "out").splitlines()
+    assert printed[0].endswith(": 1 document, 3 questions")
+    assert printed[1] == "left out by the rules of the data: 7 questions:"
+    assert printed[2].startswith("  7 of 10: has no relevant document in ")
+
+
+def test_judgments_alone_and_texts_alone_cannot_be_imported(tmp_path):
+    (tmp_path / "a.qrels").write_text("q 0 d 1\n")
+    (tmp_path / "a.csv").write_text("doc_id,contents\n1,A text.\n")
+    for name, message in (("a.qrels", "has judgments and no texts"), ("a.csv", "AutoRAG's corpus")):
+        with pytest.raises(PosirError, match=message):
+            posir("import", tmp_path / name, output=tmp_path / "out")

@@ -270,7 +270,7 @@ def test_the_order_of_the_lines_says_whether_the_third_column_has_ranks(
 
 @pytest.mark.parametrize("values", [("1 3 2",), ("2 1 3",), ("1 2 3", "3 2 1"), ("1 2", "2 1"), ("1", "1 3 2")])
 def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str, ...]):
-    cells = [(f"q{row}", f"d{place}", value) for row, each in enumerate(values) for place, value in enumerate(each.split())]
+    cells = [(f"q{row}", f"d{place}", value) for row, stated in enumerate(values) for place, value in enumerate(stated.split())]
     with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
     by_rank, _ = read_rankings("mine", cells, "rank")
@@ -292,7 +292,7 @@ def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
     hits, _ = read_rankings(
         "run", rows if best_first else [*reversed(rows)], None if best_first else ("score" if scores else "rank")
     )
-    assert {found[0].document for found in hits.values()} == {"d0"}
+    assert {ranked[0].document for ranked in hits.values()} == {"d0"}
 
 
 def test_an_order_decides_between_a_score_and_a_distance(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -301,8 +301,8 @@ def test_an_order_decides_between_a_score_and_a_distance(tmp_path: Path, caplog:
     (tmp_path / "a.json").write_text(json.dumps({"q": hits}))
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(hit | {"qid": "q"}) + "\n" for hit in hits))
     for name in ("a.json", "b.jsonl"):
-        found = [read_order(tmp_path / name, order) for order in get_args(Order)]
-        assert found == ["bca", "abc", "cab"]
+        orders = [read_order(tmp_path / name, order) for order in get_args(Order)]
+        assert orders == ["bca", "abc", "cab"]
         with pytest.raises(DataError, match="the scores contradict the ranks"):
             read_run_file(tmp_path / name)
     (tmp_path / "c.json").write_text(json.dumps({"q": [{"doc": hit["doc"], "distance": hit["distance"]} for hit in hits]}))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given
@@ -92,6 +94,34 @@ def test_every_door_has_the_same_grades(tmp_path, kind):
     assert subset.judgments.contradictions == (("q1", "d0"),)
     written = Judgments(subset.judgments.queries, {"q1": {"d0": 1}, "q0": {"d1": 1, "d0": 0.5, "d2": -2}})
     assert subset.judgments.digest() == written.digest()
+
+
+STATED = st.sampled_from(["0", "1", "2", "-1", "1.0", "0.5", ".5", "5e-1", "+2", "1e1", "nan", "1e99", "1_0", "one", "0x1"])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["q0", "q1"]), st.sampled_from(["d0", "d1", "zz"]), STATED), min_size=1, max_size=6),
+    st.sampled_from(["beir", "trec"]),
+)
+def test_random_qrels_have_the_grades_that_pandas_reads_or_are_refused(rows, kind):
+    with TemporaryDirectory() as folder:
+        # A file of qrels is recognized by its first lines.
+        first = [("q0", f"x{row}", "1") for row in range(20)]
+        file = write_qrels(Path(folder), [*first, *rows], kind)
+        frame = pd.DataFrame([*first, *rows], columns=["query", "document", "grade"])
+        frame["grade"] = pd.to_numeric(frame["grade"].mask(frame["grade"].str.contains("[_xa]")), errors="coerce")
+        try:
+            (subset,) = posir.open_data(file, language="eng-Latn").subsets
+            grades = subset.judgments.grades
+        except DataError:
+            assert frame["grade"].isna().any() or frame["grade"].max() > MAX_GRADE
+            return
+    assert frame["grade"].notna().all()
+    expected = frame.groupby(["query", "document"])["grade"].agg(["max", "nunique"])
+    assert {(query, name): grade for query, of_query in grades.items() for name, grade in of_query.items()} == dict(
+        expected["max"]
+    )
+    assert {*subset.judgments.contradictions} == {*expected.index[expected["nunique"] > 1]}
 
 
 @pytest.mark.parametrize("stated", ["nan", "1e300", "0,9"])

@@ -1,5 +1,6 @@
 """HTML pages are read to their end, or refused."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import inscriptis
@@ -31,11 +32,13 @@ KEPT = {
     "frames": "<html><frameset><frame src=a></frameset><noframes>LAST</noframes></html>",
     "no tags": "LAST",
     "angle": BEGIN + "1 < 2 LAST",
-    "xhtml script": f'<?xml version="1.0"?>{BEGIN}<script src="a>b"/><p>LAST</p></body></html>',
+    "xhtml script": f'<?xml version="1.0"?>{BEGIN}<script src="a"/><p>LAST</p></body></html>',
     "xhtml title": '<?xml version="1.0"?><html><head><title/></head><body><p>LAST</p></body></html>',
-    "xhtml text": f'<?xml version="1.0"?>{BEGIN}<p><![CDATA[1 < 2 > 0 LAST]]></p></body></html>',
+    "xhtml text": f'<?xml version="1.0"?>{BEGIN}<p><![CDATA[a]]> <![CDATA[1 < 2 > 0 LAST]]></p></body></html>',
 }
 REFUSED = {
+    "comment alone": "<!-- a <p>LAST</p>",
+    "tag alone": "<script src=LAST",
     "open comment": BEGIN + "<!-- a <p>LAST</p>",
     "open script": BEGIN + "<script>a <p>LAST</p>",
     "open style": BEGIN + "<style>a <p>LAST</p>",
@@ -66,6 +69,12 @@ def test_a_page_whose_end_cannot_be_read_is_refused(case, tmp_path: Path):
     assert (item.name, item.reason, bool(item.detail)) == ("a.html", "of HTML", True)
     with pytest.raises(PosirError, match=r"a\.html"):
         read_texts(tmp_path / "a.html")
+
+
+def test_many_begins_of_sections_are_read_in_time():
+    page = '<?xml version="1.0"?>' + "<![CDATA[" * 200_000 + "<script " * 200_000
+    with suppress(DataError):
+        extract_text(page)
 
 
 def test_text_in_cdata_of_xhtml_is_text():
