@@ -165,8 +165,9 @@ class Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
         # Without that room it is divided.
-        names = shorten_names([row[0] for row in self.rows], room if room >= MIN_WIDTH else DIVIDED_WIDTH)
-        return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(names, self.rows, strict=True)))
+        named = [row[0] for row in self.rows if not is_heading(row)]
+        short = dict(zip(named, shorten_names(named, room if room >= MIN_WIDTH else DIVIDED_WIDTH), strict=True))
+        return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -184,12 +185,17 @@ class Table:
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
-        cells = zip(self.headings, *(row for row in self.rows if any(row[1:]) or not row[1:]), strict=True)
+        cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+
+
+def is_heading(row: Sequence[str]) -> bool:
+    """Tell whether a row is the heading of those below it: its first cell alone has a text, of several."""
+    return len(row) > 1 and not any(row[1:])
 
 
 def total_width(widths: Sequence[int]) -> int:
@@ -339,7 +345,7 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
         widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
     right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
-        if row[1:] and not any(row[1:]) and row is not table.headings:
+        if is_heading(row) and row is not table.headings:
             yield from ("", row[0])
             continue
         cells = [cell.split("\n") for cell in row]

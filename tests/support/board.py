@@ -7,13 +7,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from posir_significance.sentences import name_state
 
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import Group
 from posir_significance.decision import DEFAULT_MARGINS, State
-from posir_significance.sentences import name_state
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.languages import DOMAINS
 from posir_tasks.scores import Estimate
