@@ -284,8 +284,8 @@ def check_limits(
 ) -> Gate:
     """Test limits on every value at the given lengths.
 
-    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the value is undefined, the documents
-    are too few for its interval, or results are missing: `gaps` has the reason, by model and task.
+    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the value is undefined, the
+    documents are too few for its interval, or results are missing: `gaps` has the reason, by model and task.
     """
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
     if not parsed:
