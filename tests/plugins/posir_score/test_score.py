@@ -24,11 +24,11 @@ from posir_score.api import describe_retriever
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
 from posir_tasks.errors import PosirError
-from posir_tasks.judgments import METRICS, JudgedScores, cluster_queries
+from posir_tasks.judgments import METRICS, cluster_queries
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.ranks import compute_ndcg, score_rankings
-from posir_tasks.results import JudgedResult, read_results
+from posir_tasks.results import read_results
 from posir_tasks.sources.data import Judgments
 from tests.support.datasets import write_beir_folder
 from tests.support.embedding_server import Pooling, serve_embeddings
@@ -396,25 +396,6 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(tmp_path: Path, monk
     (run,) = posir.score(file, data=name, output=tmp_path / "part").runs
     assert (run.counts.queries, run.counts.missing, run.ndcg_at_10) == (1, 0, pytest.approx(0.85972, abs=1e-5))
     assert "1 subset scored, not in the run: sw." in caplog.text
-
-
-def test_many_tasks_are_one_family_by_holms_method(tmp_path: Path):
-    """By hand: of ordered p-values, the number of those left times each, and never less than the one before."""
-    judgments = Judgments({}, PLAIN_GRADES)
-    results, rng = [], np.random.default_rng(4)
-    for model, gain in (("a", 0.0), ("b", 0.12)):
-        for task in range(8):
-            scores = {name: np.clip(rng.normal(0.4 + gain * task / 8, 0.2, 90), 0, 1).tolist() for name in METRICS}
-            values = JudgedScores.from_queries(scores, judgments, "topic")
-            results.append(JudgedResult(model, "1", f"task{task}", "s", values, {}, tmp_path / model / "x.json"))
-    comparison = posir.compare([[*results]])
-    rows = [row for row in comparison.records() if row["metric"] == "nDCG@10"]
-    ordered = sorted(rows, key=lambda row: row["p_value"])
-    expected = np.minimum(1, np.maximum.accumulate([row["p_value"] * (8 - place) for place, row in enumerate(ordered)]))
-    assert [row["p_value_holm"] for row in ordered] == pytest.approx(expected.tolist())
-    differing = int((expected < 0.05).sum())
-    assert 0 < differing < 8
-    assert f"by Holm's method over all of them, {differing} differ" in " ".join(str(comparison).split())
 
 
 @pytest.mark.parametrize(
