@@ -16,7 +16,7 @@ from posir_train.settings import Position
 
 BASE = "untrained"
 TITLE, SUBJECT = "nDCG@10 by position of the evidence", "all-MiniLM-L6-v2 on windows of COVID-QA"
-EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical bars: 95 % intervals for new documents."
+EXPLANATION = "Held-out documents, evidence in each third of a window. Vertical bars: 95% intervals for new documents."
 
 
 def read_rows(name: str, report: dict[str, Any], side: str) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Places of evidence of the queries that have several: the rank of each place's own document, with weight 1/n; they add.
 
 The first place alone makes an early bias, and the mean of the places one to the middle: on FiRA (arXiv 2008.05363), 61.1, 26.7
-and 12.3 % of first places are in the thirds of their documents, of the means 25.1, 57.4 and 17.4 %, and of all places at 1/n
-36.1, 36.1 and 27.7 %. Queries with one place are not among them; they are in `DocumentRanks`.
+and 12.3% of first places are in the thirds of their documents, of the means 25.1, 57.4 and 17.4%, and of all places at 1/n
+36.1, 36.1 and 27.7%. Queries with one place are not among them; they are in `DocumentRanks`.
 """
 
 from __future__ import annotations

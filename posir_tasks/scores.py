@@ -33,7 +33,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate and its 95 % interval, which contains it."""
+    """An estimate and its 95% interval, which contains it."""
 
     value: float
     interval: Interval | None = None
@@ -219,7 +219,7 @@ class ScoreInfo:
     citation: str = ""
     """Paper and arXiv id of its definition."""
     interval: bool = False
-    """Whether it has a 95 % interval: its values are `Estimate`s, or None."""
+    """Whether it has a 95% interval: its values are `Estimate`s, or None."""
     column: bool = True
     """Whether tables show it unless other columns are chosen."""
 
@@ -346,7 +346,7 @@ def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[s
 
 
 def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as two fields: `key`, and `key_interval` with the ends of its 95 % interval, or None."""
+    """Return an estimate as two fields: `key`, and `key_interval` with the ends of its 95% interval, or None."""
     return {key: estimate.value, f"{key}_interval": list(estimate.interval) if estimate.interval else None}
 
 

@@ -38,7 +38,7 @@ class TokensRead:
 
     @property
     def share(self) -> tuple[float, float]:
-        """Share of the tokens that is not read, and half the width of its 95 % interval over samples."""
+        """Share of the tokens that is not read, and half the width of its 95% interval over samples."""
         total = max(int(self.read.sum() + self.not_read.sum()), 1)
         return float(self.not_read.sum() / total), float(1.96 * self.variance**0.5 / total)
 

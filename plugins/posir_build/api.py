@@ -128,7 +128,7 @@ def rate_translations(
             `posir study rate-translations --settings-help` lists them all.
 
     Returns:
-        The mean rating by system, language and scale, 1 to 5, with 95 % intervals for new documents; of a plan, the cost.
+        The mean rating by system, language and scale, 1 to 5, with 95% intervals for new documents; of a plan, the cost.
 
     Raises:
         PosirError: A setting is wrong; data, a sheet or the judge cannot be used.
@@ -353,7 +353,7 @@ def build_sample(
 
 @public()
 def build_agreement(sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None) -> TableResult:
-    """Read judgments back: how often people find a question right, with a 95 % interval.
+    """Read judgments back: how often people find a question right, with a 95% interval.
 
     Args:
         sheets: Sheets with judgments, one per person.

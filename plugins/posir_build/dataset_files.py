@@ -225,7 +225,7 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
 
 def build_agreement_table(counted: Sequence[Mapping[str, Any]]) -> Table:
     """Return the table of `posir build agreement`."""
-    numbers = ("Yes", "Judged", "Yes %", "95 % interval")
+    numbers = ("Yes", "Judged", "Yes %", "95% interval")
     rows = []
     for row in counted:
         counts, rate = (format_count(row["yes"]), format_count(row["judged"])), row["rate"]

@@ -31,7 +31,7 @@ NUMBERED = 1.15
 #: Suspects per question at the default threshold, in a corpus where a third of the questions has a false negative
 #: (docs/build.md); at 0.5, in a corpus of 13,902 passages, PosQ had 854 for 26,356 questions (appendix A.2).
 SUSPECTS_PER_QUESTION = 2.0
-#: Translations that look like refusals, of all; PosIR (appendix B) discarded 0.02 % as such.
+#: Translations that look like refusals, of all; PosIR (appendix B) discarded 0.02% as such.
 SUSPECTED_REFUSALS = 0.01
 
 

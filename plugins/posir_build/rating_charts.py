@@ -30,7 +30,7 @@ def build_rating_figures(scores: Sequence[ScaleScore], agreement: Sequence[Scale
     figures = [_frame("overall", None, overall, "Colors: the judge's mean over the four scales.", scores)]
     for system in dict.fromkeys(score.system for score in scores):
         own = [score for score in scores if score.system == system]
-        text = "Points: mean ratings from 1, poor, to 5, excellent. Lines: 95 % intervals for new documents."
+        text = "Points: mean ratings from 1, poor, to 5, excellent. Lines: 95% intervals for new documents."
         figures.append(_frame("scales", system, _draw_scales(own), text, scores))
     text = "Pairs of ratings of a translation on a scale."
     return figures + [_frame("pairs", row.system, _draw_pairs(row), text, scores) for row in select_pooled(agreement)]

@@ -34,7 +34,7 @@ class StageRow:
     """Share kept in a paper, in [0, 1]; None if no paper reports one."""
     published_in: str = ""
     rate_interval: Sequence[float] | None = None
-    """95 % interval of the share for new documents, of the check of labeled spans."""
+    """95% interval of the share for new documents, of the check of labeled spans."""
 
     @property
     def rate(self) -> float | None:
@@ -124,7 +124,7 @@ def describe_kept(rows: Sequence[StageRow]) -> list[str]:
     parts = [f"{sample.kept:,} of {pluralize(sample.taken, 'document')} sampled"] if sample else []
     if stages:
         asked, left = stages[0].taken, stages[-1].kept
-        share = f" ({format_percent(left / asked)} %)" if asked else ""
+        share = f" ({format_percent(left / asked)}%)" if asked else ""
         parts.append(f"{left:,} of {pluralize(asked, 'question')} kept{share} after {stages[-1].stage}")
     return [f"{'; '.join(parts)}."] if parts else []
 
@@ -132,7 +132,7 @@ def describe_kept(rows: Sequence[StageRow]) -> list[str]:
 def describe_audit(rates: Mapping[str, float]) -> list[str]:
     """Return a note on the rates of `summarize_audit`, beside those published for a margin of 0.3; none without an audit."""
     parts = (
-        f"{name} {format_percent(rate)} % ({MOVING}: {format_percent(published)} %)"
+        f"{name} {format_percent(rate)}% ({MOVING}: {format_percent(published)}%)"
         for (name, rate), published in zip(rates.items(), AUDIT_RATES[0.3], strict=bool(rates))
     )
     return [f"audit: {', '.join(parts)}"] if rates else []
@@ -204,7 +204,7 @@ def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRang
                 _name_range(pool.at_least, None),
                 format_count(questions),
                 format_percent(pool.share),
-                *(f"{format_count(count)} ({format_percent(count / max(1, questions))} %)" for count in pool.positions),
+                *(f"{format_count(count)} ({format_percent(count / max(1, questions))}%)" for count in pool.positions),
                 format_percent(sum(published) / CANDIDATES) if published else MISSING,
                 " / ".join(format_percent(count / sum(published)) for count in published) or MISSING,
             )

@@ -343,7 +343,7 @@ def build_rating_tables(scores: Sequence[ScaleScore], agreement: Sequence[ScaleA
         )
         for row in select_pooled(agreement)
     ]
-    numbers = ("Pairs", "Within 1 %", "Mean absolute error", "Judge minus people")
+    numbers = ("Pairs", "Within 1%", "Mean absolute error", "Judge minus people")
     rows = []
     for row in agreement:
         estimates = format_estimate(row.within_one, format_percent), format_estimate(row.mean_absolute_error, _format_rating)
@@ -369,7 +369,7 @@ def _build_score_table(rater: str, scores: Sequence[ScaleScore], notes: Sequence
         means = (format_estimate(score.mean if score else None, _format_rating) for score in own)
         rows.append((system, language, format_count(rated), *means))
     title = f"Ratings by {'the judge' if rater == 'judge' else 'people'}"
-    note = "From 1, poor, to 5, excellent, with 95 % intervals for new documents. All languages count as much."
+    note = "From 1, poor, to 5, excellent, with 95% intervals for new documents. All languages count as much."
     columns = build_columns(("System", "Language", *numbers), numbers)
     return Table(columns, tuple(rows), title=title, notes=(note, *notes), keys=2)
 

@@ -1,1 +1,1 @@
-"""Comparing models: changes in nDCG@10, start to end and PSI, with intervals that hold together."""
+"""Comparing models: changes in nDCG@10 and position effects, with intervals that hold together."""

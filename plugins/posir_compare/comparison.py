@@ -254,10 +254,11 @@ class Metric(StrEnum):
     @property
     def heading(self) -> str:
         """Heading of its changes, with what is best if that is not the highest."""
-        effects = (Metric.POSITION_EFFECT, Metric.IN_WINDOW)
-        return f"{self.value.capitalize()} (best: 0)" if self in effects else self.value
+        return HEADINGS.get(self, self.value)
 
 
+#: Headings of the changes of metrics of which the highest is not the best.
+HEADINGS = {Metric.POSITION_EFFECT: "Position effect (best: 0)", Metric.IN_WINDOW: "Effect within the window (best: 0)"}
 #: The metrics of all judged queries, whose evidence may have no position.
 JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
 

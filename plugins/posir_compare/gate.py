@@ -2,8 +2,8 @@
 
 A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of which the data give an
 interval. A limit is on one side of it, so an interval of level 1 - 2a is wrong there with probability a; with m such sides in a
-gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95 % intervals of a comparison. A gate of models that are within
-all limits, equal ones above all, therefore fails in at most 5 % of all cases. Scores without a baseline are tested alike.
+gate a is 0.05 / m (Bonferroni), and at most the 0.025 of the 95% intervals of a comparison. A gate of models that are within
+all limits, equal ones above all, therefore fails in at most 5% of all cases. Scores without a baseline are tested alike.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Limit:
             return GateVerdict.PASSES, "the whole interval is within the limit"
         if strict:
             return GateVerdict.FAILS, "the interval is not wholly within the limit"
-        return GateVerdict.PASSES, "the interval is neither beyond the limit nor within it: more documents would tell"
+        return GateVerdict.PASSES, "the interval contains the limit: more documents are needed to decide"
 
 
 @dataclass(frozen=True, repr=False)
@@ -284,7 +284,7 @@ def check_limits(
 ) -> Gate:
     """Test limits on every value at the given lengths.
 
-    A limit fails if the whole interval of the value is beyond it. It cannot be said to pass where the value is undefined, the
+    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the value is undefined, the
     documents are too few for its interval, or results are missing: `gaps` has the reason, by model and task.
     """
     parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]

@@ -133,7 +133,7 @@ def inspect(
         show: Called with what is known whenever there is a further answer.
 
     Returns:
-        Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95 % intervals. A row for each wording and length of whole texts
+        Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95% intervals. A row for each wording and length of whole texts
         and for each chunk size in tokens, or each chunker.
 
     Raises:

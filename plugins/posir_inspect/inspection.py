@@ -32,8 +32,9 @@ from posir_tasks.language_models.other_words import QuestionWriter
 from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.reading_length import ReadingLength
 from posir_tasks.models.references import portable_name
+from posir_tasks.models.run_settings import with_settings
 from posir_tasks.read_part import Part, ReadPart
-from posir_tasks.result_schema import SPLIT
+from posir_tasks.result_schema import INDEX_KEY, RUN_KEY, SPLIT
 from posir_tasks.scores import ALL, ResultValues
 from posir_tasks.search.chunked import DocumentVectors, MaximumSearch
 from posir_tasks.text.chunks import Chunking, TextSplitter
@@ -46,7 +47,7 @@ TIMED_TEXTS = 16
 #: in which chunks are compared.
 MIN_TEXTS = 50
 #: Tokens that are encoded at most within a budget, in multiples of the tokens of the texts.
-MAX_PASSES = 3.0
+MAX_PASSES = 6.0
 #: Share of the budget for the search in whole texts; the rest is for chunks.
 WHOLE_SHARE = 0.5
 #: Fewest texts of a search, among which one can be found.
@@ -204,8 +205,9 @@ class InspectionRun:
         """Most texts that are searched as a whole; what is left of the budget is enough for some chunks."""
         if self.setup.budget is None:
             return len(self.questions.documents)
-        costs = list(map(sum, zip(self.costs.whole, self.costs.questions, strict=True)))
-        fitting = splitting.count_fitting(costs, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks)))
+        fitting = splitting.count_fitting(
+            self.costs.searched, min(WHOLE_SHARE * self.budget, self.budget - sum(self.least_chunks))
+        )
         return max(MIN_SEARCHED, fitting)
 
     def estimate_work(self) -> WorkEstimate:
@@ -277,7 +279,8 @@ class InspectionRun:
             questions = questions.write_in_other_words(self.setup.writer)
             wordings += [asking.Wording.OTHER_WORDS] if questions.asked_in(asking.Wording.OTHER_WORDS) else []
         searches = []
-        with track("Searching chunks", 1 + len(divisions)) as advance:
+        # Chunks are compared in nDCG@10 alone.
+        with track("Searching chunks", 1 + len(divisions)) as advance, with_settings(rotated=0):
             for division in (None, *divisions):
                 searches.append(self._search(division, questions, wordings))
                 advance()
@@ -321,8 +324,11 @@ class InspectionRun:
     ) -> splitting.ChunkSearch:
         model = division.build_search(self.model, self.memory) if division else self.whole
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
-        values = {wording: ResultValues.from_json(evaluate(task, model, self.options)) for wording, task in tasks.items()}
-        return splitting.ChunkSearch(division, model.document_vectors, values, tasks)
+        scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
+        values = {wording: ResultValues.from_json(found) for wording, found in scores.items()}
+        # The model also counts the vectors of rotated versions.
+        vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
+        return splitting.ChunkSearch(division, vectors, values, tasks)
 
     def _build_task(self, questions: asking.QuestionSet, wording: asking.Wording) -> asking.PseudoQuestionTask:
         return asking.build_question_task(self.setup.collection.name, self.setup.collection.language, questions, wording)

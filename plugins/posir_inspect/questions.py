@@ -1,7 +1,7 @@
 """Pseudo-questions: sentences of the texts as questions about the text that they are from, at controlled positions.
 
 The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences. There, the sentence is mostly
-removed from the text (in 90 % of the cases), so that what surrounds it is to be found; here it is kept, because it is the
+removed from the text (in 90% of the cases), so that what surrounds it is to be found; here it is kept, because it is the
 evidence whose position is controlled. And it is asked in several ways: verbatim, which flatters every model that recognizes a
 text's own words, by its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
 

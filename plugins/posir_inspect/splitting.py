@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -19,8 +21,11 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import EmbeddingMemory
 from posir_tasks.errors import PosirError
+from posir_tasks.rotation_ranks import read_sample_size
+from posir_tasks.schemes import RelativePositions
 from posir_tasks.search.chunked import Chunker, MaximumSearch, find_room, vectorize_chunks
 from posir_tasks.text.chunks import Chunking, TextSplitter
+from posir_tasks.text.rotations import VERSIONS
 
 if TYPE_CHECKING:
     from mteb.models import EncoderProtocol
@@ -150,6 +155,8 @@ class Costs:
 
     whole: tuple[int, ...]
     """The text as far as the model reads it."""
+    rotations: tuple[int, ...]
+    """Its rotated versions, at most."""
     questions: tuple[int, ...]
     """Its questions in their rarest words and, if there are any, in other words, of which as many tokens are assumed."""
     verbatim: tuple[int, ...]
@@ -159,7 +166,10 @@ class Costs:
     def count(
         cls, questions: QuestionSet, divisions: Sequence[Division], window: int | None, tokenizer: Tokenizer, wordings: int
     ) -> Costs:
-        """Count the tokens of texts, questions and chunks; questions are asked in one or two wordings besides verbatim."""
+        """Count the tokens of texts, versions, questions and chunks.
+
+        Questions are asked in one or two wordings besides verbatim.
+        """
         lengths = list(questions.tokens.values())
         rows = {name: row for row, name in enumerate(questions.documents)}
         asked = {wording: [0] * len(lengths) for wording in WITHOUT_MODEL}
@@ -169,6 +179,7 @@ class Costs:
                 counts[rows[question.document]] += tokens
         return cls(
             tuple(min(length, window or length) for length in lengths),
+            tuple(_count_rotations(lengths, window, read_sample_size())),
             tuple(tokens * wordings for tokens in asked[Wording.RAREST_WORDS]),
             tuple(asked[Wording.VERBATIM]),
             tuple(sum(division.estimate_tokens(length) for division in divisions) for length in lengths),
@@ -177,11 +188,29 @@ class Costs:
     @property
     def total(self) -> int:
         """Tokens of everything."""
-        return sum(map(sum, (self.whole, self.questions, self.verbatim, self.chunks)))
+        return sum(map(sum, (self.whole, self.rotations, self.questions, self.verbatim, self.chunks)))
 
     def count_whole(self, texts: int) -> int:
-        """Return the tokens of the first texts and their questions."""
-        return sum(self.whole[:texts]) + sum(self.questions[:texts])
+        """Return the tokens of the first texts, of their versions and questions."""
+        return sum(self.searched[:texts])
+
+    @property
+    def searched(self) -> list[int]:
+        """Tokens of each text with its versions and questions."""
+        return list(map(sum, zip(self.whole, self.rotations, self.questions, strict=True)))
+
+
+def _count_rotations(lengths: Iterable[int], window: int | None, sample: int) -> Iterator[int]:
+    """Yield the tokens of the rotated versions of each text, at most: of so many texts of each length bucket."""
+    bounds = RelativePositions().token_bounds
+    drawn = Counter[int]()
+    for length in lengths:
+        bucket = bisect_left(bounds, length)
+        drawn[bucket] += 1
+        read = min(length, window or length)
+        # A text that is truncated also has an excerpt that is not, and versions of it.
+        versions = VERSIONS - 1 + (VERSIONS if read < length else 0)
+        yield versions * read if drawn[bucket] <= sample else 0
 
 
 def count_fitting(costs: Sequence[int], budget: float) -> int:
@@ -230,7 +259,7 @@ class ChunkRow:
         return self.chunker or (self.whole if self.size is None else f"chunks of {self.size} tokens")
 
     def record(self) -> dict[str, object]:
-        """Return its values by the names of the columns of an inspection; the change is at 98.33 %."""
+        """Return its values by the names of the columns of an inspection; the change is at 98.33%."""
         metric = self.change.ndcg_at_10 if self.change else None
         difference = metric and metric.difference
         return {

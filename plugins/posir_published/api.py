@@ -147,7 +147,7 @@ def _tabulate_training() -> TableResult:
         rows=scores,
         tables=_training_tables(scores),
         sentences=[
-            f"After training on evidence at all positions alike, PSI is {low} % to {high} % lower than after the worst "
+            f"After training on evidence at all positions alike, PSI is {low}% to {high}% lower than after the worst "
             f"training on evidence at one position ({len(reductions)} comparisons)."
         ],
         notes=[TRAINING_BRIEF],
@@ -288,7 +288,7 @@ def _training_tables(scores: Sequence[data.TrainingScore]) -> list[Table]:
                 model,
                 MEASURES.get(measure, measure.replace("_", ", ")),
                 *(format_measure(measure, value) for value in values.values()),
-                *([f"{format_percent(reductions[dataset, model])} %" if measure == data.PSI else MISSING] * reduced),
+                *([f"{format_percent(reductions[dataset, model])}%" if measure == data.PSI else MISSING] * reduced),
                 source,
             )
             for (source, dataset, model, measure), values in rows

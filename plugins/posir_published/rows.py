@@ -467,7 +467,7 @@ def read_training_scores() -> tuple[TrainingScore, ...]:
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
     """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) / worst skewed PSI.
 
-    arXiv 2605.26578, Section 5, which gives 57 to 87 % on SQuAD-PosQ.
+    arXiv 2605.26578, Section 5, which gives 57 to 87% on SQuAD-PosQ.
     """
     of_psi = (score for score in scores if score.measure == PSI)
     for _, group in groupby(of_psi, key=lambda score: (score.source, score.data, score.model)):

@@ -15,7 +15,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.schemes import ALL_LENGTHS
 from posir_tasks.scores import Estimate, Interval, ResultValues, flatten
 
-#: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95 % interval is wider than 0.16.
+#: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95% interval is wider than 0.16.
 FEW = 100
 
 
@@ -36,7 +36,7 @@ class ProfileCell:
     ndcg_at_10: Estimate | None
     """Mean over the queries, in [0, 1]."""
     null_band: Interval | None
-    """95 % of the means over samples of documents, if position has no effect."""
+    """95% of the means over samples of documents, if position has no effect."""
 
     def columns(self) -> dict[str, Any]:
         """Return the row of a chart: the estimate as three columns, as everywhere, and the ends of the null band as two."""

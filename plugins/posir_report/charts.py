@@ -52,13 +52,13 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         ),
     ]
     chart = charts.facet_panels(layers, panels.values(), *((370, 190) if len(panels) > 1 else (720, 300)))
-    interval = " with its 95 % interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
+    interval = " with its 95% interval" if any(cell.ndcg_at_10 and cell.ndcg_at_10.interval for cell in cells) else ""
     explanation = f"Points: mean nDCG@10{interval}."
     if {cell.position for cell in cells} - set(summary.profile.positions):
         counts = {cell.queries for cell in cells}
         explanation += f" Five parts of a document{f', {counts.pop():,} questions each' if len(counts) == 1 else ''}."
     explanation += f" Hollow points: fewer than {FEW} queries." if any(cell.few for cell in cells) else ""
-    explanation += " Gray: what chance alone gives, 95 % of the means." if any(cell.null_band for cell in cells) else ""
+    explanation += " Gray: what chance alone gives, 95% of the means." if any(cell.null_band for cell in cells) else ""
     explanation += charts.explain_window(values, window)
     scores = [(cell.length, cell.ndcg_at_10.value if cell.ndcg_at_10 else None) for cell in cells]
     listed = {length: [score for of, score in scores if of == length] for length in panels}

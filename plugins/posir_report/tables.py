@@ -167,9 +167,9 @@ def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
         yield (
             f"{label}, {summary.task}{PLACES}: {pluralize(place['places'], 'place')} of "
             f"{pluralize(place['queries'], 'query', 'queries')}, each with the rank of its own document and the weight 1/n of "
-            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of the document: {shares} % of "
+            f"n places; {place['left_out']:,} with more than {MOST_PLACES} left out. In thirds of the document: {shares}% of "
             f"the evidence, nDCG@10 {gains}. Share of a query's places whose document is among the first 10: "
-            f"{format_percent(place['place_recall_at_10'])} %, 100: {format_percent(place['place_recall_at_100'])} %."
+            f"{format_percent(place['place_recall_at_10'])}%, 100: {format_percent(place['place_recall_at_100'])}%."
         )
 
 

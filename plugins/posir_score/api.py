@@ -205,7 +205,7 @@ def score(
 
     Returns:
         The scores; `results` are those by position, as `posir.read_results` returns them. Of chunkers, a row for each over all
-        documents and for each of a few documents, with 95 % intervals.
+        documents and for each of a few documents, with 95% intervals.
 
     Raises:
         PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the order, another ranking is

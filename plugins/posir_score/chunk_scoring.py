@@ -48,7 +48,7 @@ ALL_DOCUMENTS = "all"
 
 @dataclass(frozen=True)
 class ChunkerRow:
-    """Mean scores of a splitter over the questions of a document, or of all, with 95 % intervals for new questions."""
+    """Mean scores of a splitter over the questions of a document, or of all, with 95% intervals for new questions."""
 
     chunker: str
     document: str
@@ -138,8 +138,8 @@ class ScoredChunkers(Presentable):
         """Return what the numbers are."""
         return (
             "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as in its code, in which a chunk "
-            "is where its text first is. Intervals: 95 %, for new questions about these documents; in the line of new "
-            "documents for new documents. Changes: 98.33 %, for new documents (articles, where known). Divided: no chunk has "
+            "is where its text first is. Intervals: 95%, for new questions about these documents; in the line of new "
+            "documents for new documents. Changes: 98.33%, for new documents (articles, where known). Divided: no chunk has "
             "all of the excerpt.",
         )
 

@@ -4,7 +4,7 @@ Evidence recall at k is the share of a question's excerpts that its first k chun
 `posir_score.excerpts`, as for text splitters. A chunk counts where it is: at its stated place, or where its text is found. A
 chunk that is longer than the embedder's window is read in part: evidence in the rest is not read, whatever is retrieved. Of
 evidence in no returned chunk it is unknown whether it is read, and what is retrieved decides which evidence that is: of more
-than 1 % of the excerpts, nothing is said of evidence that is read or not, since such a difference would be one of selection.
+than 1% of the excerpts, nothing is said of evidence that is read or not, since such a difference would be one of selection.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ class ReadChunks:
 
 @dataclass(frozen=True)
 class DepthScores:
-    """Mean scores of the first k chunks over all questions, in [0, 1], with 95 % intervals for new documents."""
+    """Mean scores of the first k chunks over all questions, in [0, 1], with 95% intervals for new documents."""
 
     k: int
     evidence_recall: Estimate
@@ -333,14 +333,14 @@ class EvidenceScores:
         recall = next(row.evidence_recall for row in self.depths if row.k == self.k)
         first = "The first chunk has" if self.k == 1 else f"The first {self.k} chunks have"
         yield (
-            f"{first} {format_estimate(recall, format_percent)} % of the evidence; documents score nDCG@10 "
+            f"{first} {format_estimate(recall, format_percent)}% of the evidence; documents score nDCG@10 "
             f"{format_percent(ndcg_at_10)}."
         )
         lost = sorted(((share.value, loss) for loss, share in self.lost.items() if share.value), reverse=True)
         if lost:
             parts = ", ".join(f"{format_percent(share)} {LOSSES[Loss(loss)]}" for share, loss in lost)
             unknown = "" if Loss.NOT_READ in self.lost else "; what of it is beyond what the embedder reads is unknown"
-            yield f"The other {format_percent(1 - recall.value)} %: {parts}{unknown}."
+            yield f"The other {format_percent(1 - recall.value)}%: {parts}{unknown}."
 
     def build_tables(self) -> Iterator[Table]:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that is lost."""

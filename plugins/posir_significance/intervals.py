@@ -12,9 +12,9 @@ from posir_significance.observations import Floats, Integers
 from posir_tasks.judgments import JudgedScores
 from posir_tasks.scores import Difference, Estimate, Interval
 
-#: Quantiles that bound a central 95 % interval.
+#: Quantiles that bound a central 95% interval.
 TAILS = (0.025, 0.975)
-#: Standard normal quantile of a two-sided 95 % interval.
+#: Standard normal quantile of a two-sided 95% interval.
 Z = float(ndtri(TAILS[1]))
 #: Significance level, and that of the intervals.
 ALPHA, LEVEL = 0.05, 0.95
@@ -40,7 +40,7 @@ class MeanEstimate(Estimate):
     """Bernoulli trials that vary as much; 0 where there is no interval."""
 
     def interval_at(self, level: float) -> Interval:
-        """Return the interval of a level in (0, 1); there is one where there is one at 95 %."""
+        """Return the interval of a level in (0, 1); there is one where there is one at 95%."""
         return wilson_interval(self.value, self.trials, float(stdtrit(self.degrees, (1 + level) / 2)))
 
 

@@ -24,7 +24,7 @@ from posir_tasks.sources.statistics import (
 )
 
 #: Headings of the spread of lengths.
-LENGTH_HEADINGS = ("Mean", "SD", "Min", "25 %", "50 %", "75 %", "Max")
+LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
 #: Evidence is not spread evenly if a third of documents has this much more or less of it than its share of the bins.
 UNEVEN = 0.05
 #: Characters of the longest bar.
@@ -106,14 +106,14 @@ def describe_spread(total: Statistics) -> str:
         return "No evidence has a position"
     if not axes.equal_bins:
         place = int(counts.argmax())
-        return f"The most frequent position is {axes.positions[place]}, {format_percent(counts[place] / counts.sum())} %"
+        return f"The most frequent position is {axes.positions[place]}, {format_percent(counts[place] / counts.sum())}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
     uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > UNEVEN
     first, middle, last = (format_percent(share) for share in shares)
     return (
-        f"Evidence is {'not ' if uneven else ''}spread evenly: {first} % in the first third of documents, {middle} % in the "
-        f"middle, {last} % in the last"
+        f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of documents, {middle}% in the "
+        f"middle, {last}% in the last"
     )
 
 
@@ -130,7 +130,7 @@ def _sizes(title: str, group: Sequence[Statistics]) -> Table:
     """Return the numbers and lengths of documents and queries."""
     total = group[-1]
     unit = "words" if total.queries.words is not None and total.documents.words is not None else "characters"
-    counts, lengths = ("Documents", "Queries", "Relevant"), ("25 %", "50 %", "75 %", "longest")
+    counts, lengths = ("Documents", "Queries", "Relevant"), ("25%", "50%", "75%", "longest")
     numbers = (*counts, *lengths, f"{unit}/query", f"{unit}/document")
     return Table(
         build_columns(("Domain", *numbers), numbers),
@@ -175,7 +175,7 @@ def _queries(title: str, group: Sequence[Statistics]) -> Table:
             (
                 subset.domain,
                 *map(format_count, subset.queries_by_length().values()),
-                *(MISSING if share is None else f"{format_percent(share)} %" for share in _type_shares(subset)),
+                *(MISSING if share is None else f"{format_percent(share)}%" for share in _type_shares(subset)),
             )
             for subset in group
         ),

@@ -58,7 +58,7 @@ def train(
 
     Returns:
         The changes by training: nDCG@10 and start to end in [-1, 1], PSI in [0, 1] and the cosine of unrelated texts, before
-        and after, with 95 % intervals; `folder` of the model; `notes`, warnings first. Of several seeds, the change with each,
+        and after, with 95% intervals; `folder` of the model; `notes`, warnings first. Of several seeds, the change with each,
         and its mean.
 
     Raises:

@@ -47,8 +47,8 @@ FRAME = alt.Config(
 
 
 def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
-    """Return the lines of a text; a percent sign stays with its number."""
-    return textwrap.wrap(text.replace(" %", "\u00a0%"), width, break_on_hyphens=False)
+    """Return the lines of a text."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def render_svg(chart: alt.VConcatChart) -> str:
@@ -123,7 +123,7 @@ PERCENT_FIELDS = (
 )
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
 #: Titles of a mean and its interval in tooltips.
-MEAN_TITLES = {"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "95 % interval, from", "ndcg_at_10_high": "95 % interval, to"}
+MEAN_TITLES = {"ndcg_at_10": "nDCG@10", "ndcg_at_10_low": "95% interval, from", "ndcg_at_10_high": "95% interval, to"}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -174,7 +174,7 @@ def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
 
 
 def null_band(base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT) -> alt.Chart:
-    """Return the band of 95 % of the bin means if position has no effect."""
+    """Return the band of 95% of the bin means if position has no effect."""
     band: alt.Chart = base.mark_rect(color=shade).encode(**positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q")
     return band
 
@@ -259,7 +259,7 @@ def heat_color(scale: alt.Scale) -> alt.Color:
 def interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color, scale: alt.Scale | None = None
 ) -> alt.Chart:
-    """Return the 95 % intervals of a score as thin lines along a channel, on its scale if it is given."""
+    """Return the 95% intervals of a score as thin lines along a channel, on its scale if it is given."""
     encode = {"x": alt.X, "y": alt.Y}[channel]
     low = encode(f"{field}_low:Q", scale=scale) if scale is not None else encode(f"{field}_low:Q")
     ends = {channel: low, f"{channel}2": f"{field}_high:Q"}

@@ -1,4 +1,4 @@
-"""One picture of the answer: a document from its start to its end, how well evidence is found there, and what is not read.
+"""One picture of the answer: a document from its start to its end, how well evidence is found there, and what is truncated.
 
 Pages, notebooks, cards and the leaderboard show it as SVG that needs no script and no network, terminals as a line of text.
 """
@@ -36,7 +36,7 @@ SCALE = 2
 #: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is read.
 HATCH, APART = 7, 0.014
 #: Labels of an axis where there is no room for the others.
-SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
+SHORT = {"end of the window": "window ends", "start of the window": "window begins"}
 #: Characters of a line of text.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -85,11 +85,11 @@ class Scale:
     name: str
     format: Callable[[float | None], str]
     whole: str
-    """The whole of which a share is not read."""
+    """The whole of which a share is truncated."""
     caption: str
     """A clause on the heights."""
     unread: str = ""
-    """The meaning of the height `{}` of a part not read, if it is no score."""
+    """The meaning of the height `{}` of a truncated part, if it is no score."""
     unit: str = ""
     """The unit, and what it is measured on, for the line below the name on a page."""
     top: float = 1.0
@@ -129,15 +129,15 @@ class Strip:
 
     name: str
     words: tuple[str, ...]
-    """Lines on what is read and on start to end, and last the finding."""
+    """Lines on the window and on the position effect, and last the finding."""
     ndcg_by_part: tuple[Estimate | None, ...]
-    """nDCG@10 in equal parts of what is read, from start to end, or of the document if that is unknown; None if empty."""
+    """nDCG@10 in equal parts of the window, from start to end, or of the document if it is unknown; None if empty."""
     not_read: float = 0.0
-    """Share of the questions whose evidence is not read, or not all of it; 0 if what is read is unknown."""
+    """Share of the questions whose evidence is truncated, wholly or in part; 0 if the window is unknown."""
     ndcg_not_read: Estimate | None = None
     """nDCG@10 of that evidence; None if there is none."""
     before: int | None = None
-    """Parts of what is read that lie before what is not read; None for all."""
+    """Parts of the window that lie before what is truncated; None for all."""
     finding: str = ""
     """The answer in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
@@ -150,15 +150,15 @@ class Strip:
     codes: tuple[tuple[str, str, str, bool], ...] = ()
     """Code to do it in several libraries, for the card of a page: name, a sentence, the code, and whether it is open."""
     border: str = ""
-    """The end of what is read, for the axis of a page."""
+    """The end of the window, for the axis of a page."""
     places: tuple[str, ...] = ()
     """Names of the parts."""
     counted: str = ""
-    """The number of questions that are not read, in place of their share: `351 of 394 sentences`."""
+    """The number of questions whose evidence is truncated, instead of their share: `351 of 394 sentences`."""
 
     @property
     def edges(self) -> list[float]:
-        """Return where parts begin and end, in [0, 1]: one more than there are parts, what is not read included."""
+        """Return where parts begin and end, in [0, 1]: one more than there are parts, what is truncated included."""
         width = (1 - self.not_read) / len(self.ndcg_by_part)
         before = len(self.ndcg_by_part) if self.before is None else self.before
         read = [place * width for place in range(len(self.ndcg_by_part) + 1)]
@@ -178,8 +178,8 @@ class Strip:
         if not self.not_read or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
         if self.before == 0:
-            return self.not_read, 1, "start of what it reads", "end"
-        return 0, 1 - self.not_read, "start", "end of what it reads"
+            return self.not_read, 1, "start of the window", "end"
+        return 0, 1 - self.not_read, "start", "end of the window"
 
     @property
     def labels(self) -> list[str]:
@@ -189,8 +189,10 @@ class Strip:
 
     @property
     def share(self) -> str:
-        """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
-        share = f"not read: {self.counted}" if self.counted else f"{format_share(self.not_read)} of {self.scale.whole} not read"
+        """Return how much is truncated: `59% of the evidence truncated`; empty if nothing."""
+        share = (
+            f"truncated: {self.counted}" if self.counted else f"{format_share(self.not_read)} of {self.scale.whole} truncated"
+        )
         return share if self.not_read else ""
 
     @property
@@ -213,16 +215,16 @@ class Strip:
 
 
 def format_share(share: float) -> str:
-    """Return a share above 0: `59 %`, `under 1 %`."""
-    return f"{format_percent(share, '.0f')} %" if share > 0.005 else "under 1 %"
+    """Return a share above 0: `59%`, `under 1%`."""
+    return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
 def describe_marks(strips: Sequence[Strip]) -> str:
     """Return what the marks of pictures are."""
     scale = strips[0].scale
-    unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
-    said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
-    unread += " Dashed: what a part that is not read has, as any two parts of a document." * bool(scale.unread)
+    unread = f" Hatched: {scale.whole} truncated, as a share of all and not a position in each document."
+    said = f"From the start of {scale.caption}. Band: 95% interval."
+    unread += " Dashed: what a truncated part has, as any two parts of a document." * bool(scale.unread)
     even = f" Dashed: {scale.even}." if scale.even else ""
     return said + even + unread * any(strip.not_read for strip in strips)
 
@@ -244,7 +246,7 @@ def sketch_strip(strip: Strip) -> str:
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
-    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is not read."""
+    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is truncated."""
     sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
     shares = [f"{sketch}{strip.share}".rstrip() for sketch, strip in zip(sketches, strips, strict=True)]
     names = shorten_names([strip.name for strip in strips], width - max(map(len, shares), default=0))
@@ -256,7 +258,7 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
 
 def explain_sketches(strips: Sequence[Strip]) -> str:
     """Return what the lines of text are."""
-    unread = f"; {UNREAD} not read" * any(strip.not_read for strip in strips)
+    unread = f"; {UNREAD} truncated" * any(strip.not_read for strip in strips)
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 
@@ -354,7 +356,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
-    """Yield a drawing with the labels of its axes, and above it how much is not read."""
+    """Yield a drawing with the labels of its axes, and above it how much is truncated."""
     bottom = top + LABEL + HEIGHT
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'
@@ -376,11 +378,11 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 
 def _draw_marks(strip: Strip, left: float, top: float, width: float, height: float) -> Iterator[str]:
-    """Yield axis, bars with their intervals, and what is not read, hatched."""
+    """Yield axis, bars with their intervals, and what is truncated, hatched."""
     paths: dict[str, list[str]] = {kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")}
     bottom = top + height
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
-        # What is not read is no continuation of what is.
+        # What is truncated is no continuation of what is read.
         apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
         x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
         # Lines of neighbors overlap, or a gap would show.

@@ -165,8 +165,9 @@ class Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
         # Without that room it is divided.
-        names = shorten_names([row[0] for row in self.rows], room if room >= MIN_WIDTH else DIVIDED_WIDTH)
-        return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(names, self.rows, strict=True)))
+        named = [row[0] for row in self.rows if not is_heading(row)]
+        short = dict(zip(named, shorten_names(named, room if room >= MIN_WIDTH else DIVIDED_WIDTH), strict=True))
+        return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -184,12 +185,17 @@ class Table:
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
-        cells = zip(self.headings, *(row for row in self.rows if any(row[1:]) or not row[1:]), strict=True)
+        cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+
+
+def is_heading(row: Sequence[str]) -> bool:
+    """Tell whether a row is the heading of those below it: its first cell alone has a text, of several."""
+    return len(row) > 1 and not any(row[1:])
 
 
 def total_width(widths: Sequence[int]) -> int:
@@ -305,7 +311,7 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
     for paragraph in paragraphs:
         # What is explained, and what to do.
         paragraph.highlight_regex(r"\A[^:.\n]{2,60}:(?= )" if style else r"\AWhat to do:", "not dim bold")
-        paragraph.highlight_regex(r"\AIt reads (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
+        paragraph.highlight_regex(r"\A(It reads|Reads) (only )?(?P<bold>the (first|last) [\d,]+( tokens)?)")
     printed = Text("\n").join(paragraphs)
     printed.stylize("bold", 0, bold)
     console.print(printed, soft_wrap=True)
@@ -323,7 +329,7 @@ def print_code(console: Console, code: str) -> None:
 def wrap(text: str, width: int) -> list[str]:
     """Return the lines of a paragraph, broken between words only, so that a path or a name can be copied.
 
-    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9 %`, `p 0.035`, `chunks(64) (+32.8)`; and a
+    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`; and a
     command between backticks is whole.
     """
     bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
@@ -339,7 +345,7 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
         widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
     right = [column.align == "right" for column in table.columns]
     for row in (table.headings, *table.rows):
-        if row[1:] and not any(row[1:]) and row is not table.headings:
+        if is_heading(row) and row is not table.headings:
             yield from ("", row[0])
             continue
         cells = [cell.split("\n") for cell in row]
@@ -353,10 +359,10 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[str]:
 
 
 def _color(table: Table, limit: int) -> Text:
-    """Return the lines of a table, colored where a verdict or a share not read is, bold in headings, dimmed in open states."""
+    """Return the lines of a table, colored where a verdict or a truncated share is, bold in headings, dimmed in open states."""
     lines, height = list(_format_lines(table, limit)), max(heading.count("\n") for heading in table.headings) + 1
     text = Text.assemble(("\n".join(lines[:height]), "bold"), "".join(f"\n{line}" for line in lines[height:]))
-    for pattern, color in {**VERDICTS, r"[1-9][\d.]* %(?=  |$)": "red"}.items():
+    for pattern, color in {**VERDICTS, r"[1-9][\d.]*%(?=  |$)": "red"}.items():
         text.highlight_regex(rf"(?m)(?:^|(?<=  )){pattern}", "dim" if color == "yellow" else color)
     # The heading of rows stands below an empty line.
     text.highlight_regex(r"\n\n(?P<bold>.+)")

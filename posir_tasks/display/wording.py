@@ -23,7 +23,7 @@ LINES = re.compile(r"[\t\n]")
 MAX_SECRET = 4_096
 #: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII spaces only.
 INSEPARABLE = re.compile(
-    r"(?:[-+]?[\d.,]+ (?:% )?)?\[[-+\d.]+, [-+\d.]+\]|\d %|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
+    r"(?:[-+]?[\d.,]+%? )?\[[-+\d.]+, [-+\d.]+\]|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
 )
 #: Code in a sentence.
@@ -31,9 +31,9 @@ COMMAND = re.compile("`([^`\n]+)`")
 NO_BREAK = "\N{NO-BREAK SPACE}"
 #: Words of a verdict and their colors in a terminal and on a page; there is no other color.
 VERDICTS = {
-    "(biased to the (start|end)|worse|fails)": "red",
-    "(no bias larger than|equivalent|better|passes)": "green",
-    r"(differs( \([^)]*\))?|(bias: )?cannot be said|too few texts)": "yellow",
+    "(favors the (start|end)|worse|fails)": "red",
+    "(no bias above|none: word order|equivalent|better|passes)": "green",
+    r"(differs( \([^)]*\))?|inconclusive|not tested)": "yellow",
 }
 
 

@@ -105,7 +105,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
 
 def find_read_length(length: int, is_complete: Callable[[int], bool]) -> int:
-    """Return how many of a text's characters are read, to 2 %, by the beginnings with its embedding; all if beyond 90 %."""
+    """Return how many of a text's characters are read, to 2%, by the beginnings with its embedding; all if beyond 90%."""
     step = max(1, length // 50)
     tried = range(step, round(0.9 * length) + step, step)
     return tried[bisect_left(tried, True, key=is_complete)] if is_complete(tried[-1]) else length

@@ -21,6 +21,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.host.private_names import MODEL_REGISTRY
 from posir_tasks.models.protocols import Protocol, find_protocol
 from posir_tasks.models.references import BM25_BASELINE, CROSS_ENCODER, ENDPOINT, RequestFields, model_origin
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE
 from posir_tasks.settings_file import read_overrides
 
 if TYPE_CHECKING:
@@ -68,9 +69,10 @@ def with_settings(
     window: int | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
+    rotated: int | None = None,
 ) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
-    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window}
+    values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window, ROTATED_VARIABLE: rotated}
     for variable, field in ((QUERY_FIELD_VARIABLE, query_field), (PASSAGE_FIELD_VARIABLE, passage_field)):
         values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
     given = {name: str(value) for name, value in values.items() if value is not None}

@@ -76,7 +76,7 @@ class PairAgreement:
         if self.length_correlation is not None:
             parts.append(f"lengths correlate by {self.length_correlation:.2f}, those of translations by more than 0.9")
         if self.same_question_counts is not None:
-            parts.append(f"{100 * self.same_question_counts:.0f} % have as many questions in both languages")
+            parts.append(f"{100 * self.same_question_counts:.0f}% have as many questions in both languages")
         return "; ".join(parts)
 
 

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 #: How far a repair may move a span, in characters. Data that is off by trimmed white space, a byte-order mark or a stray title
 #: line is off by a few. If the correct start of every answer were lost, another match this near would be mistaken for it in
-#: 0.08 % of JaQuAD's questions and at most 0.34 % of an XQuAD language's (Chinese); within 32 characters it would be 6 %.
+#: 0.08% of JaQuAD's questions and at most 0.34% of an XQuAD language's (Chinese); within 32 characters it would be 6%.
 REPAIR_DISTANCE = 5
 OTHER_FORM = "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 DUPLICATE, PLACE_UNKNOWN = "is an exact duplicate", "has several places of evidence, of which one is not known"

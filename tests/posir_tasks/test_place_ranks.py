@@ -96,7 +96,7 @@ def test_places_of_one_query_are_one_cluster_whatever_their_documents():
 
 
 def test_the_first_span_makes_an_early_bias_that_every_span_at_one_nth_does_not():
-    """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts: 61.1 against 36.1 %)."""
+    """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts: 61.1 against 36.1%)."""
     rng = np.random.default_rng(7)
     asked = [[(document, tenth) for tenth in sorted(rng.choice(10, rng.integers(2, 5), replace=False).tolist())]
              for document in range(400)]  # fmt: skip

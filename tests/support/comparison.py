@@ -8,6 +8,7 @@ from posir_tasks.evidence import Evidence
 from posir_tasks.results import read_all_results
 from posir_tasks.schemes import RelativePositions
 from tests.support.results import write_result
+from tests.support.rotations import READS_ALL
 
 SCHEME = RelativePositions(bins=5)
 
@@ -36,7 +37,7 @@ def write_run(folder, model, seed, domains=DOMAINS, scheme=SCHEME, by_document=T
         for place, (subset, evidence) in enumerate(domains.items())
     }
     values = ranks if by_document else {subset: value.profile for subset, value in ranks.items()}
-    return write_result(folder, values, model=model, **options)
+    return write_result(folder, values, model=model, read=READS_ALL, **options)
 
 
 def read_model_runs(folders) -> list[ModelRun]:

@@ -10,6 +10,7 @@ from posir_tasks.profile import PositionProfile
 from posir_tasks.read_part import UNKNOWN, ReadPart
 from posir_tasks.result_schema import SCHEMA
 from posir_tasks.scores import ResultValues, scores_to_json
+from tests.support.rotations import rotate_ranks
 from tests.support.simulation import separate_documents
 
 MODEL, REVISION = "org/model", "rev1"
@@ -24,11 +25,13 @@ def write_result(
     revision: str = REVISION,
     experiment: str | None = None,
     read: ReadPart = UNKNOWN,
+    found: tuple[float, float, float] | None = None,
     **scores: object,
 ) -> Path:
     """Write one task's result as mteb lays it out: ranks for each subset, and further scores; return the file.
 
-    A profile stands for ranks in which every query has a document of its own.
+    A profile stands for ranks in which every query has a document of its own. With `found`, the documents are rotated, and
+    moved evidence is ranked first with that probability in each third.
     """
     ranks = {
         subset: replace(value, sets=tuple(replace(part, subset=subset) for part in value.sets))
@@ -47,7 +50,7 @@ def write_result(
             "languages": ["eng-Latn"],
             "main_score": round(value.profile.score(), 6),
             "ndcg_at_10": round(value.profile.score(), 6),
-            **ResultValues(value, read).to_json(),
+            **ResultValues(value, read, rotations=rotate_ranks(value, found) if found else None).to_json(),
             "position_run": {"schema": SCHEMA, "data_revision": "local", "missing_subsets": []},
             **scores,
         }

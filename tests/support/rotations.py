@@ -7,7 +7,11 @@ from mteb.models import ModelMeta
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.controlled import ControlledTest
 from posir_significance.observations import Observations
+from posir_tasks.document_ranks import DocumentRanks, DocumentSet
+from posir_tasks.profile import RANKS
 from posir_tasks.read_part import KnownBy, ReadPart
+from posir_tasks.rotation_ranks import IN_WHOLE, RotationRanks, RotationSet, Window
+from posir_tasks.text.rotations import VERSIONS
 
 READS_ALL = ReadPart.all(KnownBy.CLASS)
 READS_FIRST = ReadPart.first(256, KnownBy.CLASS)
@@ -78,3 +82,35 @@ def build_group(test=None, whole=None, read=READS_ALL, reason=None, documents=40
         read=read,
     )
     return GroupAnalysis(observations, reason, whole=whole if whole is not None else test, within=test, **fields)
+
+
+def rotate_ranks(ranks: DocumentRanks, found=(0.6, 0.6, 0.6), seed=0) -> RotationRanks:
+    """The rotations of all documents of a result by a model that reads all.
+
+    The evidence of a moved version is ranked first with the probability `found` of its third, else not at all.
+    """
+    return RotationRanks(tuple(_rotate_set(part, np.array(found), seed) for part in ranks.sets))
+
+
+def _rotate_set(part: DocumentSet, found, seed) -> RotationSet:
+    rng = np.random.default_rng(seed)
+    documents, questions = len(part.document_sizes), len(part.ranks)
+    twelfths = (rng.integers(0, 12, questions)[:, None] - 4 * np.arange(VERSIONS)) % 12
+    is_found = rng.random(twelfths.shape) < found[twelfths // 4]
+    columns = np.where(is_found, 0, len(RANKS) - 1)
+    columns[:, 0] = part.ranks
+    return RotationSet(
+        part.subset,
+        part.documents,
+        part.queries,
+        sample_size=1_000,
+        subsets=1,
+        sample=np.arange(1, documents + 1),
+        versions=np.full(documents, 2**VERSIONS - 1),
+        tested=np.full(questions, IN_WHOLE),
+        twelfths=twelfths.ravel(),
+        ranks=columns.ravel(),
+        window=Window.WHOLE,
+        digest="whole",
+        window_digest="whole",
+    )

@@ -421,7 +421,7 @@ def test_the_audit_discards_nothing_and_sums_up_and_a_span_is_left_out():
     assert rates == {"TargetYes": 1, "DistractorNo": 0.75, "Exclusive": 0.5}
     assert describe_audit({}) == []
     (note,) = describe_audit(rates)
-    assert re.findall(r"[\d.]+ %", note) == ["100.0 %", "95.4 %", "75.0 %", "97.0 %", "50.0 %", "90.4 %"]
+    assert re.findall(r"[\d.]+%", note) == ["100.0%", "95.4%", "75.0%", "97.0%", "50.0%", "90.4%"]
     assert summarize_audit([FIRE]) == {}
 
 

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from posir_compare.comparison import Metric, compare_pair, compare_pairs, find_common_results
-from posir_significance.decision import ChangeState
+from posir_significance.findings import ChangeState, Reason
+from posir_tasks.plugin_api import score_result
+from posir_tasks.scores import scores_to_json
 from tests.support.comparison import draw_evidence, only_pair, pair_runs, write_run
-from tests.support.results import score_groups
+
+EVEN, FALLING = (0.5, 0.5, 0.5), (0.8, 0.6, 0.4)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    for model, seed in (("org/a", 1), ("org/b", 5)):
-        write_run(tmp_path, model, seed)
+    for model, seed, found in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
+        write_run(tmp_path, model, seed, found=found)
     return tmp_path
 
 
@@ -47,21 +50,22 @@ def test_every_value_lies_within_its_interval_which_gives_the_state(folder):
 
 def test_rows_have_the_scores_of_the_models(folder):
     common = find_common_results(only_pair(folder))
-    scores = score_groups(common.b.profile, common.b)
-    for row in compare_pair(only_pair(folder), common):
-        name = {Metric.NDCG: "ndcg_at_10", Metric.PSI: "psi", Metric.START_TO_END: "start_to_end"}[row.metric]
-        assert row.b.value == scores[row.length.lower()][name]
+    scored = score_result(common.b)
+    scores = {name: scores_to_json(group, scored.declared) for name, group in scored.groups.items()}
+    rows = compare_pair(only_pair(folder), common)
+    assert {row.metric for row in rows} == {Metric.NDCG, Metric.POSITION_EFFECT, Metric.IN_WINDOW}
+    for row in rows:
+        assert row.b.value == scores[row.length.lower()][row.metric.key]
         assert row.queries == scores[row.length.lower()]["queries"]
 
 
 def test_a_model_does_not_differ_from_itself(tmp_path):
-    write_run(tmp_path, "org/a", 1)
-    write_run(tmp_path, "org/b", 1)
+    write_run(tmp_path, "org/a", 1, found=FALLING)
+    write_run(tmp_path, "org/b", 1, found=FALLING)
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        assert (row.difference.value if row.difference else 0) == pytest.approx(0, abs=1e-12)
+        assert row.difference.value == pytest.approx(0, abs=1e-12)
         assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
-        if row.metric is not Metric.PSI:
-            assert row.difference.high < 0.02
+        assert row.difference.high < 0.02
 
 
 def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tmp_path):
@@ -74,12 +78,12 @@ def test_pairing_narrows_the_interval_of_models_that_fail_on_the_same_queries(tm
 
 
 def test_two_folders_and_one_folder_give_the_same(tmp_path):
-    for model, seed in (("org/a", 1), ("org/b", 5)):
-        write_run(tmp_path / "both", model, seed)
-        write_run(tmp_path / model[-1], model, seed)
+    for model, seed, found in (("org/a", 1, EVEN), ("org/b", 5, FALLING)):
+        write_run(tmp_path / "both", model, seed, found=found)
+        write_run(tmp_path / model[-1], model, seed, found=found)
     first, second = (compare_pairs(pair_runs(*f)) for f in ([tmp_path / "both"], [tmp_path / "a", tmp_path / "b"]))
     assert first == second
-    assert [row.length for row in first.rows if row.metric is Metric.PSI] == ["all", "Q1", "Q2", "Q3", "Q4"]
+    assert [row.length for row in first.rows if row.metric is Metric.IN_WINDOW] == ["all", "Q1", "Q2", "Q3", "Q4"]
     assert {row.method for row in first.rows} == {"paired by query"}
     turned = compare_pairs(pair_runs(tmp_path / "b", tmp_path / "a"))
     assert [row.difference.value for row in turned.rows] == pytest.approx([-row.difference.value for row in first.rows])
@@ -88,12 +92,19 @@ def test_two_folders_and_one_folder_give_the_same(tmp_path):
     assert [row.metric_change.state for row in turned.rows] == [opposite.get(state, state) for state in states]
 
 
-def test_models_that_find_nothing_have_no_psi(tmp_path, monkeypatch):
+def test_models_that_find_nothing_do_not_differ(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.support.comparison.draw_ranks", lambda queries, _: np.zeros(queries, np.int64))
     for model in ("org/a", "org/b"):
-        write_run(tmp_path, model, 1)
+        write_run(tmp_path, model, 1, found=(0, 0, 0))
     for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
-        if row.metric is Metric.PSI:
+        assert row.difference.value == 0
+        assert row.metric_change.state not in (ChangeState.BETTER, ChangeState.WORSE)
+
+
+def test_effects_are_not_tested_without_rotated_versions_of_both(tmp_path):
+    write_run(tmp_path, "org/a", 1, found=EVEN)
+    write_run(tmp_path, "org/b", 5)
+    for row in compare_pair(only_pair(tmp_path), find_common_results(only_pair(tmp_path))):
+        if row.metric is not Metric.NDCG:
+            assert (row.metric_change.state, row.metric_change.reason) == (ChangeState.NOT_TESTED, Reason.NOT_STORED)
             assert row.difference is None
-        else:
-            assert row.difference.value == 0

@@ -16,6 +16,7 @@ import posir
 from posir_compare import gate as gates
 from posir_compare.comparison import Metric, ModelComparison, compare_pairs
 from posir_compare.gate import GateVerdict, LimitedValue, parse_limit
+from posir_significance.findings import Quantity
 from posir_significance.scores import SCORES
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
@@ -25,17 +26,18 @@ from tests.support.comparison import DOMAINS, draw_evidence, pair_runs, write_ru
 from tests.support.results import describe_run
 
 PASSES, FAILS, UNDECIDED = GateVerdict
+EVEN, FALLING = (0.5, 0.5, 0.5), (0.9, 0.5, 0.3)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A baseline, the same model once more, and one that finds hardly anything."""
     output = tmp_path_factory.mktemp("gate")
-    write_run(output / "base", "org/a", 1)
-    write_run(output / "same", "org/a", 1)
+    write_run(output / "base", "org/a", 1, found=EVEN)
+    write_run(output / "same", "org/a", 1, found=EVEN)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.support.comparison.draw_ranks", lambda count, seed: np.arange(count) % 7 + 3 + seed % 2)
-        write_run(output / "worse", "org/b", 1)
+        write_run(output / "worse", "org/b", 1, found=FALLING)
     return output
 
 
@@ -68,23 +70,22 @@ def with_interval(comparison, metric, low, high):
     [(0.06, 0.1, FAILS, FAILS), (0.04, 0.1, PASSES, FAILS), (-0.1, 0.04, PASSES, PASSES), (0.05, 0.06, PASSES, FAILS)],
 )
 def test_a_limit_fails_if_the_whole_interval_is_beyond_it(comparison, low, high, verdict, strict_verdict):
-    above = with_interval(comparison, Metric.START_TO_END, low, high)
-    assert check(above, ["start_to_end > 5"]).verdict is verdict
-    assert check(above, ["start_to_end > 5"], strict=True).verdict is strict_verdict
-    below = with_interval(comparison, Metric.START_TO_END, -high, -low)
-    assert check(below, ["start_to_end < -5"]).verdict is verdict
-    assert check(below, ["start_to_end < -5"], strict=True).verdict is strict_verdict
+    above = with_interval(comparison, Metric.POSITION_EFFECT, low, high)
+    assert check(above, ["position_effect > 5"]).verdict is verdict
+    assert check(above, ["position_effect > 5"], strict=True).verdict is strict_verdict
+    below = with_interval(comparison, Metric.POSITION_EFFECT, -high, -low)
+    assert check(below, ["position_effect < -5"]).verdict is verdict
+    assert check(below, ["position_effect < -5"], strict=True).verdict is strict_verdict
 
 
 def test_limits_are_in_the_units_that_changes_are_printed_in():
     assert parse_limit("ndcg_at_10<-1").value == -0.01
-    assert parse_limit(" start_to_end > +.5 ").value == 0.005
-    assert parse_limit("psi > 0.1").value == 0.1
+    assert parse_limit(" position_effect > +.5 ").value == 0.005
+    assert parse_limit("position_effect_in_window > 10").value == 0.1
 
 
 def test_metrics_are_the_declared_scores():
-    titles = {key: title.casefold() for key, title in METRICS.items()} | {score.key: score.title.casefold() for score in SCORES}
-    assert all(titles[metric.key] == metric.casefold() for metric in Metric)
+    assert {metric.key for metric in Metric} <= {*METRICS, *(score.key for score in SCORES)}
 
 
 def test_the_level_follows_from_the_number_of_limited_sides(comparison):
@@ -94,19 +95,19 @@ def test_the_level_follows_from_the_number_of_limited_sides(comparison):
     assert alone.level == pytest.approx(0.95)
     assert {limit.change.interval for limit in alone.limits} == {row.difference.interval_at(0.95)}
     lengths = ["all", "Q1", "Q2", "Q3", "Q4"]
-    gate = check(comparison, ["ndcg_at_10 < -1", "psi > 0.1"], lengths)
+    gate = check(comparison, ["ndcg_at_10 < -1", "position_effect > 10"], lengths)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 10)
     assert check(comparison, ["ndcg_at_10 < -1", "ndcg_at_10 < -2"], lengths).level == pytest.approx(1 - 2 * 0.05 / 5)
     (wide,) = (limit.change for limit in gate.limits if limit.length == "all" and limit.metric is Metric.NDCG)
     degrees = 1 / sum((size / 500) ** 2 for size in [5] * 100) - 1
     ratio = stdtrit(degrees, 1 - 0.005) / stdtrit(degrees, 0.975)
     assert wide.high - wide.low == pytest.approx(ratio * float(np.diff(row.difference.interval_at(0.95))[0]))
-    narrow, wider = (tested.limits[-1].change for tested in (check(comparison, ["psi > 0.1"], ["Q4"]), gate))
+    narrow, wider = (tested.limits[-1].change for tested in (check(comparison, ["position_effect > 10"], ["Q4"]), gate))
     assert wider.low < narrow.low < narrow.high < wider.high
 
 
 def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command_and_in_python(folder):
-    limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "start_to_end > 5")
+    limits = ("--fail-if", "ndcg_at_10 < -1", "--fail-if", "position_effect > 5")
     same = invoke(folder / "base", folder / "same", *limits, "--strict")
     assert (same.exit_code, same.stdout.startswith("The gate passes · ")) == (0, True)
     worse = invoke(folder / "base", folder / "worse", *limits)
@@ -119,27 +120,29 @@ def test_a_model_passes_against_itself_and_fails_against_a_better_one_by_command
 
 
 def test_scores_are_limited_without_a_baseline(folder, tmp_path):
-    """Wilson's and Student's intervals of the corrected level; PSI as reports print it at 95 %."""
+    """Wilson's and Student's intervals of the corrected level."""
     (row,) = (row for row in posir.report(folder / "base").rows if row.length == "all")
-    alone = posir.report(folder / "base", fail_if="psi > 0.5", junit=tmp_path / "gate.xml")
-    assert (alone.exit_status, alone.limits[0].b, alone.level) == (0, row.psi, 0.95)
+    alone = posir.report(folder / "base", fail_if="position_effect > 50", junit=tmp_path / "gate.xml")
+    effect = row.findings[Quantity.POSITION_EFFECT].estimate
+    assert (alone.exit_status, alone.level) == (0, 0.95)
+    assert alone.limits[0].b.interval == pytest.approx(effect.interval)
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("name") == "posir report"
-    limits = ["ndcg_at_10 < 99", "start_to_end > 30", "start_to_end < -30", "psi > 0.5"]
+    limits = ["ndcg_at_10 < 99", "position_effect > 30", "position_effect < -30", "position_effect_in_window > 50"]
     gate = posir.read_results(folder / "base").check(limits)
     assert gate.level == pytest.approx(1 - 2 * 0.05 / 4)
     assert [limit.verdict for limit in gate.limits] == [FAILS, PASSES, PASSES, PASSES]
-    ndcg, thirds, _, psi = (limit.b for limit in gate.limits)
-    group = row.decision.find_group()
+    ndcg, thirds, _, within = (limit.b for limit in gate.limits)
+    group = row.load_group()
     ratio = stdtrit(group.ndcg.degrees, 1 - 0.0125) / np.sqrt(group.ndcg.trials)
     for end in ndcg.interval:
         assert abs(ndcg.value - end) == pytest.approx(ratio * np.sqrt(end * (1 - end)), abs=1e-7)
-    assert thirds.interval == row.decision.start_to_end.interval_at(0.975)
-    assert psi.low <= row.psi.low <= row.psi.high < psi.high
-    strict = CliRunner().invoke(build_app(), ["report", str(folder / "base"), "--fail-if", "start_to_end > -3", "--strict"])
+    assert thirds.interval == group.whole.effect.interval_at(0.975)
+    assert within.low < effect.low <= effect.high < within.high
+    strict = CliRunner().invoke(build_app(), ["report", str(folder / "base"), "--fail-if", "position_effect > -3", "--strict"])
     assert (strict.exit_code, strict.stdout.splitlines()[0]) == (1, "The gate fails · org/a")
 
 
-def test_scores_of_few_documents_or_of_a_part_cannot_be_said(folder, tmp_path):
+def test_scores_of_few_documents_or_of_a_part_are_inconclusive(folder, tmp_path):
     write_run(tmp_path / "few", "org/c", 3, domains={"game": draw_evidence(40, 1)})
     write_run(tmp_path / "part", "org/c", 3, position_run=describe_run("r") | {"missing_subsets": ["news"]})
     for path, reason in (("few", "8 documents are too few"), ("part", "no results of news"), ("none", "no such folder")):
@@ -149,10 +152,10 @@ def test_scores_of_few_documents_or_of_a_part_cannot_be_said(folder, tmp_path):
     with pytest.raises(PosirError, match="--fail-if"):
         posir.report(folder / "base", strict=True)
     with pytest.raises(PosirError, match="--bins"):
-        posir.report(folder / "base", fail_if="psi > 1", bins=True)
+        posir.report(folder / "base", fail_if="position_effect > 1", bins=True)
 
 
-def test_what_cannot_be_said(folder, tmp_path):
+def test_what_is_inconclusive(folder, tmp_path):
     limit = ("--fail-if", "ndcg_at_10 < -1")
     few = {"game": draw_evidence(40, 1)}
     for name, options in {
@@ -176,27 +179,27 @@ def test_what_cannot_be_said(folder, tmp_path):
     ):
         done = invoke(*arguments, *limit, "--format", "json")
         gate = json.loads(done.stdout)
-        assert (done.exit_code, gate["verdict"]) == (2, "cannot be said"), reason
+        assert (done.exit_code, gate["verdict"]) == (2, UNDECIDED), reason
         assert any(reason in limit["reason"] for limit in gate["limits"]), gate
     assert invoke(tmp_path / "both", folder / "same", *limit, "--task", "PosIR-English").exit_code == 0
 
 
-def test_an_undefined_change_cannot_be_said(comparison):
+def test_an_undefined_change_is_inconclusive(comparison):
     rows = (
         replace(row, change=replace(row.change, **{row.metric.key: replace(row.metric_change, difference=None)}))
         for row in comparison.rows
     )
     undefined = ModelComparison(tuple(rows), ())
-    assert check(undefined, ["psi > 0.1"]).verdict is UNDECIDED
-    assert check(comparison, ["psi > 0.1"], ["Q9"]).limits[0].reason == "there are no questions of this length"
+    assert check(undefined, ["position_effect > 10"]).verdict is UNDECIDED
+    assert check(comparison, ["position_effect > 10"], ["Q9"]).limits[0].reason == "there are no questions of this length"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--fail-if", "ndcg_at_10 = 5"], "'ndcg_at_10 = 5' is no limit."),
-        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, start_to_end, psi, mrr_at_10,"),
-        (["--fail-if", "psi > 0.1", "--junit", "FOLDER"], "cannot be written"),
+        (["--fail-if", "ndcg_at_10 = 5"], "Invalid limit 'ndcg_at_10 = 5'."),
+        (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, position_effect,"),
+        (["--fail-if", "position_effect > 10", "--junit", "FOLDER"], "is a folder"),
         (["--strict"], "give --fail-if, too"),
     ],
 )
@@ -219,7 +222,7 @@ def test_a_crash_is_no_verdict(folder, tmp_path, monkeypatch, name, error, messa
     limit = ("--fail-if", "ndcg_at_10 < -1", "--format", "json", "--junit", tmp_path / "gate.xml")
     done = invoke(folder / "base", folder / "worse", *limit)
     gate = json.loads(done.stdout)
-    assert (done.exit_code, gate["verdict"], gate["limits"][0]["reason"]) == (2, "cannot be said", message)
+    assert (done.exit_code, gate["verdict"], gate["limits"][0]["reason"]) == (2, UNDECIDED, message)
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("errors") == "1"
 
 

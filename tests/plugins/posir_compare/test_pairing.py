@@ -7,7 +7,7 @@ import pytest
 
 import posir
 from posir_compare.comparison import Metric, compare_pairs, find_common_results
-from posir_significance.decision import State
+from posir_significance.findings import Reason
 from posir_significance.observations import Observations
 from posir_tasks.errors import PosirError
 from posir_tasks.place_ranks import PlaceRanks
@@ -23,7 +23,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     results = find_common_results(only_pair(tmp_path))
     assert results.notes == ()
     assert results.are_paired
-    a, b = (Observations.from_ranks(ranks) for ranks in (results.a, results.b))
+    a, b = (Observations.from_ranks(values.ranks) for values in (results.a, results.b))
     np.testing.assert_array_equal(a.documents, b.documents)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
@@ -136,21 +136,19 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
         ranks = draw_ranks(600, seed)
         gains.append(NDCG_AT_10[rank_columns(ranks)])
         places = PlaceRanks.from_ranks(SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game")
-        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json())
+        write_run(tmp_path, model, seed, {"game": draw_evidence(300, 1)}, places=places.to_json(), found=(0.5, 0.5, 0.5))
     comparison = posir.compare(tmp_path)
     rows = {row.metric: row for row in comparison.rows if row.task == "PosIR-English, several places"}
-    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [
-        ("ndcg_at_10", 300, "paired by query"), ("start_to_end", 300, "paired by query")
-    ]  # fmt: skip
+    assert [(metric.key, row.queries, row.method) for metric, row in rows.items()] == [("ndcg_at_10", 300, "paired by query")]
     assert rows[Metric.NDCG].difference.value == pytest.approx(np.mean(gains[1] - gains[0]))
-    gate = comparison.check(["ndcg_at_10 < -50", "psi > 1"])
+    gate = comparison.check(["ndcg_at_10 < -50", "position_effect > 99"])
     tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]
     assert tested.count(("PosIR-English, several places", "ndcg_at_10", "passes")) == 1
     assert {row.change.counted for row in rows.values()} == {"cluster"}
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
-    assert shown.check("start_to_end > 90").exit_status == 0
+    assert shown.check("position_effect > 90").exit_status == 0
     (row,) = (row for row in shown.place_rows if row.model == "org/b")
     assert row.ndcg_at_10.value == pytest.approx(np.mean(gains[1]))
-    assert row.decision.state in State
+    assert row.findings.reason is Reason.SEVERAL_POSITIONS
     assert "PosIR-English, several places · 300 queries" in str(shown)

@@ -16,13 +16,14 @@ from posir_inspect.questions import Wording, ask_questions, build_question_task
 from posir_inspect.sections import Inspection
 from posir_inspect.splitting import choose_sizes
 from posir_mitigate.references import parse_reference
-from posir_significance.decision import ChangeState, State
-from posir_significance.sentences import format_contrast, label_state
+from posir_significance.findings import ChangeState, Quantity, State
+from posir_significance.messages import describe_verdict, label_state
 from posir_tasks.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.errors import PosirError
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.read_part import Part, estimate_tokens
 from posir_tasks.results import read_results
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE
 from posir_tasks.sources.formats.passages import SkippedText
 from posir_tasks.text.tokenizer import find_tokenizer
 from tests.plugins.posir_inspect.test_questions import collect
@@ -48,8 +49,10 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     assert (inspection.window.reading.words, inspection.unread.texts_cut) == (Bounds(60, 60), 60)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
     for fading in inspection.fading:
-        assert fading.decision.interval(fading.decision.start_to_end)[0] > 0.3
-        assert (fading.decision.not_read, fading.decision.read.part) == (pytest.approx(2 / 3, abs=0.05), Part.FIRST)
+        findings = fading.findings
+        assert findings[Quantity.POSITION_EFFECT].estimate.low > 0.3
+        assert findings.value(Quantity.UNREAD_SHARE) == pytest.approx(2 / 3, abs=0.05)
+        assert findings.read.part is Part.FIRST
         assert fading.ndcg_at_10_not_read < 0.4
     assert inspection.chunks.row.size in (64, 107)
     assert inspection.chunks.change.state is ChangeState.BETTER
@@ -73,18 +76,17 @@ def test_an_order_blind_model_reads_everything_and_nothing_fades():
     assert inspection.window.reading.complete
     assert inspection.unread.share.value == 0
     for fading in inspection.fading:
-        assert fading.decision.state in (State.NO_BIAS, State.CANNOT_BE_SAID)
-        assert fading.decision.not_read == 0
-        low, high = fading.decision.interval(fading.decision.start_to_end)
-        assert low <= 0 <= high
+        assert fading.findings.state is State.NO_BIAS
+        assert fading.findings.value(Quantity.UNREAD_SHARE) == 0
+        assert fading.findings[Quantity.POSITION_EFFECT].estimate.value == pytest.approx(0, abs=0.005)
 
 
 def test_the_page_of_a_model_that_reads_all_says_the_state():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
-    assert inspection.fading[-1].decision.not_read == 0
+    findings = inspection.fading[-1].findings
+    assert findings.value(Quantity.UNREAD_SHARE) == 0
     facts = dict(inspection.strips()[0].facts())
-    assert facts["Bias"].rstrip(".").lower() == label_state(inspection.fading[-1].decision)
-    assert "\n" not in facts["Start to end"]
+    assert facts["Bias within the window"].endswith(label_state(findings))
 
 
 def test_texts_that_the_model_refuses_are_one_message():
@@ -96,8 +98,8 @@ def test_texts_that_the_model_refuses_are_one_message():
 def test_texts_without_a_sentence_to_ask_about():
     inspection = run(FirstWords(), ["Yes. No. Yes. No. Perhaps. Not now. Later. Never. Go. Stay. Who? I."])
     assert (inspection.fading, inspection.chunks) == ((), None)
-    assert "Cannot be said" in show(inspection)
-    assert "Cannot be said" in inspection.to_html()
+    assert "Not measured" in show(inspection)
+    assert "Not measured" in inspection.to_html()
 
 
 def show(inspection: Inspection) -> str:
@@ -110,14 +112,14 @@ def show(inspection: Inspection) -> str:
 @pytest.mark.slow
 def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_escapes_what_it_shows(cut):
     inspection, _ = cut
-    printed, decision = show(inspection), inspection.fading[-1].decision
+    printed, findings = show(inspection), inspection.fading[-1].findings
     assert len(printed.splitlines()) < 60
     assert max(map(len, printed.splitlines())) <= 80
-    assert f"{label_state(decision)}, {format_contrast(decision, decision.bias_within_read)}" in " ".join(printed.split())
+    assert describe_verdict(findings) in " ".join(printed.split())
     assert f" {inspection.chunks.row.cost:.1f} " in printed
     assert ("PSI" in printed, "PSI" in str(replace(inspection, full=True))) == (False, True)
     parsed = json.loads(inspection.to_json())
-    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (decision.state, 0.95)
+    assert (parsed["fading"][-1]["groups"]["all"]["state"], parsed["rows"][0]["level"]) == (findings.state, 0.95)
     assert parsed["window"]["measured_on"]["words_read"] == {"low": 60, "high": 60}
     page = replace(inspection, skipped=(SkippedText("<script>alert(1)</script>", "empty"),)).to_html()
     assert "<script>alert(1)" not in page
@@ -141,7 +143,7 @@ def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     assert len(searched) == len(set(searched)) > 60
     total = sum(map(estimate_tokens, searched))
     if budget:
-        assert total <= min(budget, 3 * sum(map(estimate_tokens, texts))) * 1.05
+        assert total <= min(budget, 6 * sum(map(estimate_tokens, texts))) * 1.05
         assert inspection.fading_texts < 60
     assert total <= inspection.work.tokens * 1.05
 
@@ -185,12 +187,12 @@ def test_questions_in_other_words_stand_beside_the_others():
     assert len(searched) == len(set(searched))
     other, (written, rarest) = inspection.other_words, inspection.fading
     assert (written.wording, rarest.wording) == (Wording.OTHER_WORDS, Wording.RAREST_WORDS)
-    assert other.questions == written.groups["all"][0] == rarest.groups["all"][0] - other.unwritten
+    assert other.questions == written.findings.questions == rarest.findings.questions - other.unwritten
     assert (other.writer, other.by_itself) == ("test/first-words", True)
     # The same words in another order.
     assert other.words_alone.shared_words == pytest.approx(1)
     assert [row.size for row in other.chunks.rows] == [row.size for row in inspection.chunks.rows]
-    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(written.decision.ndcg_at_10.value)
+    assert other.chunks.rows[0].ndcg_at_10.value == pytest.approx(written.findings.value(Quantity.NDCG_AT_10))
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
@@ -205,7 +207,9 @@ def test_a_writer_without_a_question_is_said_so():
     assert "0 questions that silent wrote" in show(inspection)
 
 
-def test_the_measured_chunks_are_what_the_named_model_runs():
+def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
+    # The number of vectors is that of the last search.
+    monkeypatch.setenv(ROTATED_VARIABLE, "0")
     model, collection = build_encoder(), collect(*invent_texts(4, 8))
     setup = Setup(ModelEncoder(model), find_tokenizer(model), collection, None)
     questions = ask_questions(collection, [setup.counter.count(text) for text in setup.texts])
@@ -246,7 +250,7 @@ def texts(tmp_path_factory):
 def test_a_folder_is_inspected_and_shown_in_every_format(model, texts, tmp_path):
     arguments = ("inspect", model, texts)
     text = invoke(*arguments, "--html", tmp_path / "page.html")
-    for said in ("of these 12 texts", "Skipped: 1 binary (scan.doc).", "How far the model reads", "too few texts"):
+    for said in ("of these 12 texts", "Skipped: 1 binary (scan.doc).", "How far the model reads", "are too few"):
         assert said in text
     assert "vegaEmbed" in (tmp_path / "page.html").read_text()
     values = json.loads(invoke(*arguments, "--format", "json"))

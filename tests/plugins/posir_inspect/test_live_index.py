@@ -28,7 +28,7 @@ from posir_inspect.questions import QuestionSet, Wording, ask_questions
 from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
-from posir_significance.decision import State
+from posir_significance.findings import ChangeState
 from posir_tasks.errors import PosirError
 from posir_tasks.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect
@@ -91,12 +91,12 @@ def test_an_index_of_the_first_halves_loses_the_tails_and_not_the_documents(insp
     success = shares(inspection)
     assert (success["first third"], success["last third"]) == (1, 0)
     (change,) = inspection.changes
-    assert (change.state, change.difference.value) == (State.BIASED_TO_START, pytest.approx(1))
-    assert "biased to the start" in str(inspection)
+    assert (change.change.state, change.change.difference.value) == (ChangeState.BETTER, pytest.approx(1))
+    assert change.describe() in " ".join(str(inspection).split())
     assert not Path(inspection.unfinished).is_file()
     complete = inspect(lambda query, k: find(query, DOCUMENTS, k))
     assert set(shares(complete).values()) == {1}
-    assert complete.changes[0].state is State.NO_BIAS
+    assert complete.changes[0].change.state is ChangeState.EQUIVALENT
 
 
 def test_documents_that_an_index_lacks_are_named_and_are_no_lost_tails(inspect):
@@ -182,10 +182,10 @@ def test_a_difference_is_the_mean_of_those_within_documents():
     judged = judge_answers(texts, planned, SimpleNamespace(answers=answers), AlignmentRules(), SETTINGS)
     rows, (change,) = summarize_recall(judged, {})
     differences = [((f"d{number}", 2) in lost) - ((f"d{number}", 0) in lost) for number in range(20)]
-    assert change.difference.value == pytest.approx(np.mean(differences))
+    assert change.change.difference.value == pytest.approx(np.mean(differences))
     # Of one difference a document, CR2 is the usual standard error of a mean, here with a small further variance.
     error = np.std(differences, ddof=1) / np.sqrt(20)
-    assert error <= change.difference.standard_error < 1.1 * error
+    assert error <= change.change.difference.standard_error < 1.1 * error
     assert [row.recall.value for row in rows] == pytest.approx(
         [1 - np.mean([(f"d{number}", third) in lost for number in range(20)]) for third in range(3)]
     )

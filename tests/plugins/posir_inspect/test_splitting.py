@@ -8,7 +8,8 @@ from posir_inspect.inspection import Setup, inspect_model
 from posir_inspect.questions import ask_questions
 from posir_inspect.splitting import ChunkComparison, ChunkCounts, ChunkRow, SplitterDivision, advise_chunks
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.decision import ChangeState, Reason, compare_groups
+from posir_significance.decision import compare_groups
+from posir_significance.findings import ChangeState, Reason
 from posir_significance.observations import Observations
 from posir_tasks.embeddings.encoding import ModelEncoder
 from posir_tasks.errors import PosirError
@@ -79,7 +80,7 @@ def test_the_fewest_vectors_that_are_better_than_whole_texts_are_advised():
     assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
-    assert "cannot be said" in doubtful.sentences[-1]
+    assert "inconclusive" in doubtful.sentences[-1]
 
 
 def test_a_bad_chunker_is_refused_before_the_model_is_loaded():

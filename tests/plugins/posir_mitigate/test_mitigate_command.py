@@ -10,13 +10,15 @@ from typer.testing import CliRunner
 
 from posir_mitigate.api import build_table, describe_changes, flatten_outcome, format_ratio
 from posir_mitigate.trials import MitigationOutcome, measure_seconds, open_task
-from posir_significance.decision import CHANGE_LEVEL, Change, ChangeState, MetricChange, Reason
+from posir_significance.decision import CHANGE_LEVEL, Change, MetricChange, decide
+from posir_significance.findings import ChangeState, Reason, State
 from posir_tasks.command.app import build_app
 from posir_tasks.errors import PosirError
 from posir_tasks.scores import Difference, Estimate
 from tests.support.cli import invoke
 from tests.support.datasets import posir_tables, write_domain
 from tests.support.models import write_tiny_model
+from tests.support.rotations import build_group
 
 METHODS = ("--method", "chunks(8)", "--method", "chunks(sentences,mean)", "--method", "chunks(1000)")
 
@@ -46,7 +48,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     assert min(chunks["vectors_per_document"] - 1, chunks["seconds"]) > 0
     low, high = chunks["ndcg_at_10_interval"]
     assert low <= chunks["ndcg_at_10"] <= high
-    assert (plain["ndcg_at_10_change"], chunks["ndcg_at_10_change"]) == (None, "cannot_be_said")
+    assert (plain["ndcg_at_10_change"], chunks["ndcg_at_10_change"]) == (None, ChangeState.INCONCLUSIVE)
     # Times are those of encoding.
     assert not (tmp_path / "cache").exists()
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").rglob("bells.json")}
@@ -56,7 +58,7 @@ def test_methods_are_compared_with_the_plain_model_and_what_is_done_is_not_done_
     assert float(rows[1]["ndcg_at_10"]) == chunks["ndcg_at_10"]
     table = invoke(*arguments)
     assert "chunks(8,4,max,tokens)" in table
-    assert "cannot be said" in table
+    assert "inconclusive" in table
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_a_folder_without_data_that_hides_a_task_is_named(model, tmp_path, monke
 
 
 def outcome(method, ndcg=None, state=ChangeState.BETTER):
-    """An outcome whose change in nDCG@10 has a state, and of which the rest cannot be said."""
+    """An outcome whose change in nDCG@10 has a state, and of which the rest is inconclusive."""
 
     def score(value):
         return Estimate(value, (value - 0.1, value + 0.1))
@@ -97,9 +99,10 @@ def outcome(method, ndcg=None, state=ChangeState.BETTER):
         difference = ndcg - 0.5
         half = 0.05 * CHANGE_LEVEL
         value = Difference(difference, (difference - half, difference + half))
-        open_change = MetricChange(ChangeState.CANNOT_BE_SAID, Reason.WIDE_INTERVAL, 0.05, None)
+        open_change = MetricChange(ChangeState.INCONCLUSIVE, Reason.WIDE_INTERVAL, 0.05, None)
         change = Change(90, MetricChange(state, None, 0.02, value), open_change, open_change)
-    return MitigationOutcome(method, 90, score(ndcg or 0.5), score(0.2), score(0.3), change, 2.5, 4.0, 2.0, "a vector")
+    findings = decide(build_group(reason=Reason.NOT_STORED))
+    return MitigationOutcome(method, 90, score(ndcg or 0.5), score(0.2), findings, change, 2.5, 4.0, 2.0, "a vector")
 
 
 def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from():
@@ -107,14 +110,15 @@ def test_changes_are_named_by_their_state_with_the_interval_that_it_follows_from
     outcomes = [outcome("plain"), outcome("one", 0.7), outcome("two", 0.4, ChangeState.WORSE), three, outcome("four", 0.6)]
     sentences = list(describe_changes(outcomes))
     assert sentences[0] == "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
-    assert [sentence.partition(":")[2] for sentence in sentences[1:]] == [" cannot be said with one, two, three, four."] * 2
+    assert [sentence.partition(":")[2] for sentence in sentences[1:]] == [" inconclusive with one, two, three, four."]
     rows = build_table(outcomes).rows
-    scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–", "0.300 [0.200, 0.400]", "–")
-    assert rows[0] == ("plain", *scores, "2.5", "x 2.00")
+    scores = ("50.0 [40.0, 60.0]", "–", "+20.0 [+10.0, +30.0]", "–")
+    assert rows[0] == ("plain", *scores, "not tested", "2.5", "x 2.00")
     assert rows[1][2] == "better: +20.0 [+15.1, +24.9]"
-    assert rows[1][4] == "cannot be said"
+    assert rows[1][4] == "inconclusive"
     flat = flatten_outcome(outcomes[1])
     assert (flat["ndcg_at_10_change"], flat["ndcg_at_10_difference"].value) == (ChangeState.BETTER, pytest.approx(0.2))
+    assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
     parts = [part.headings for part in build_table(outcomes).divided(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], "no change is parted from its score"
     # A ratio of times is never shown as 0.

@@ -379,7 +379,7 @@ def test_findings_are_those_of_the_tables():
     training = part.pivot_table(index=["data", "model"], columns="training", values="value")
     reductions = 100 * (1 - training["uniform"] / training[["begin", "middle", "end"]].max(axis=1))
     text = " ".join(published("--training").split())
-    assert f"PSI is {reductions.min():.1f} % to {reductions.max():.1f} % lower" in text
+    assert f"PSI is {reductions.min():.1f}% to {reductions.max():.1f}% lower" in text
 
 
 def test_mmteb_shows_computed_and_printed_coefficients():

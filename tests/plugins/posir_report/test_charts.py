@@ -23,9 +23,9 @@ from posir_report.charts import (
 )
 from posir_report.page import describe_saved, render_latex, render_report
 from posir_report.summary import model_labels, summarize
-from posir_report.tables import not_read_notes
+from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.sentences import describe_finding
+from posir_significance.messages import describe_findings
 from posir_tasks.command.app import build_app
 from posir_tasks.display.figures import deduplicate, export, prepare_figures
 from posir_tasks.display.strip import FigureStyle
@@ -120,7 +120,7 @@ def texts_of(chart):
     outer = chart.to_dict()
     inner = outer["vconcat"][0]
     lines = [*inner["title"]["text"], *inner["title"]["subtitle"], *outer["title"]["text"]]
-    return " ".join(lines).replace("\u00a0", " ")
+    return " ".join(lines)
 
 
 def assert_same(values, expected):
@@ -349,11 +349,13 @@ def windowed(summary, counted_with):
 
 
 @pytest.mark.parametrize("counted_with", CountedWith)
-def test_notes_say_what_is_not_read_and_how_tokens_were_counted(summary, counted_with):
-    first, second = not_read_notes(["a", "b"], [summary, windowed(summary, counted_with)])
-    assert first.startswith("b: It reads the first 256 tokens; 50.0 % of the evidence lies beyond")
+def test_notes_say_what_is_truncated_and_how_tokens_were_counted(summary, counted_with):
+    first, second = truncation_notes(["a", "b"], [summary, windowed(summary, counted_with)])
+    assert first.startswith("b: ")
+    assert "256 tokens" in first
+    assert "50%" in first
     assert ("estimated" in first) == (counted_with is not CountedWith.TOKENIZER)
-    assert second.startswith("It is unknown what a reads")
+    assert "posir window" in second
 
 
 @pytest.mark.slow
@@ -384,12 +386,12 @@ def rows_of_latex(table):
 def test_latex_has_a_line_for_each_model_and_length(summaries, raw):
     tables = dict(zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), render_latex(summaries).split("\n\n")[1:], strict=True))
     posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
-    assert {len(row) for row in [*posir, *squad]} == {11}
+    assert {len(row) for row in [*posir, *squad]} == {10}
     assert tables["PosIR-English"].count("\\toprule") == tables["PosIR-English"].count("\\bottomrule") == 1
     lengths = [row for row in posir if row[0] == "{org/model}"]
     assert [row[1] for row in lengths] == ["all", "Q1", "Q2", "Q4"], "no query is in a document of the third length"
     assert [row[3].split()[0] for row in lengths[:1]] == [f"{raw.ndcg.mean() * 100:.1f}"]
-    assert lengths[0][9] == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
+    assert lengths[0][8] == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
     assert [row[2] for row in squad] == [f"{len(raw):,}"]
 
 
@@ -428,7 +430,7 @@ def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_pat
     (summary,) = summarize([result for result in read_results(tmp_path) if result.task == "PosIR-French"])
     assert f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}\n" in line
     assert line.startswith(summary.model)
-    assert line.endswith(describe_finding(summary.decisions[0]))
+    assert line.endswith(describe_findings(summary.findings[0]))
 
 
 def test_short_forms_are_those_of_format(folder):

@@ -1,9 +1,8 @@
-"""Titles of charts state the finding, and say so if nothing can be said."""
+"""Titles of charts are the findings on their results."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,52 +10,41 @@ import pytest
 from posir_report.cells import find_beyond, pool_lengths
 from posir_report.summary import ReportRow
 from posir_report.tables import title_effect, title_lengths
-from posir_significance.decision import Decision
-from posir_significance.position_effect import Stratum
-from posir_significance.regression import Contrast
+from posir_significance.decision import decide
+from posir_significance.findings import Reason, State
+from posir_significance.messages import CURVE_TITLE, title_finding
 from posir_tasks.profile import PositionProfile
-from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadKind, ReadPart
+from posir_tasks.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import Estimate, ResultValues
+from tests.support.rotations import build_group, build_test
 from tests.support.simulation import separate_documents
 
 
-def decision(low, high, kind=ReadKind.ALL, margin=0.05):
-    value, documents = (low + high) / 2, 100
-    contrast = Contrast(value, (low, high), None, lambda _: (low, high), 0.01, 50.0, Stratum.DOCUMENT, documents)
-    return Decision(
-        margin=margin,
-        documents=documents,
-        read=ReadPart(kind, known_by=KnownBy.CLASS),
-        bias_within_read=contrast,
-        not_read=0.0,
-        not_read_difference=None,
-        start_to_end=contrast,
-        start_to_end_plain=value,
-        ndcg_at_10=Estimate(0.5, (0.4, 0.6)),
-        find_group=lambda: SimpleNamespace(p_value_within_read=None),
-    )
-
-
-def row(decided=None, ndcg=0.5, task="Task", length="all"):
+def row(findings=None, ndcg=0.5, task="Task", length="all"):
     return ReportRow(
-        model="org/m", task=task, length=length, scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))}, decision=decided
+        model="org/m", task=task, length=length, scores={"ndcg_at_10": Estimate(ndcg, (0.4, 0.6))}, findings=findings
     )
 
 
 @pytest.mark.parametrize(
-    ("decided", "words"),
+    ("group", "state"),
     [
-        (None, "nDCG@10 by position of the evidence"),
-        (decision(0.1, 0.2), "Biased to the start"),
-        (decision(-0.2, -0.1), "Biased to the end"),
-        (decision(-0.02, 0.03), "No bias larger than 5 points"),
-        (replace(decision(-0.02, 0.03), read=UNKNOWN), "start and end differ by at most 5 points"),
-        (decision(-0.1, 0.2), "more than 5 points between start and end is neither shown nor excluded"),
+        (build_group(build_test(effect=0.2)), State.FAVORS_START),
+        (build_group(build_test(effect=-0.2)), State.FAVORS_END),
+        (build_group(build_test(documents=100)), State.NO_BIAS),
+        (build_group(build_test(documents=12, questions=1)), State.INCONCLUSIVE),
+        (build_group(reason=Reason.NOT_STORED), State.NOT_TESTED),
     ],
 )
-def test_the_title_of_curves_is_the_finding(decided, words):
-    assert words in title_effect(row(decided))
+def test_the_title_of_curves_is_the_finding(group, state):
+    findings = decide(group)
+    assert findings.state is state
+    assert title_effect(row(findings)) == title_finding(findings)
+
+
+def test_curves_without_findings_are_called_by_what_they_show():
+    assert title_effect(row()) == CURVE_TITLE
 
 
 def test_lengths_are_compared():

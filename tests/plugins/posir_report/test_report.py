@@ -46,6 +46,7 @@ from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Evidence
 from posir_tasks.languages import LANGUAGES
 from posir_tasks.profile import PositionProfile
+from posir_tasks.read_part import KnownBy, ReadPart
 from posir_tasks.result_schema import DataVersion
 from posir_tasks.results import read_results
 from posir_tasks.schemes import RelativePositions
@@ -120,7 +121,8 @@ def raw():
 @pytest.fixture(scope="module")
 def folder(raw, tmp_path_factory):
     output = tmp_path_factory.mktemp("output")
-    write_result(output, {name: profile_of(part) for name, part in raw.groupby("domain")})
+    profiles = {name: profile_of(part) for name, part in raw.groupby("domain")}
+    write_result(output, profiles, read=ReadPart.all(KnownBy.CLASS), found=(0.8, 0.6, 0.5))
     return output
 
 
@@ -199,11 +201,12 @@ def columns_of(text, *names):
 
 def test_csv_of_lengths_and_positions_parses_back_to_the_same_rows(summary):
     rows = build_rows(summary)
-    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_high", "psi_chance", "p_value"]
+    numbers = ["queries", "ndcg_at_10", "ndcg_at_10_low", "psi_as_published", "psi_by_chance", "psi_by_chance_high"]
+    numbers += ["position_effect_in_window", "position_effect_in_window_low"]
     records = [row.columns() for row in rows]
     assert columns_of(to_csv(records), *numbers) == [[record.get(name) for record in records] for name in numbers]
     assert [line.split(",")[3] for line in to_csv(records).splitlines()] == ["length", "all", *LENGTHS]
-    assert records[0]["p_value"] is not None
+    assert records[0]["position_effect_in_window_low"] is not None
     assert rows[3].psi_as_published is None
     bins = build_bin_rows(summary)
     text = to_csv([row.columns() for row in bins])
@@ -256,17 +259,18 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
 
 def test_ten_models_are_one_narrow_table_and_lengths_without_queries_are_folded(summary):
     ten = [replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters") for number in range(10)]
-    counts, table = answer_sections([row for item in ten for row in build_rows(item)])
-    assert (len(counts.sentences), len(table.tables[0].rows)) == (1, 10)
+    *counts, table = answer_sections([row for item in ten for row in build_rows(item)])
+    assert sum(len(count.sentences) for count in counts) == 3
+    assert len(table.tables[0].rows) == 10
     assert max(map(len, print_plainly(table).splitlines())) <= 100
     assert print_plainly(table).count("▇▆") == print_plainly(table, 100).count("▇▆") == 10
     assert {column.heading: column.align for column in table.tables[0].columns} == {
         "Model": "left",
         "nDCG@10": "right",
-        "Start to end": "right",
+        "Position effect": "right",
+        "Truncated": "right",
         "Over position": "left",
-        "Not read": "right",
-        "State: bias in\nwhat it reads": "left",
+        "Bias within\nthe window": "left",
     }
     *_, lengths, note = answer_sections(build_rows(summary))
     assert [row[0][:2] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
@@ -298,7 +302,8 @@ def test_the_command_prints_every_form(folder, summary):
     )
     assert printed("--format", "csv") == to_csv([row.columns() for row in mark_notable_bias(build_rows(summary))])
     assert printed("--format", "csv", "--bins") == to_csv([row.columns() for row in build_bin_rows(summary)])
-    (finding,) = (finding.partition(": ")[2] for finding in describe_findings(build_rows(summary)))
+    (finding,) = describe_findings(build_rows(summary))
+    finding = finding.removeprefix(f"{summary.model}: ")
     markdown = printed("--format", "markdown", "--full")
     parts = [markdown.index(part) for part in (finding, level_note(build_rows(summary)), "PSI (as published)")]
     assert parts == sorted(parts)
@@ -306,14 +311,12 @@ def test_the_command_prints_every_form(folder, summary):
     assert "PosIR-English · 580 queries" in table
     assert " ".join(BRIEF.split()) in " ".join(table.split())
     explained = " ".join(printed("--explain").split())
-    assert "Start to end: nDCG@10 of the first third" in explained
-    assert "hat it reads is not known" in explained
+    assert "Position effect: nDCG@10 with the evidence in the first third" in explained
 
 
 def test_many_results_are_counted():
     rows = [replace(EMPTY_ROW, model=f"m/{number}", length="all") for number in range(7)]
-    (counts,) = describe_findings(rows)
-    assert counts == "Bias in what it reads, 7 results: 7 not published."
+    assert [re.findall(r"\d+", line) for line in describe_findings(rows)] == [["7"], []]
 
 
 def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():

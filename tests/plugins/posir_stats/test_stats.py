@@ -244,7 +244,7 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
     assert sizes[0][-2:] == ["words/query", "words/document"]
     assert float(sizes[4][-2]) == pytest.approx(rows["eng-Latn", "all"]["query_words"], abs=0.05)
     kinds = tables[f"{POSIR_FOLDER} · all languages · queries by length of the relevant document and by type"]
-    assert kinds[2][5] == f"{rows['all', 'all']['question'] * 100:.1f} %"
+    assert kinds[2][5] == f"{rows['all', 'all']['question'] * 100:.1f}%"
     positions = tables[f"{POSIR_FOLDER} · jpn-Jpan · queries by position of the evidence"]
     assert [int(line[1].split()[0]) for line in positions[2:]] == rows["jpn-Jpan", "sports"]["histogram"]["all"]
 
@@ -376,10 +376,10 @@ def test_a_part_of_a_folder_can_be_named_and_the_folder_above_it(folder, drawn):
 @pytest.mark.parametrize(
     ("scheme", "counts", "expected"),
     [
-        (RelativePositions, [7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6 % in the first third of documents, 26.9 %"),
-        (RelativePositions, [20] * 7 + [1] * 13, "not spread evenly: 91.5 % in the first third"),
+        (RelativePositions, [7] * 7 + [6] * 6 + [7] * 7, "spread evenly: 36.6% in the first third of documents, 26.9%"),
+        (RelativePositions, [20] * 7 + [1] * 13, "not spread evenly: 91.5% in the first third"),
         (RelativePositions, [0] * 20, "No evidence has a position"),
-        (LabeledPositions, [3, 1, 0], "The most frequent position is beginning, 75.0 %"),
+        (LabeledPositions, [3, 1, 0], "The most frequent position is beginning, 75.0%"),
     ],
 )
 def test_the_spread_of_evidence_is_said_in_a_sentence(scheme, counts, expected):

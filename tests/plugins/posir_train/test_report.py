@@ -115,7 +115,7 @@ def test_truncation_is_said_of_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
     first, other = list_not_read(before, after, ("base", "trained"))
-    assert f"{100 * np.mean(beyond > 0):.1f} %" in first
+    assert f"{100 * np.mean(beyond > 0):.1f}%" in first
     assert "40 tokens" in first
     assert "unknown" in other
 

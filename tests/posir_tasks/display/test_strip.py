@@ -1,4 +1,4 @@
-"""The picture of a document from its start to its end: heights, widths and what is not read."""
+"""The picture of a document from its start to its end: heights, widths and what is truncated."""
 
 import dataclasses
 import re
@@ -10,8 +10,9 @@ import pytest
 
 from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import decide
+from posir_significance.findings import Reason
 from posir_significance.observations import Observations
-from posir_significance.sentences import build_strip
+from posir_significance.strips import build_strip
 from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import CARD, FigureStyle, Strip, draw_card, draw_glyph, draw_strips, render_png, sketch_strip
 from posir_tasks.evidence import TWELFTHS, Unread
@@ -19,7 +20,7 @@ from posir_tasks.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Estimate
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
-STRIP = Strip("<b>a & b</b>", ("It reads the first 256 tokens", "Biased"), FOUND, 0.25, Estimate(0.2, (0.1, 0.3)))
+STRIP = Strip("<b>a & b</b>", ("Reads the first 256 tokens", "Favors the start"), FOUND, 0.25, Estimate(0.2, (0.1, 0.3)))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -32,7 +33,7 @@ def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
     glyph = draw_glyph(STRIP, 120, 103)  # 100 pixels for scores from 0 to 1, below 2 pixels
     bars = re.findall(r"M([\d.]+) 102v-([\d.]+)H([\d.]+)V", paths(glyph, "bars"))
     assert [tuple(map(float, bar)) for bar in bars] == [(0, 80, 30), (30, 60, 60), (60, 40, 90)]
-    # What is not read is a little apart.
+    # What is truncated is a little apart.
     assert paths(glyph, "mean").endswith("M91.7 82h28.3")
     assert paths(glyph, "band").startswith("M0 32H30V12H0z")
     ends = np.array([tuple(map(float, pair)) for pair in re.findall(r"([\d.]+) ([\d.]+)", paths(glyph, "hatch"))])
@@ -63,7 +64,7 @@ def test_a_dashed_line_is_at_the_mean_of_what_is_read():
         (1, [0, 0.25, 0.5, 0.75, 1], "▇▇┊░░░┊▆▅▅▄▄"),
     ],
 )
-def test_what_is_not_read_is_where_the_model_does_not_read(before, edges, sketch):
+def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
     strip = dataclasses.replace(STRIP, before=before)
     assert strip.edges == pytest.approx(edges)
     assert sketch_strip(strip) == sketch
@@ -76,7 +77,7 @@ def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
     assert not strip.share
     assert "Hatched" not in draw_strips([strip])
     assert sketch_strip(strip) == "▇▇▇▇····▄▄▄▄"
-    assert dataclasses.replace(STRIP, not_read=0.001).share == "under 1 % of the evidence not read"
+    assert dataclasses.replace(STRIP, not_read=0.001).share == "under 1% of the evidence truncated"
 
 
 def test_a_picture_stands_alone_and_shows_names_as_they_are():
@@ -84,7 +85,7 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
         tree = ElementTree.fromstring(svg)
         texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
         assert STRIP.name in texts
-        assert "25 % of the evidence not read" in texts
+        assert "25% of the evidence truncated" in texts
         assert "256 tokens" in texts
         assert not re.search(r"<script|url\(|href| id=", svg)
         assert svg.count("http") == 1
@@ -118,10 +119,11 @@ def test_the_value_is_the_mean_of_each_part(part):
     twelfths = np.where(rng.random(size) < 0.3, rng.choice([*Unread], size), rng.integers(0, TWELFTHS, size))
     gains, bins, documents = rng.random(size), rng.integers(0, 20, size), rng.integers(0, 60, size)
     read = ReadPart(ReadKind.PART, part, 256, known_by=KnownBy.CLASS) if part else UNKNOWN
-    known = {"half_octaves": np.ones(size, int), "thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
+    known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
     observations = Observations(gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read)
-    strip = build_strip(decide(GroupAnalysis(observations)), "m")
+    group = GroupAnalysis(observations, Reason.NOT_STORED)
+    strip = build_strip(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
     read_whole = frame[frame.twelfth < TWELFTHS]
     # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.
@@ -133,4 +135,3 @@ def test_the_value_is_the_mean_of_each_part(part):
         assert strip.ndcg_not_read.value == pytest.approx(frame.gain[frame.twelfth >= TWELFTHS].mean())
     else:
         assert strip.ndcg_not_read is None
-        assert strip.words[-1].startswith("What it reads is not known")

@@ -66,7 +66,7 @@ def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_p
     (problem,) = inspect(tmp_path / "shifted")[0]
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
     assert "for 0 of 6 documents, the one of the same id is that which shares most numbers and names" in problem.message
-    assert "100 % have as many questions in both languages. A cross-lingual task needs" in problem.message
+    assert "100% have as many questions in both languages. A cross-lingual task needs" in problem.message
 
 
 @pytest.mark.parametrize("code", ["de", "zh", "ar", *FURTHER])
