@@ -1,4 +1,4 @@
-"""One picture of the answer: a document from its start to its end, how well evidence is found there, and what is not read.
+"""One picture of the answer: a document from its start to its end, how well evidence is found there, and what is truncated.
 
 Pages, notebooks, cards and the leaderboard show it as SVG that needs no script and no network, terminals as a line of text.
 """
@@ -36,7 +36,7 @@ SCALE = 2
 #: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is read.
 HATCH, APART = 7, 0.014
 #: Labels of an axis where there is no room for the others.
-SHORT = {"end of what it reads": "reads to here", "start of what it reads": "reads from here"}
+SHORT = {"end of its window": "reads to here", "start of its window": "reads from here"}
 #: Characters of a line of text.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -178,8 +178,8 @@ class Strip:
         if not self.not_read or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
         if self.before == 0:
-            return self.not_read, 1, "start of what it reads", "end"
-        return 0, 1 - self.not_read, "start", "end of what it reads"
+            return self.not_read, 1, "start of its window", "end"
+        return 0, 1 - self.not_read, "start", "end of its window"
 
     @property
     def labels(self) -> list[str]:
@@ -189,8 +189,9 @@ class Strip:
 
     @property
     def share(self) -> str:
-        """Return how much is not read: `59 % of the evidence not read`; empty if nothing."""
-        share = f"not read: {self.counted}" if self.counted else f"{format_share(self.not_read)} of {self.scale.whole} not read"
+        """Return how much is truncated: `59% of the evidence truncated`; empty if nothing."""
+        share = f"{format_share(self.not_read)} of {self.scale.whole} truncated"
+        share = f"truncated: {self.counted}" if self.counted else share
         return share if self.not_read else ""
 
     @property
@@ -213,16 +214,16 @@ class Strip:
 
 
 def format_share(share: float) -> str:
-    """Return a share above 0: `59 %`, `under 1 %`."""
-    return f"{format_percent(share, '.0f')} %" if share > 0.005 else "under 1 %"
+    """Return a share above 0: `59%`, `under 1%`."""
+    return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
 def describe_marks(strips: Sequence[Strip]) -> str:
     """Return what the marks of pictures are."""
     scale = strips[0].scale
-    unread = f" Hatched: the share of {scale.whole} that it never reads, not a place in each document."
-    said = f"From the start of {scale.caption}. Band: 95\N{NO-BREAK SPACE}% interval."
-    unread += " Dashed: what a part that is not read has, as any two parts of a document." * bool(scale.unread)
+    unread = f" Hatched: the share of {scale.whole} that is truncated, not a position in each document."
+    said = f"From the start of {scale.caption}. Band: 95% interval."
+    unread += " Dashed: the value of a truncated part, as any two parts of a document." * bool(scale.unread)
     even = f" Dashed: {scale.even}." if scale.even else ""
     return said + even + unread * any(strip.not_read for strip in strips)
 
@@ -244,7 +245,7 @@ def sketch_strip(strip: Strip) -> str:
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
-    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is not read."""
+    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else how much is truncated."""
     sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
     shares = [f"{sketch}{strip.share}".rstrip() for sketch, strip in zip(sketches, strips, strict=True)]
     names = shorten_names([strip.name for strip in strips], width - max(map(len, shares), default=0))
@@ -256,7 +257,7 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
 
 def explain_sketches(strips: Sequence[Strip]) -> str:
     """Return what the lines of text are."""
-    unread = f"; {UNREAD} not read" * any(strip.not_read for strip in strips)
+    unread = f"; {UNREAD} truncated" * any(strip.not_read for strip in strips)
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 
@@ -354,7 +355,7 @@ def _draw_rows(strips: Sequence[Strip], width: int, heading: str, source: str, *
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
-    """Yield a drawing with the labels of its axes, and above it how much is not read."""
+    """Yield a drawing with the labels of its axes, and above it how much is truncated."""
     bottom = top + LABEL + HEIGHT
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     small = 'font-size="12"'

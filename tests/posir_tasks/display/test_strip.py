@@ -76,7 +76,7 @@ def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
     assert not strip.share
     assert "Hatched" not in draw_strips([strip])
     assert sketch_strip(strip) == "▇▇▇▇····▄▄▄▄"
-    assert dataclasses.replace(STRIP, not_read=0.001).share == "under 1 % of the evidence not read"
+    assert dataclasses.replace(STRIP, not_read=0.001).share == "under 1% of the evidence truncated"
 
 
 def test_a_picture_stands_alone_and_shows_names_as_they_are():
@@ -84,7 +84,7 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
         tree = ElementTree.fromstring(svg)
         texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
         assert STRIP.name in texts
-        assert "25 % of the evidence not read" in texts
+        assert "25% of the evidence truncated" in texts
         assert "256 tokens" in texts
         assert not re.search(r"<script|url\(|href| id=", svg)
         assert svg.count("http") == 1
