@@ -63,15 +63,19 @@ def photograph(browser: Browser, address: str) -> None:
         print(IMAGES / f"{name}.png")
 
 
+def label_verdict(strip: Strip) -> str:
+    """Return the verdict of a strip in a few words; what is truncated is in the picture itself."""
+    return strip.words[-1].rpartition("; ")[2].partition(":")[0].removeprefix("Has ")
+
+
 def draw_figures(results: Path) -> None:
     """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone, and a published one."""
     strips = posir.read_results(results).strips()
-    reads = [strip.finding.partition(";")[0].removeprefix("It") if strip.not_read else " reads to the end" for strip in strips]
-    named = [replace(strip, name=strip.name + part) for strip, part in zip(strips, reads, strict=True)]
+    named = [replace(strip, name=f"{strip.name}: {label_verdict(strip)}") for strip in strips]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)
     assert curve
-    words = (f"It reads all of a text. Start to end {100 * curve.start_to_end_unweighted:+.1f}, without an interval",)
+    words = (f"Reads all of a text. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, without an interval",)
     published = Strip(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
     pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
     # Without a name: it begins the sentence above the picture.

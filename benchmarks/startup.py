@@ -23,7 +23,7 @@ COMMANDS = (
     "posir compare --help",
     "posir rescore RESULTS",
     "posir published",
-    "posir power --psi 0.1",
+    "posir power --difference 10",
     "posir tasks",
     "posir doctor",
 )

@@ -89,8 +89,8 @@ WORK, CHECKPOINTS, HELD_OUT, RECORD = "training", "training/checkpoints", "train
 EACH = "each"
 #: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate of 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
-#: The checkpoint that becomes the model: that with the lowest PSI of those whose nDCG@10 is not below the base model's by an
-#: interval without 0, that with the highest nDCG@10, or the last one.
+#: The checkpoint that becomes the model: the one with the smallest position effect of those whose nDCG@10 is not below the
+#: base model's by an interval without 0, the one with the highest nDCG@10, or the last one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
 #: Questions from each length bin: the same from every bin and for all positions, as many as the scarcest cell has (arXiv
 #: 2605.26578, section 3.2.2), or bin by bin as many as the scarcest position that is trained on allows.
@@ -171,8 +171,8 @@ class TrainingSettings(Section):
     evaluations: Count = 5
     """Times that the model is measured and saved during training."""
     select: Select | None = None
-    """Checkpoint to choose: balanced (lowest PSI with nDCG@10 kept), ndcg (highest), or last. By default balanced for
-    uniform positions, else last."""
+    """Checkpoint to choose: balanced (smallest position effect with nDCG@10 kept), ndcg (highest), or last. By default
+    balanced for uniform positions, else last."""
     guard: tuple[str, ...] = ()
     """Data of forgetting checks: tasks of mteb, or what `data` takes."""
     trackers: tuple[str, ...] = ()

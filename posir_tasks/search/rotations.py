@@ -558,11 +558,14 @@ class _Columns:
         if subset.read.kind is ReadKind.ALL or not spans:
             return np.zeros(0, np.int64)
         rows = {rotated.name_version(version): rotated.build_row(version) for rotated, version in versions}
+        # A rotated document has as many tokens as the data states for the document.
+        tokens = subset.evidence.tokens
         moved = Evidence(
             query_ids=[str(number) for number in range(len(questions))],
             document_ids=[rotated.name_version(version) for rotated, version in versions],
             starts=np.array([span.start for span in spans], np.int64),
             ends=np.array([span.end for span in spans], np.int64),
+            tokens=tokens[questions] if len(tokens) else tokens,
         )
         texts = [subset.questions[subset.evidence.query_ids[row]] for row in questions]
         queries = Dataset.from_dict({"id": moved.query_ids, "text": texts})

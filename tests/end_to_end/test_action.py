@@ -61,7 +61,7 @@ def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
     assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
 
 
-@pytest.mark.parametrize(("status", "verdict"), [(0, "passes"), (1, "fails"), (2, "cannot be said"), (137, "cannot be said")])
+@pytest.mark.parametrize(("status", "verdict"), [(0, "passes"), (1, "fails"), (2, "inconclusive"), (137, "inconclusive")])
 def test_inputs_become_options_and_nothing_in_them_is_run(tmp_path, status, verdict):
     posir = write_command(tmp_path, "posir", f"exit {status}")
     (posir.parent / "python").symlink_to(sys.executable)

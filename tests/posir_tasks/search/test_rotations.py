@@ -46,8 +46,8 @@ def build_request(data):
     )  # fmt: skip
 
 
-def rotate(model, sample_size=400, subsets=1):
-    data = read_mini()
+def rotate(model, sample_size=400, subsets=1, data=None):
+    data = data or read_mini()
     request = build_request(data)
     results, ranked = search_and_rank(model, request)
     documents = select_relevant(data.corpus, data.evidence.document_ids)
@@ -140,6 +140,16 @@ def test_excerpts_of_a_model_that_truncates_are_read_whole():
     gains = NDCG_AT_10[within.ranks]
     spread = [np.ptp(gains[within.query == question]) for question in np.unique(within.query).tolist()]
     assert np.mean(np.array(spread) > 1e-9) < 0.1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_window_is_estimated_alike_for_a_document_and_its_versions(times):
+    data = read_mini()
+    # The data may count other tokens than the estimate does.
+    counted = replace(data, evidence=replace(data.evidence, tokens=times * data.evidence.tokens))
+    _, _, ranks, rotations = rotate(WordVectors(window=150), sample_size=5, data=counted)
+    assert rotations.rows(ranks, window=False).unread.any()
+    assert RotationRanks.from_json(rotations.to_json(), ranks) == rotations
 
 
 def test_bm25_is_order_blind_and_reindexing_rotated_texts_changes_no_rank():
