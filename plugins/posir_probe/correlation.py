@@ -1,4 +1,6 @@
-"""Do probes predict retrieval? Rank correlations of probes' summaries with the position effect, start minus end and PSI over models.
+"""Do probes predict retrieval? Rank correlations of probes' summaries with retrieval over models.
+
+The scores of retrieval are the position effect (the controlled test), start minus end (as the data lie) and the published PSI.
 
 Variants of one model (the same weights with another window, or mitigated) are not independent: a family counts as one draw.
 Simulated with 12 families of 3 variants whose values correlate .7 within families (`benchmarks/correlate_coverage.py`), the
@@ -64,10 +66,11 @@ ScoreKey: TypeAlias = tuple[str, str, str]
 #: Values by `short_name` of the model.
 ByModel: TypeAlias = dict[str, float]
 NOTES = (
-    "Spearman: over models, of a probe's first summary. Against the position effect and start minus end, positive values of the summary favor the start; "
-    "against PSI, which has no sign, it is the distance from no preference. 95% intervals: for new models; if some are "
-    "variants of one (a family), for new families. p: permutation of families, Holm-corrected for the probes of a task and "
-    "score. Needed: independent models for an interval without 0 in 80% of cases, if this were the true correlation.",
+    "Spearman: over models, of a probe's first summary. Against the position effect and start minus end, positive values of "
+    "the summary favor the start; against PSI, which has no sign, it is the distance from no preference. 95% intervals: for new "
+    "models; if some are variants of one (a family), for new families. p: permutation of families, Holm-corrected for the "
+    "probes of a task and score. Needed: independent models for an interval without 0 in 80% of cases, if this were the true "
+    "correlation.",
 )
 FURTHER = (
     "Variants of a model, MODEL+METHOD and what --families names, are not independent. With families the interval is a "

@@ -23,6 +23,7 @@ from posir_significance.controlled import MIN_DOCUMENTS
 from posir_significance.messages import describe_few
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.strip import format_share
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
 from posir_tasks.scores import Estimate
@@ -91,8 +92,8 @@ def describe_sample(result: ProbeResult) -> str:
     if result.tokens_read == 1:
         return drawn
     whole = sum(length <= (result.window or length) for length in result.lengths)
-    share = f"{100 * (1 - result.tokens_read):.0f}% of their tokens are truncated, after the first {result.window:,}"
-    return f"{drawn} {share}; {whole:,} of {pluralize(len(result.lengths), 'document')} are read whole."
+    share = f"{format_share(1 - result.tokens_read)} of the tokens are truncated: the window is {result.window:,} tokens"
+    return f"{drawn} {share}, and {whole:,} of {pluralize(len(result.lengths), 'document')} fit."
 
 
 def list_published(probe: Probe) -> list[float]:

@@ -33,8 +33,8 @@ def profile_of(shares, queries=400, scheme=SCHEME):
 
 def summary_of(model, shares, task="PosIR-Mini", **options):
     profile = profile_of(shares, **options)
-    start_to_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
-    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_to_end": Estimate(start_to_end)}
+    start_minus_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
+    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_minus_end": Estimate(start_minus_end)}
     result = ResultScores((), {"all": scores}, ())
     return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
 
