@@ -67,8 +67,8 @@ ScoreKey: TypeAlias = tuple[str, str, str]
 ByModel: TypeAlias = dict[str, float]
 NOTES = (
     "Spearman: over models, of a probe's first summary. Against the position effect and start minus end, positive values of "
-    "the summary favor the start; against PSI, which has no sign, it is the distance from no preference. 95% intervals: for new "
-    "models; if some are variants of one (a family), for new families. p: permutation of families, Holm-corrected for the "
+    "the summary favor the start; against PSI, which has no sign, it is the distance from no preference. 95% intervals: for "
+    "new models; if some are variants of one (a family), for new families. p: permutation of families, Holm-corrected for the "
     "probes of a task and score. Needed: independent models for an interval without 0 in 80% of cases, if this were the true "
     "correlation.",
 )
