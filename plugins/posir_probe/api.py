@@ -80,7 +80,7 @@ def probe(
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for each summary and each position of every probe, with 95 % intervals by bootstrap over documents; the unit is
+        A row for each summary and each position of every probe, with 95% intervals by bootstrap over documents; the unit is
         that of the probe, such as cosine similarity in [-1, 1].
 
     Raises:
@@ -98,7 +98,7 @@ def probe(
         refuse_unloadable(str(model))
         from posir_probe.data import Selection, open_probe_source
         from posir_probe.probing import ProbeRun, run_probes, select_probes
-        from posir_probe.tables import ProbeMeasurements
+        from posir_probe.tables import ProbeMeasurements, ProbeSubject
         from posir_tasks.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
@@ -107,7 +107,10 @@ def probe(
         with with_settings(protocol=protocol, window=window, query_field=query_field, passage_field=passage_field):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))
+    options = (("--revision", revision), ("--window", window), ("--protocol", protocol))
+    named = str(data) if isinstance(data, str | Path) else ""
+    subject = ProbeSubject(str(model), named, options, str(output))
+    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), subject)
 
 
 @public()
@@ -120,7 +123,7 @@ def correlate(
     benchmark: Path | None = None,
     published: bool = False,
 ) -> TableResult:
-    """Show which probe predicts retrieval: rank correlations with PSI and start to end over models.
+    """Show which probe predicts retrieval: rank correlations with the position effect, start minus end and PSI over models.
 
     With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another benchmark.
 
@@ -133,7 +136,7 @@ def correlate(
         published: Include the published results.
 
     Returns:
-        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95 % interval over models or families, the
+        A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95% interval over models or families, the
         p-value of a permutation, Holm-corrected for the probes, how many independent models would be needed, and a verdict.
 
     Raises:
@@ -142,7 +145,7 @@ def correlate(
     Examples:
         >>> import posir
         >>> posir.probe("./my-model", probe="mirror", documents=3, output="my-results")
-        ProbeMeasurements: Does...
+        ProbeMeasurements: Probes of...
         >>> posir.evaluate("./my-model", "PosIR-Mini", output_folder="my-results")[0].task
         'PosIR-Mini'
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
@@ -159,7 +162,9 @@ def correlate(
         raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
     folder = Path(results) if results is not None else None
     if of_models:
-        names = (correlation.NDCG,) if benchmark else (correlation.PSI, correlation.START_TO_END)
+        names = (
+            (correlation.NDCG,) if benchmark else (correlation.POSITION_EFFECT, correlation.START_MINUS_END, correlation.PSI)
+        )
         own = summarize(read_results(folder)) if folder else []
         scores = correlation.read_scores(own, names, published=published)
         notes = list_differences((summary.task, summary.model) for summary in own) if published else []
@@ -211,7 +216,7 @@ def probe_groups(
         published: Include the published means by positional encoding.
 
     Returns:
-        A row for each probe, dataset, model or group, and position, with a 95 % interval by bootstrap over documents.
+        A row for each probe, dataset, model or group, and position, with a 95% interval by bootstrap over documents.
 
     Raises:
         PosirError: There are no such results of probes.
@@ -219,7 +224,7 @@ def probe_groups(
     Examples:
         >>> import posir
         >>> posir.probe("./my-model", probe="segment_similarity_3", documents=3, output="my-groups")
-        ProbeMeasurements: Does...
+        ProbeMeasurements: Probes of...
         >>> posir.probe_groups("my-groups").to_polars()["group"].unique().to_list()
         ['unknown']
     """
@@ -235,7 +240,7 @@ def probe_groups(
         raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
     rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
-    note = "95 % intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
+    note = "95% intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."
     return TableResult(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
 
 
@@ -247,7 +252,7 @@ def subset_validity(results: str | Path) -> TableResult:
         results: A folder with results of `mteb run` on a Tiny sample, such as SQuAD-PosQ-Tiny, and on its task.
 
     Returns:
-        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference with its 95 % interval.
+        A row for each model, sample and position bucket: both nDCG@10 in [0, 1] and the difference with its 95% interval.
 
     Raises:
         PosirError: No model has results of both.

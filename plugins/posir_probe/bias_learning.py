@@ -33,7 +33,7 @@ import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
-from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, SignedFinding, Statement, Summary, plan_cosines
+from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
 from posir_probe.results import Compute, ProbeSums, at
 from posir_tasks.digests import digest
 from posir_tasks.embeddings.encoding import Embeddings, Vectors, encode_distinct
@@ -93,26 +93,25 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TextTokens]:
 class Perturbation(Probe):
     """Cosine of a text and of the same text changed by a share of its size at a relative place.
 
-    Positions are named `5 % of the text · 0 %`, places within sizes.
+    Positions are named `5% of the text · 0%`, places within sizes.
     """
 
     source = SOURCE.format(3)
+    stated = ("end_minus_start", "start", "end")
     preference_sign = 1
     value_title = "Cosine with original"
     place_title = "Place of the change"
-    place_names = {"0 %": "start", "50 %": "middle", "100 %": "end"}
+    place_names = {"0%": "start", "50%": "middle", "100%": "end"}
     sizes: tuple[float, ...]
     """Shares of the text."""
     places: tuple[float, ...] = (0.0, 0.5, 1.0)
     """Relative places, from 0 (start) to 1 (end)."""
-    change: str
-    """The change as a finding names it, such as `Inserting meaningless words`."""
     changed: str
-    """The same as a panel names it, such as `inserted`."""
+    """The change as a panel names it, such as `inserted`."""
 
     def __init__(self) -> None:
-        sizes = {f"{100 * size:.0f} % of the text": f"{100 * size:.0f} % {self.changed}" for size in self.sizes}
-        places = [f"{100 * place:.0f} %" for place in self.places]
+        sizes = {f"{100 * size:.0f}% of the text": f"{100 * size:.0f}% {self.changed}" for size in self.sizes}
+        places = [f"{100 * place:.0f}%" for place in self.places]
         start, middle, end = self._average(0), self._average(self.places.index(0.5)), self._average(-1)
         self.positions = tuple(f"{size} · {place}" for size in sizes for place in places)
         self.averages = {f"{MEAN} · {place}": self._average(number) for number, place in enumerate(places)}
@@ -125,11 +124,6 @@ class Perturbation(Probe):
             "end": Summary(f"Cosine, {self.changed} at the end", end),
             "end_minus_start": Summary(f"Cosine, {self.changed} at end minus start", lambda means: end(means) - start(means)),
         }
-        self.finding = SignedFinding(
-            f"{self.change} lowers the cosine more at the start than at the end",
-            f"{self.change} lowers the cosine more at the end than at the start",
-            "end_minus_start",
-        )
 
     def _average(self, place: int) -> Compute:
         shape = len(self.sizes), len(self.places)
@@ -166,7 +160,7 @@ class NeedleInsertion(Perturbation):
         "are those of the model, or estimated from bytes.",
     )
     sizes: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0)
-    change, changed = "Inserting meaningless words", "inserted"
+    changed = "inserted"
 
     def perturb(self, text: TextTokens, size: float, place: float) -> str:
         """Insert a needle of a share of the text's tokens at a relative place."""
@@ -179,7 +173,7 @@ class NeedleInsertionCode(NeedleInsertion):
     """The same with sizes and places of the code."""
 
     name = "needle_insertion_code"
-    title = "Meaningless words at five places"
+    title = "Words inserted at five places"
     is_variant = True
     sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
     places = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -195,7 +189,7 @@ class TextRemoval(Perturbation):
     )
     needs_sentences = True
     sizes: tuple[float, ...] = (0.1, 0.25, 0.5)
-    change, changed = "Removing a part", "removed"
+    changed = "removed"
 
     def perturb(self, text: TextTokens, size: float, place: float) -> str:
         """Remove a share of the sentences, rounded up, at a relative place."""
@@ -313,8 +307,7 @@ class SentenceRegression(RegressionProbe):
     title = "Weight of sentences by position"
     notes = (
         "A text's embedding is explained by those of its sentences, each with a weight. Where r is below 0, the weights fall "
-        "from start to end. The difference above has the sign reversed: plus favors the start, as everywhere. Where r is "
-        "the same with the sentences shuffled, the position matters, and not the sentences.",
+        "from start to end. Where r is the same with the sentences shuffled, the position matters, and not the sentences.",
         "Start positions, the paper's, make r negative without any bias, because a long sentence pushes its own relative start "
         "down. Compare with r of the order-blind control on the same texts, or read the midpoints.",
     )
@@ -329,10 +322,6 @@ class SentenceRegression(RegressionProbe):
         )
         for position in order
     }
-    finding = SignedFinding(
-        "Later sentences weigh more",
-        "Earlier sentences weigh more",
-    )
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
     place_title = "Sentences of the text"
@@ -370,7 +359,6 @@ class SentenceRegressionFit(RegressionProbe):
         "r_squared": Summary("R² of sentences for their text", at(0)),
         "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
     }
-    finding = Statement("The sentences of a text explain its embedding with R² = {}")
     needs_shuffled = False
     value_title = "Mean over texts"
     place_title = "Sentences of the text"
@@ -404,7 +392,6 @@ class SentenceRegressionScatter(RegressionProbe):
             "Sentences with a negative weight (%)", lambda values: values[..., IS_NEGATIVE].sum(axis=-1), Unit.PERCENT
         )
     }
-    finding = Statement("{} % of the sentences have a negative weight")
     value_title = "Weight"
     place_title = "Start of the sentence"
     form = Form.CELLS

@@ -1,8 +1,10 @@
-"""Do probes predict retrieval? Rank correlations of probes' summaries with PSI and start-to-end nDCG@10 over models.
+"""Do probes predict retrieval? Rank correlations of probes' summaries with retrieval over models.
+
+The scores of retrieval are the position effect (the controlled test), start minus end (as the data lie) and the published PSI.
 
 Variants of one model (the same weights with another window, or mitigated) are not independent: a family counts as one draw.
 Simulated with 12 families of 3 variants whose values correlate .7 within families (`benchmarks/correlate_coverage.py`), the
-interval for independent models held the true correlation in 82 to 86 % of 300 draws, the jackknife over families in 94 to 95 %.
+interval for independent models held the true correlation in 82 to 86% of 300 draws, the jackknife over families in 94 to 95%.
 
 The same of properties of models: PosIR (Zeng et al. 2026, arXiv 2601.08363) sees no clear relation of PSI to size, dimension,
 attention and pooling (Section 4.2, without numbers), and gives Spearman's rho of nDCG@10 with the MMTEB retrieval score by
@@ -41,12 +43,14 @@ from posir_tasks.scores import ALL, Estimate, Interval
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult
 
-PSI, START_TO_END, NDCG = "PSI", "start-to-end nDCG@10", "nDCG@10"
+#: Names of scores: the controlled test of whole documents, the difference in the data as they lie, and the published PSI.
+POSITION_EFFECT, START_MINUS_END, PSI, NDCG = "position effect", "start minus end", "PSI as published", "nDCG@10"
 FAMILY_FILE, SCORE_FILE = "a file with the columns model,family", "a CSV file with the columns model,score"
 PREDICTS, OPPOSITE = "predicts it", "predicts the opposite"
+INCONCLUSIVE = "inconclusive"
 #: Fewest models for a correlation, and fewest independent ones for its interval.
 FEWEST, FEWEST_FOR_INTERVAL = 3, 5
-#: Standard normal quantiles of a two-sided 95 % interval, and of a power of 80 %.
+#: Standard normal quantiles of a two-sided 95% interval, and of a power of 80%.
 Z, Z_POWER = 1.959964, 0.841621
 PERMUTATIONS, SEED = 9_999, 1
 #: Most models that `count_needed` tells apart.
@@ -62,15 +66,16 @@ ScoreKey: TypeAlias = tuple[str, str, str]
 #: Values by `short_name` of the model.
 ByModel: TypeAlias = dict[str, float]
 NOTES = (
-    "Spearman: over models, of a probe's first summary. Against start to end, positive values of the summary favor the start; "
-    "against PSI, which has no sign, it is the distance from no preference. 95 % intervals: for new models; if some are "
-    "variants of one (a family), for new families. p: permutation of families, Holm-corrected for the probes of a task and "
-    "score. Needed: independent models for an interval without 0 in 80 % of cases, if this were the true correlation.",
+    "Spearman: over models, of a probe's first summary. Against the position effect and start minus end, positive values of "
+    "the summary favor the start; against PSI, which has no sign, it is the distance from no preference. 95% intervals: for "
+    "new models; if some are variants of one (a family), for new families. p: permutation of families, Holm-corrected for the "
+    "probes of a task and score. Needed: independent models for an interval without 0 in 80% of cases, if this were the true "
+    "correlation.",
 )
 FURTHER = (
     "Variants of a model, MODEL+METHOD and what --families names, are not independent. With families the interval is a "
     "jackknife over them on Fisher's z with Student's t; without, that of Bonett & Wright (2000). A probe predicts a score if "
-    "p < 0.05 and the interval is without 0; otherwise it cannot be said.",
+    "p < 0.05 and the interval is without 0; otherwise it is inconclusive.",
     "Probe and retrieval are of the same data wherever a task has the name of the probe's data; a probe on other data is "
     "correlated with every task. Probes that have the same value for all models, such as those of the data alone, are left "
     "out. The models of a folder are no random sample: what holds for them need not hold for other kinds of models.",
@@ -94,7 +99,7 @@ class ProbeCorrelation:
     p_value: float | None
     """Two-sided, Holm-corrected for the probes of a task and score."""
     needed: int | None
-    """Independent models for an interval without 0 with a power of 80 % at this correlation; None if over 10,000 or unknown."""
+    """Independent models for an interval without 0 with a power of 80% at this correlation; None if over 10,000 or unknown."""
     verdict: str
 
 
@@ -145,9 +150,15 @@ def _list_scores(summaries: Iterable[TaskSummary]) -> Iterator[tuple[TaskSummary
     for summary in summaries:
         for row in build_rows(summary):
             ndcg = row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
-            for name, score in ((NDCG, ndcg), (PSI, row.estimate("psi_as_published")), (START_TO_END, row.start_minus_end)):
-                if score is not None:
-                    yield summary, row.length, name, score.value
+            values = {
+                NDCG: ndcg.value if ndcg else None,
+                POSITION_EFFECT: row.position_effect.value if row.position_effect else None,
+                START_MINUS_END: row.start_minus_end.value if row.start_minus_end else None,
+                PSI: row.psi_as_published,
+            }
+            for name, value in values.items():
+                if value is not None:
+                    yield summary, row.length, name, value
 
 
 def orient(value: float, probe: Probe, score: str) -> float:
@@ -178,11 +189,11 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
 def judge(rho: Estimate | None, independent: int, p_value: float | None, units: str = "models") -> str:
     """Return what the correlation of a probe over so many independent models or families says."""
     if independent < FEWEST_FOR_INTERVAL:
-        return f"cannot be said: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
+        return f"{INCONCLUSIVE}: {independent} {units}, at least {FEWEST_FOR_INTERVAL} are needed"
     if rho is None:
         return "all models have the same value"
     if (rho.interval and includes_zero(rho.interval)) or (p_value is not None and p_value >= ALPHA):
-        return f"cannot be said: {independent} {units}, {describe_needed(count_needed(rho.value))} are needed"
+        return f"{INCONCLUSIVE}: {independent} {units}, {describe_needed(count_needed(rho.value))} are needed"
     return PREDICTS if rho.value > 0 else OPPOSITE
 
 
@@ -200,8 +211,8 @@ def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
         sentences = [f"Of {pluralize(len(total), 'probe')}, {shown}{': ' if everywhere else ''}{', '.join(everywhere)}."]
         some = [f"{probe} ({count} of {total[probe]})" for probe, count in predicted.items() if count < total[probe]]
         reverse = [f"{probe} ({count} of {total[probe]})" for probe, count in opposite.items()]
-        undecided = [probe for probe in total if not predicted[probe] and not opposite[probe]]
-        for title, named in (("On some", some), ("With the opposite sign", reverse), ("Cannot be said", undecided)):
+        inconclusive = [probe for probe in total if not predicted[probe] and not opposite[probe]]
+        for title, named in (("On some", some), ("With the opposite sign", reverse), ("Inconclusive", inconclusive)):
             sentences += [f"{title}: {', '.join(named)}."] if named else []
         findings.append(" ".join(sentences))
     return findings
@@ -209,7 +220,7 @@ def describe_findings(rows: Sequence[ProbeCorrelation]) -> list[str]:
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     """Return a table with a line per probe, task and score."""
-    headings = ("Task", "Retrieval score", "Probe", "Data", "Summary", "Models", "Families", "Spearman", "95 % interval")
+    headings = ("Task", "Retrieval score", "Probe", "Data", "Summary", "Models", "Families", "Spearman", "95% interval")
     columns = build_columns((*headings, "p", "Needed", "Verdict"), ("Models", "Families", "Spearman", "p", "Needed"))
     cells = tuple(
         (
@@ -229,7 +240,7 @@ def _format_rho(rho: Estimate | None) -> tuple[str, str]:
 
 
 def estimate_rho(x: Floats, y: Floats, families: Sequence[str] | None = None) -> tuple[Estimate | None, float | None]:
-    """Return Spearman's rho over n models with its 95 % interval, and its two-sided p-value; None where undefined.
+    """Return Spearman's rho over n models with its 95% interval, and its two-sided p-value; None where undefined.
 
     With the family of each model, the p-value is by permutation of families; without, models are independent.
     """
@@ -250,7 +261,7 @@ def _is_undefined(x: Floats, y: Floats) -> bool:
 
 
 def find_interval(rho: float, models: int) -> Interval | None:
-    """Return the 95 % interval of Spearman's rho; None if there are too few models or the ranks agree completely.
+    """Return the 95% interval of Spearman's rho; None if there are too few models or the ranks agree completely.
 
     By Fisher's z, variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65, 23-28).
     """
@@ -261,7 +272,7 @@ def find_interval(rho: float, models: int) -> Interval | None:
 
 
 def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
-    """Return the 95 % interval of Spearman's rho for new families; None if there are too few, or ranks agree completely.
+    """Return the 95% interval of Spearman's rho for new families; None if there are too few, or ranks agree completely.
 
     By Fisher's z, with the variance of the jackknife over families and Student's t with one degree of freedom fewer than
     families (delete-one-cluster jackknife; Cameron & Miller 2015, Journal of Human Resources 50, 317-372). All arguments have
@@ -303,7 +314,7 @@ def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def count_needed(rho: float) -> int | None:
-    """Return how many independent models would give an interval without 0 in 80 % of the cases; None if over `MANY`.
+    """Return how many independent models would give an interval without 0 in 80% of the cases; None if over `MANY`.
 
     By the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2 (Bonett & Wright 2000, the
     sample size of an interval, here with the power added).
@@ -453,7 +464,7 @@ def _average_shared(source: Path, left_out: Set[str]) -> ByModel:
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
     """Return a table with a line per task, length, score and factor."""
-    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95 % interval", "p")
+    headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", "Value", "95% interval", "p")
     cells = tuple(
         (
             *(row.task, row.score, row.length, row.factor, str(row.models), row.groups, row.test),
@@ -464,9 +475,9 @@ def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
     )
     note = (
         "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks between kinds. p is "
-        "two-sided and not corrected: 5 % of rows without any relation have p < 0.05, so no row decides anything. The models "
-        "are no random sample, and versions of one model are not independent. PSI: the estimate of one's own results, the "
-        "observed value of published ones."
+        "two-sided and not corrected: 5% of rows without any relation have p < 0.05, so no row decides anything. The models "
+        "are no random sample, and versions of one model are not independent. PSI: as "
+        "published, with what chance adds."
     )
     columns = build_columns(headings, ("Models", "Value", "p"))
     return Table(columns, cells, notes=(note,), split_by="{Task} · {Score}", keys=2)

@@ -41,15 +41,11 @@ class EvidenceMoving(base.Probe):
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578, section 6 and appendix F"
     notes = (
-        "The evidence of each question is moved to ten places of its document. Where it is past the window, the cosine is that "
+        "The evidence of each question is moved to ten places of its document. Where it is truncated, the cosine is that "
         "of the question and the rest of the document, and not 0.",
     )
-    finding = base.SignedFinding(
-        "Moving the evidence from start to end makes question and document less similar",
-        "Moving the evidence from start to end makes question and document more similar",
-    )
+    stated = ("start_minus_end", "first", "last")
     preference_sign = 1
-    compares_ends = True
     needs_questions = True
     value_title = "Cosine of question and document"
     place_title = "Place of the evidence in its document"
@@ -61,7 +57,9 @@ class EvidenceMoving(base.Probe):
     place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
     #: As in Table 13.
     summaries = {
-        "start_to_end": Summary("Similarity, evidence first minus last", base.start_to_end),
+        "start_minus_end": Summary("Similarity, evidence first minus last", base.start_minus_end),
+        "first": Summary("Evidence first", at(0)),
+        "last": Summary("Evidence last", at(-1)),
         "range_x1000": Summary("Highest minus lowest cosine, x 1,000", lambda values: 1000 * value_range(values), Unit.NUMBER),
         "peak": Summary("Place (1 to 10) with the highest cosine", lambda values: values.argmax(axis=-1) + 1.0, Unit.COUNT),
         "lowest": Summary("Place (1 to 10) with the lowest cosine", lambda values: values.argmin(axis=-1) + 1.0, Unit.COUNT),
@@ -85,19 +83,19 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     title = "Retrieval, evidence moved"
     source = "arXiv 2404.04163, section 4.2"
     notes = ("All documents of the data are searched, sampled or not.",)
-    finding = base.SignedFinding(
-        "Moving the evidence from start to end lowers nDCG@10",
-        "Moving the evidence from start to end raises nDCG@10",
-    )
     is_variant = True
-    predicts_retrieval = True
+    measures_search = True
     needs_all = True
     value_title = base.SCORE
     unit = Unit.PERCENT
 
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
-        "start_to_end": Summary("nDCG@10, first minus last", lambda values: base.start_to_end(values[..., 1:]), Unit.POINTS),
+        "start_minus_end": Summary(
+            "nDCG@10, first minus last", lambda values: base.start_minus_end(values[..., 1:]), Unit.POINTS
+        ),
+        "first": Summary("Evidence first", at(1), Unit.PERCENT),
+        "last": Summary("Evidence last", at(-1), Unit.PERCENT),
         "range": Summary("Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS),
         "mean": Summary("Mean over the places", base.mean_over(1, None), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),

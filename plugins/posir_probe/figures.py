@@ -23,9 +23,9 @@ WIDTH, WIDE, HEIGHT, PANELS_PER_ROW = 300, 640, 190, 3
 #: Height of a line of a category.
 ROW = 11
 #: Values at more positions have no points on their line.
-MOST_POINTS = 20
+MAX_POINTS = 20
 #: Most models whose intervals are drawn over each other.
-MOST_INTERVALS = 4
+MAX_INTERVALS = 4
 PUBLISHED = "published"
 #: Gray of published values, three times as dark as paper.
 PALE = "#949494"
@@ -38,12 +38,12 @@ Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
-    """Return the figure of a probe on a dataset, with all models; the title is the finding of the first."""
+    """Return the figure of a probe on a dataset, with all models; the title is the description of the first."""
     first = results[0]
     shown = results[:1] if probe.is_of_data else results
     labels = ["these data"] if probe.is_of_data else short_labels(shown)
-    finding = probe.find(first.sums) or probe.title
-    title = f"{labels[0]}: {finding}" if len(shown) > 1 else finding
+    described = probe.describe(first.sums)
+    title = f"{labels[0]} · {described}" if len(shown) > 1 else described
     subject = first.data if probe.is_of_data else f"{', '.join(labels)}; {first.data}"
     source = f"Source: {first.data}, {probe.count(first.sums.documents)}."
     source += f" Method: {probe.source}." if probe.source else ""
@@ -59,12 +59,12 @@ def _explain(results: Sequence[ProbeResult], probe: Probe) -> Iterator[str]:
         return
     has_intervals = any(estimate and estimate.interval for result in results for estimate in result.sums.estimates)
     is_line = probe.form not in (Form.CATEGORIES, Form.BARS)
-    if has_intervals and (not is_line or len(results) <= MOST_INTERVALS):
-        yield f"{'Inner band' * probe.shows_spread or 'Band' * is_line or 'Lines'}: 95 % intervals by bootstrap over documents."
+    if has_intervals and (not is_line or len(results) <= MAX_INTERVALS):
+        yield f"{'Inner band' * probe.shows_spread or 'Band' * is_line or 'Lines'}: 95% intervals by bootstrap over documents."
     if probe.shows_spread:
         yield "Outer band: one standard deviation over pairs."
     if any(probe.split(name)[1] == CONTROL for name in results[0].sums.positions):
-        yield f"With them stands an {CONTROL} on the same texts."
+        yield f"An {CONTROL} on the same texts is shown next to them."
     if read_published_curves(probe.name):
         yield f"Gray: published values of other {'data' if probe.is_of_data else 'models, on other data'}."
 
@@ -126,7 +126,7 @@ def _draw_curves(results: Sequence[ProbeResult], labels: Sequence[str], probe: P
         places = dict.fromkeys(probe.split(name)[2] for name in results[0].sums.positions)
         layers = _draw_categories(rows, list(places), probe, (named, color, shape))
     else:
-        layers = _draw_lines(rows, probe, (color, shape, dash), bands=len(results) <= MOST_INTERVALS)
+        layers = _draw_lines(rows, probe, (color, shape, dash), bands=len(results) <= MAX_INTERVALS)
         if probe.shows_window:
             rows += _mark_windows(labels, results)
     chart = alt.layer(*layers, data=alt.InlineData(values=rows), width=width, height=height)
@@ -154,7 +154,7 @@ def _build_row(model: str, name: str, order: int, values: Mapping[str, Any], sd:
     share = probe.place_shares.get(name.rpartition(SEPARATOR)[2])
     return {
         "model": model, "line": line, "panel": panel, "order": order, "x": share,
-        "position": f"{100 * share:.0f} %" if share is not None and position.isdigit() else position,
+        "position": f"{100 * share:.0f}%" if share is not None and position.isdigit() else position,
         **values, "shown": FORMATS[probe.unit](values["value"]),
         "sd_low": values["value"] - sd, "sd_high": values["value"] + sd,
     }  # fmt: skip
@@ -202,7 +202,7 @@ def _draw_lines(rows: Sequence[Row], probe: Probe, looks: Looks, *, bands: bool)
     if probe.shows_spread:
         layers.append(base.transform_filter("isValid(datum.sd_low)").mark_area(opacity=0.1).encode(y=deviation, y2="sd_high:Q"))
     layers += [band.mark_area(opacity=0.16)] * (bands and has_intervals)
-    point = {"size": 34} if len(names) <= MOST_POINTS else {"opacity": 0, "size": 80}
+    point = {"size": 34} if len(names) <= MAX_POINTS else {"opacity": 0, "size": 80}
     own = _only(lines, MODEL_ROW, CONTROL_ROW).mark_line(strokeWidth=1.8, point=point)
     layers.append(own.encode(strokeDash=dash, shape=shape))
     if probe.shows_window:
@@ -245,6 +245,6 @@ def _draw_categories(
 
 def _tooltips(rows: Sequence[Row]) -> list[alt.Tooltip]:
     """Return the fields of a tooltip, of those that some row has."""
-    named = {"model": "Model", "line": "Texts", "position": "Position", "interval": "95 % interval"}
+    named = {"model": "Model", "line": "Texts", "position": "Position", "interval": "95% interval"}
     fields = [alt.Tooltip(f"{name}:N", title=title) for name, title in named.items() if any(row[name] for row in rows)]
     return [*fields[:-1], alt.Tooltip("shown:N", title="Value"), fields[-1]]

@@ -8,26 +8,20 @@ the score is nDCG@10.
 
 Delta_rev of an order-blind model is back - front, not 0: it contains how difficult the questions are. Delta_diff = (BF - back)
 - (FB - front) is 0 for it.
-
-`WindowReversal` is the same of the beginning of each document that the model reads, and ours: the difference that truncation
-makes is not in it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import SCORE, Probe, ProbePlan, SignedFinding, Summary
+from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
 from posir_probe.results import ProbeSums, at
-from posir_probe.segments import cut_to_tokens
 from posir_tasks.embeddings.encoding import Embeddings
-from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Floats
 from posir_tasks.interventions import NO_SPAN, find_part, find_parts, reverse_parts
 from posir_tasks.scores import Unit
@@ -72,21 +66,33 @@ def search(
 
 def _place_effect(values: Floats) -> Floats:
     """Return the mean of front and back questions' score near the start minus that near the end."""
-    effect: Floats = ((values[..., 0] - values[..., 1]) + (values[..., 5] - values[..., 4])) / 2
+    effect: Floats = _near_start(values) - _near_end(values)
     return effect
+
+
+def _near_start(values: Floats) -> Floats:
+    """Return the mean of the front as it is and the end reversed."""
+    mean: Floats = (values[..., 0] + values[..., 5]) / 2
+    return mean
+
+
+def _near_end(values: Floats) -> Floats:
+    """Return the mean of the front reversed and the end as it is."""
+    mean: Floats = (values[..., 1] + values[..., 4]) / 2
+    return mean
 
 
 class MirrorReversal(Probe):
     """nDCG@10 of front, middle and back questions, before and after the parts of all documents are reversed."""
 
     name = "mirror_reversal"
-    title = "Retrieval, documents reversed"
+    title = "Mirror reversal"
     source = "arXiv 2605.26578, appendix E"
     notes = (
         "Every document of the corpus is cut into five parts, and their order is reversed. Near the start: the mean of "
         "the front as it is and the end reversed. Near the end: of the front reversed and the end as it is.",
         "For a model blind to order, back minus front after reversal is not 0, since the questions differ in difficulty; the "
-        "difference of the changes is 0. Both include what is lost past the window.",
+        "difference of the changes is 0. Both include what truncation costs.",
     )
     positions = tuple(f"{order} · {group}" for group in ("front", "middle", "back") for order in ("original", "reversed"))
     summaries = {
@@ -98,6 +104,8 @@ class MirrorReversal(Probe):
         ),
         #: Half of it: of the same question, with the evidence near the start and near the end.
         "place": Summary("nDCG@10 near start minus near end", _place_effect, Unit.POINTS),
+        "near_start": Summary("nDCG@10 near start", _near_start, Unit.PERCENT),
+        "near_end": Summary("nDCG@10 near end", _near_end, Unit.PERCENT),
         #: BF - FB, which is not.
         "delta_rev": Summary("nDCG@10 reversed, back minus front", lambda values: values[..., 5] - values[..., 1], Unit.POINTS),
         "front": Summary("nDCG@10 of front questions", at(0), Unit.PERCENT),
@@ -105,14 +113,9 @@ class MirrorReversal(Probe):
         "back": Summary("nDCG@10 of back questions", at(4), Unit.PERCENT),
         "BF": Summary("The same, documents reversed", at(5), Unit.PERCENT),
     }
-    finding = SignedFinding(
-        "Evidence near the start of documents is found better than near their end",
-        "Evidence near the end of documents is found better than near their start",
-        "place",
-    )
+    stated = ("place", "near_start", "near_end")
     preference_sign = 1
-    compares_ends = True
-    predicts_retrieval = True
+    measures_search = True
     needs_questions = True
     needs_all = True
     shows_published_range = True
@@ -124,9 +127,7 @@ class MirrorReversal(Probe):
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
-        return self._plan(data, *select_with_evidence(data))
-
-    def _plan(self, data: ProbeData, questions: Sequence[ProbeQuestion], skipped: Counter[str]) -> ProbePlan:
+        questions, skipped = select_with_evidence(data)
         parts = {name: find_parts(text, PARTS) for name, text in data.documents.items()}
         skipped += Counter(
             "fewer than five words to reverse" for question in questions if len(parts[question.document]) < PARTS
@@ -143,47 +144,3 @@ class MirrorReversal(Probe):
             return ProbeSums.from_means(self.positions, [question.document for question in questions], values, skipped)
 
         return ProbePlan(summarize, [*searched.values(), *mirrored.values()], [question.text for question in questions])
-
-
-class WindowReversal(MirrorReversal):
-    """The same of the beginning of every document that a model reads, so that nothing is lost past its window."""
-
-    name = "window_reversal"
-    title = "Retrieval, what is read reversed"
-    notes = (
-        "Every document is cut to what the model reads, then its five parts are reversed. Only questions with their evidence "
-        "in it count, so that nothing is lost past the window. Near the start: the mean of the front as it is and the end "
-        "reversed. Near the end: of the front reversed and the end as it is.",
-        "The difference is 0 for a model blind to order. Reversal also divides evidence and breaks texts, which may harm some "
-        "questions more than others. The paper reverses whole documents.",
-    )
-    summaries = {name: MirrorReversal.summaries[name] for name in ("place", "front", "FB", "back", "BF")}
-    finding = SignedFinding(
-        "Evidence near the start of what is read is found better than near its end",
-        "Evidence near the end of what is read is found better than near its start",
-    )
-    series = {"original": ("What is read, as it is", ""), "reversed": ("What is read, reversed", "")}
-    in_window = True
-    needs_own_tokens = True
-    shows_published_range = False
-
-    def plan(self, data: ProbeData) -> ProbePlan:
-        """Search the documents, cut to what is read, and the same reversed.
-
-        Raises:
-            PosirError: The model's window is not known, or it reads all documents whole, which `mirror_reversal` measures.
-        """
-        if data.room is None or data.room < 2:
-            raise PosirError("how much of a document the model reads is not known.")
-        texts = {**data.documents, **data.distractors}
-        # A cut within a word may make one more token of it.
-        cut = dict(zip(texts, cut_to_tokens(data.tokenizer, list(texts.values()), data.room - 1), strict=True))
-        ends = {name: text.index(cut[name]) + len(cut[name]) for name, text in texts.items()}
-        if all(not text[ends[name] :].strip() for name, text in texts.items()):
-            raise PosirError("the model reads all documents whole: `mirror_reversal` measures the same.")
-        read = {name: text[: ends[name]] for name, text in texts.items()}
-        questions, skipped = select_with_evidence(data)
-        inside = [question for question in questions if question.span.end <= ends[question.document]]
-        skipped += Counter({"evidence past what is read": len(questions) - len(inside)})
-        documents, distractors = ({name: read[name] for name in given} for given in (data.documents, data.distractors))
-        return self._plan(replace(data, documents=documents, distractors=distractors), inside, +skipped)

@@ -146,7 +146,7 @@ class ControlledPairs(base.Probe):
     """The score of the first document of each pair minus that of the second, for the model and an order-blind embedder."""
 
     name = "controlled_pairs"
-    title = "Pairs of documents that differ in one property"
+    title = "Pairs of documents"
     source = "arXiv 2503.05037, section 3"
     notes: tuple[str, ...] = (
         "Two documents that differ in one property are compared with the same question. Above 0: the model prefers evidence "
@@ -156,10 +156,6 @@ class ControlledPairs(base.Probe):
     )
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", base.CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
-    finding = base.SignedFinding(
-        "With the evidence first, a document scores higher than with it last",
-        "With the evidence last, a document scores higher than with it first",
-    )
     preference_sign = 1
     needs_questions = True
     value_title = "Favored minus other (cosine)"
@@ -202,13 +198,9 @@ class ControlledPairsEffect(ControlledPairs):
     """The mean difference in standard deviations over pairs: the paper's t divided by the root of its 250 pairs."""
 
     name = "controlled_pairs_effect"
-    title = "Pairs of documents, in standard deviations"
+    title = "Pairs, in standard deviations"
     notes = ("The differences of the same pairs, divided by their standard deviation.",)
     summaries = _summarize_kinds("Standard deviations: {}", Unit.NUMBER)
-    finding = base.SignedFinding(
-        "Evidence first instead of last raises the score, in standard deviations",
-        "Evidence last instead of first raises the score, in standard deviations",
-    )
     value_title = "Favored minus other (SD)"
     unit = Unit.NUMBER
     statistic = "effect_size"

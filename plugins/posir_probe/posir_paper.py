@@ -3,7 +3,7 @@
 Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of cos(f(q), f(E)) with respect
 to each input embedding of the document, special tokens dropped, clipped at the 99th percentile P and divided by it (the paper
 says 'max normalization'; `gradient_saliency_max` does that), then read off at 100 points by linear interpolation. With fewer
-than 1 % of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least 1,024 tokens with the
+than 1% of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least 1,024 tokens with the
 middle of the evidence in the middle fifth of the document. Here the length matters only if a `Selection` asks for it, so that
 models with short windows can be measured.
 
@@ -26,9 +26,8 @@ import torch
 from mteb.types import PromptType
 
 from posir_probe.data import NO_END, ProbeData, ProbeQuestion, select_with_evidence
-from posir_probe.probe import Form, Probe, ProbePlan, SignedFinding, Statement, Summary, mean_over
+from posir_probe.probe import Form, Probe, ProbePlan, Summary, mean_over
 from posir_probe.results import ProbeSums, at
-from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.display.progress import progress
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors
 from posir_tasks.errors import PosirError
@@ -135,7 +134,7 @@ class GradientSaliency(Probe):
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
-        "start_to_end": Summary(
+        "start_minus_end": Summary(
             "Gradient, first minus last tenth", lambda values: mean_over(0, 10)(values) - mean_over(-10, None)(values)
         ),
         "thirds": Summary(
@@ -145,17 +144,12 @@ class GradientSaliency(Probe):
         "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
         "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
     }
-    finding = SignedFinding(
-        "The first tenth of the tokens read moves the similarity more than the last",
-        "The last tenth of the tokens read moves the similarity more than the first",
-    )
+    stated = ("start_minus_end", "first_tenth", "last_tenth", "thirds")
     preference_sign = 1
-    compares_ends = True
     needs_questions = True
     needs_all = True
     in_window = True
     shows_spread = True
-    compares_models = False
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES
@@ -193,7 +187,7 @@ class GradientSaliencyMax(GradientSaliency):
     """The same divided by the maximum, as the paper says."""
 
     name = "gradient_saliency_max"
-    title = "Gradient, divided by its maximum"
+    title = "Gradient over its maximum"
     is_variant = True
     value_title = "Gradient (1 = maximum)"
     percentile = 100
@@ -241,9 +235,7 @@ class EvidenceLocation(Probe):
         "first_quarter": Summary("Evidence in first quarter (%)", lambda values: values[..., :5].sum(axis=-1), Unit.PERCENT),
         "last_quarter": Summary("Evidence in last quarter (%)", lambda values: values[..., 15:].sum(axis=-1), Unit.PERCENT),
     }
-    finding = Statement(
-        "{} % of the evidence is in the first quarter of its document, {} % in the last", ("first_quarter", "last_quarter")
-    )
+    stated = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
     place_title = "Middle of the evidence, as a share of the document"
@@ -272,9 +264,6 @@ class EvidenceLocationStart(EvidenceLocation):
     name = "evidence_location_start"
     title = "Where the evidence starts"
     source = "arXiv 2605.26578, section 5"
-    finding = Statement(
-        "{} % of the evidence starts in the first quarter of its document, {} % in the last", ("first_quarter", "last_quarter")
-    )
     is_variant = True
     place_title = "Start of the evidence, as a share of the document"
 
@@ -304,14 +293,6 @@ class QueryTypes(Probe):
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     is_of_data = True
-
-    def find(self, sums: ProbeSums) -> str | None:
-        """Return the most frequent type with its share."""
-        shares = {name: estimate for name, estimate in zip(TYPES, sums.estimates, strict=True) if estimate}
-        largest = max(shares, key=lambda name: shares[name].value, default=None)
-        if largest is None or shares[largest].interval is None:
-            return None
-        return f"The most frequent type of question is '{largest}', with {format_estimate(shares[largest], format_percent)} %"
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode nothing."""

@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeResult, ProbeSums
-from posir_tasks.display.numbers import FORMATS, format_estimate
+from posir_tasks.display.numbers import FORMATS, Format, format_estimate, format_number
 from posir_tasks.display.progress import Advance
 from posir_tasks.display.wording import pluralize
 from posir_tasks.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
@@ -28,7 +29,13 @@ SEPARATOR = " · "
 #: Line of a control embedder, for which the value is known or follows from words alone.
 CONTROL = "order-blind control"
 #: Units of differences, in words.
-UNITS = {Unit.POINTS: "points of nDCG@10", Unit.NUMBER: "standard deviations"}
+UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
+#: How differences are printed: all have a sign.
+SIGNED: Mapping[Unit, Format] = {
+    **FORMATS,
+    Unit.INDEX: partial(format_number, spec="+.3f"),
+    Unit.NUMBER: partial(format_number, spec="+.2f"),
+}
 #: Title of an axis of nDCG@10.
 SCORE = "nDCG@10 (x 100)"
 
@@ -63,45 +70,6 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class SignedFinding:
-    """The finding of a signed difference, with its interval: which side it is on."""
-
-    positive: str
-    negative: str
-    """Sentences without the difference."""
-    summary: str = ""
-    """Name of the difference; empty for the first summary of the probe."""
-
-    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence of the side that the interval is on, and the size of the difference; None with 0 in it."""
-        summary = probe.summaries[probe.stated]
-        estimate = sums.estimate(summary)
-        if estimate is None or estimate.interval is None or includes_zero(estimate.interval):
-            return None
-        low, high = sorted(map(abs, estimate.interval))
-        size = format_estimate(Estimate(abs(estimate.value), (low, high)), FORMATS[summary.unit]).replace("+", "")
-        return f"{self.positive if estimate.value > 0 else self.negative}: {size} {UNITS.get(summary.unit, '')}".rstrip()
-
-
-@dataclass(frozen=True)
-class Statement:
-    """The finding that states summaries with their intervals."""
-
-    sentence: str
-    """Has `{}` for each."""
-    summaries: tuple[str, ...] = ()
-    """Their names; the first of the probe if there are none."""
-
-    def state(self, probe: Probe, sums: ProbeSums) -> str | None:
-        """Return the sentence with the values, without a full stop; None without an interval."""
-        chosen = [probe.summaries[name] for name in self.summaries] or [probe.first_summary]
-        estimates = [(sums.estimate(summary), FORMATS[summary.unit]) for summary in chosen]
-        if any(estimate is None or estimate.interval is None for estimate, _ in estimates):
-            return None
-        return self.sentence.format(*(format_estimate(estimate, form) for estimate, form in estimates))
-
-
-@dataclass(frozen=True)
 class ProbePlan:
     """The texts that a probe needs encoded, and its evaluation of the embeddings."""
 
@@ -131,14 +99,12 @@ class Probe:
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
     summaries: Mapping[str, Summary] = {}
     """Summaries of the values by name; the first is the one that is correlated with retrieval."""
-    finding: SignedFinding | Statement | None = None
-    """None states the first summary."""
+    stated: tuple[str, ...] = ()
+    """Names of the summaries that describe the result, the most important first; the first summary if there are none."""
     preference_sign: int = 0
     """1 if larger values of the first summary are a preference for the start, -1 if smaller ones are, 0 if it measures none."""
-    compares_ends: bool = False
-    """Whether the first summary is positive if the beginning of a text counts more than its end."""
-    predicts_retrieval: bool = False
-    """Whether it measures retrieval, or predicted start to end of nDCG@10 on every task of docs/predicts.md."""
+    measures_search: bool = False
+    """Whether it measures ranks in a search, and not the embedding only."""
 
     joined: int = 1
     """Documents that are joined to a set, which counts as one."""
@@ -146,8 +112,6 @@ class Probe:
     """Whether it measures questions, of documents that have some."""
     needs_sentences: bool = False
     """Whether it measures sentences, which may be split at periods."""
-    needs_own_tokens: bool = False
-    """Whether it cuts texts where the model's window ends, for which estimated tokens are not enough."""
     needs_all: bool = False
     """Whether it needs all documents at once, and those that are not sampled, and not one block after the other."""
 
@@ -172,12 +136,10 @@ class Probe:
     """Whether a figure shows the standard deviation of the values, too."""
     shows_published_range: bool = False
     """Whether a figure shows the range of published values of each line, and not these."""
-    compares_models: bool = True
-    """Whether the sizes of two models' differences may be compared."""
     is_of_data: bool = False
     """Whether the data alone determines the values, and not the model."""
     averages: Mapping[str, Compute] = {}
-    """Averages over conditions that a figure has a panel of, by the name of their position, as `mean over sizes · 0 %`."""
+    """Averages over conditions that a figure has a panel of, by the name of their position, as `mean over sizes · 0%`."""
     cells: Sequence[tuple[str, float, float]] = ()
     """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes."""
     cell_size: tuple[float, float] = (0.0, 0.0)
@@ -197,17 +159,33 @@ class Probe:
         return next(iter(self.summaries.values()))
 
     @property
-    def stated(self) -> str:
-        """Name of the summary that the finding states: the first, unless a signed finding names another."""
-        named = self.finding.summary if isinstance(self.finding, SignedFinding) else ""
-        return named or next(iter(self.summaries), "")
+    def stated_summaries(self) -> list[Summary]:
+        """The summaries that describe a result, the most important first."""
+        return [self.summaries[name] for name in self.stated or list(self.summaries)[:1]]
 
-    def find(self, sums: ProbeSums) -> str | None:
-        """Return the finding, a sentence without a full stop; None without an interval, or with 0 in that of a difference."""
-        if self.finding is not None:
-            return self.finding.state(self, sums)
-        name = self.stated
-        return Statement(f"{self.title}: {name.replace('_', ' ')} {{}}").state(self, sums) if name else None
+    def describe(self, sums: ProbeSums) -> str:
+        """Return the title with the stated summaries, without a full stop.
+
+        `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
+        """
+        values = [(summary, sums.estimate(summary)) for summary in self.stated_summaries]
+        parts = [self._describe_value(*value, first=not place) for place, value in enumerate(values) if value[1]]
+        return f"{self.title}: {'; '.join(parts)}" if parts else self.title
+
+    def _describe_value(self, summary: Summary, estimate: Estimate | None, *, first: bool) -> str:
+        """Return a summary with its value; the first one has its interval, too."""
+        title = summary.title
+        if title[1:2].islower():
+            title = title[0].lower() + title[1:]
+        if not first and estimate:
+            estimate = Estimate(estimate.value)
+        value = format_estimate(estimate, self.find_format(summary))
+        return f"{title} {value} {UNITS.get(summary.unit, '')}".rstrip()
+
+    def find_format(self, summary: Summary) -> Format:
+        """Return how a summary is printed: the first stated one of a preference has a sign."""
+        is_difference = self.preference_sign and summary == self.stated_summaries[0]
+        return (SIGNED if is_difference else FORMATS)[summary.unit]
 
     @property
     def counted(self) -> str:
@@ -237,7 +215,7 @@ class IndexRow:
     """`summary` or `position`."""
     name: str
     value: Estimate | None
-    """Its 95 % interval is by bootstrap over documents; None where undefined."""
+    """Its 95% interval is by bootstrap over documents; None where undefined."""
     sd: float | None
     """Standard deviation of the values at a position."""
     slope: float | None
@@ -329,7 +307,7 @@ def ignore_rounding(differences: Floats) -> Floats:
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
-def start_to_end(values: Floats) -> Floats:
+def start_minus_end(values: Floats) -> Floats:
     """Return the first value minus the last: positive if the start counts more."""
     difference: Floats = values[..., 0] - values[..., -1]
     return difference

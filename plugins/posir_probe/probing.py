@@ -11,7 +11,7 @@ from pathlib import Path
 
 from posir_probe import bias_learning, evidence_moving, pairs, posir_paper, segments
 from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
-from posir_probe.mirror_reversal import MirrorReversal, WindowReversal
+from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
 from posir_tasks.display.progress import Advance, track
@@ -36,7 +36,6 @@ def builtin_probes() -> tuple[Probe, ...]:
     return (
         segments.SegmentSimilarity(3),
         segments.SegmentSimilarity(10),
-        WindowReversal(),
         segments.Permutation(),
         evidence_moving.EvidenceMoving(),
         pairs.ControlledPairs(),
@@ -154,11 +153,6 @@ def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequenc
         groups.setdefault((probe.needs_questions, run.split_at_periods and probe.needs_sentences), []).append(probe)
     own, room = find_tokenizer(run.encoder.model), find_room(run.encoder.model, run.encoder.context)
     data = replace(data, tokenizer=own if own is not None and own.locates_tokens else EstimatedTokenizer(), room=room)
-    if own is None or not own.locates_tokens:
-        without = (
-            "the model's tokenizer does not say where tokens are in a text, so that it cannot be cut where the window ends."
-        )
-        run.problems.update({probe.name: without for probe in probes if probe.needs_own_tokens})
     samples = {
         (asked, at_periods): replace(data, split_at_periods=at_periods).sample(run.documents, run.selection, asked_about=asked)
         for asked, at_periods in sorted(groups)

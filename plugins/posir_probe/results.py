@@ -44,7 +44,7 @@ FOLDER = "probes"
 REPLICATES = 200
 #: Share of samples in which a value must be defined for an interval: about five documents have it.
 LEAST_DEFINED = 0.99
-#: Quantiles that bound a central 95 % interval.
+#: Quantiles that bound a central 95% interval.
 TAILS = (0.025, 0.975)
 
 #: Maps the values at all positions, shape (..., P), to one number, shape (...).

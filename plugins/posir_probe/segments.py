@@ -29,14 +29,13 @@ from posir_probe.probe import (
     Form,
     Probe,
     ProbePlan,
-    SignedFinding,
     Summary,
     ignore_rounding,
     plan_cosines,
-    start_to_end,
+    start_minus_end,
     value_range,
 )
-from posir_probe.results import ProbeSums
+from posir_probe.results import ProbeSums, at
 from posir_tasks.display.wording import ordinal
 from posir_tasks.embeddings.encoding import Embeddings
 from posir_tasks.evidence import Floats
@@ -55,11 +54,11 @@ class SegmentSimilarity(Probe):
 
     notes = (
         "A text and each of its parts are embedded alone, and their cosine is taken. A higher cosine means that more of the "
-        "part is in the embedding of the text. It isn't 0 for a part past the window, as any two parts of a text are similar.",
+        "part is in the embedding of the text. It isn't 0 for a truncated part, as any two parts of a text are similar.",
         "Models with last-token pooling usually have their highest value in the last part.",
     )
+    stated = ("start_minus_end", "first", "last")
     preference_sign = 1
-    compares_ends = True
     shows_window = True
     value_title = "Cosine of text and part"
     form = Form.PLACES
@@ -70,16 +69,14 @@ class SegmentSimilarity(Probe):
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.source = "arXiv 2505.13950, A.4" if segments == 3 else "arXiv 2605.26578, section 6"
-        self.positions = ("begin", "middle", "end") if segments == 3 else tuple(str(at + 1) for at in range(segments))
+        self.positions = ("begin", "middle", "end") if segments == 3 else tuple(str(part + 1) for part in range(segments))
         self.summaries = {
-            "start_to_end": Summary(f"First minus last {part} of a text", start_to_end),
+            "start_minus_end": Summary(f"First minus last {part} of a text", start_minus_end),
+            "first": Summary(f"First {part}", at(0)),
+            "last": Summary(f"Last {part}", at(-1)),
             "range": Summary(f"Range over the {part}s", value_range),
             "range_without_last": Summary(f"Range without the last {part}", lambda values: value_range(values[..., :-1])),
         }
-        self.finding = SignedFinding(
-            f"The first {part} of a text is closer to the whole text than the last",
-            f"The last {part} of a text is closer to the whole text than the first",
-        )
         self.place_title = f"Middle of the {part}, as a share of the text"
         self.place_names = {
             name: f"{'last' if place == segments else ordinal(place)} {part}" for place, name in enumerate(self.positions, 1)
@@ -113,7 +110,7 @@ def gini(values: Floats) -> Floats:
 def relative_drop(values: Floats) -> Floats:
     """Return 1 - m_last / m_first; NaN unless both are positive."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        drops = ignore_rounding(start_to_end(values)) / values[..., 0]
+        drops = ignore_rounding(start_minus_end(values)) / values[..., 0]
     return np.where((values[..., 0] > 0) & (values[..., -1] > 0), drops, np.nan)
 
 
@@ -129,8 +126,8 @@ class Permutation(Probe):
         "Texts are cut so that they fit the model's window together. Several on different subjects are no natural text. "
         "Differences below 1e-6 are rounding errors and count as 0.",
     )
+    stated = ("start_minus_end", "first", "last")
     preference_sign = 1
-    compares_ends = True
     in_window = True
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
@@ -141,16 +138,14 @@ class Permutation(Probe):
         self.segments = self.joined = segments
         self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
         self.summaries = {
-            "start_to_end": Summary(
-                f"{self.parts.capitalize()}, first minus last", lambda values: ignore_rounding(start_to_end(values))
+            "start_minus_end": Summary(
+                f"{self.parts.capitalize()}, first minus last", lambda values: ignore_rounding(start_minus_end(values))
             ),
+            "first": Summary("First place", at(0)),
+            "last": Summary("Last place", at(-1)),
             "relative_drop": Summary("Relative drop from first to last", relative_drop),
             "gini": Summary("Gini coefficient of the places", gini),
         }
-        self.finding = SignedFinding(
-            f"In all orders of {segments} {self.parts}, the first is closer to the whole than the last",
-            f"In all orders of {segments} {self.parts}, the last is closer to the whole than the first",
-        )
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """Return the segments of each set by its id, and the number of texts in none, by reason.

@@ -86,7 +86,7 @@ class ValidityRow:
     difference: Estimate
     """Sample minus complete data; absolute for the largest difference."""
     chance: float | None = None
-    """The difference that random samples do not exceed in 95 % of draws; None for a bucket."""
+    """The difference that random samples do not exceed in 95% of draws; None for a bucket."""
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
@@ -184,8 +184,8 @@ def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
         if row.position != LARGEST
     ]
     note = (
-        "nDCG@10 x 100; queries of the sample; 95 % intervals by bootstrap over them, for the largest difference over all "
-        "buckets together. By chance: 95 % of random samples of this size differ less."
+        "nDCG@10 x 100; queries of the sample; 95% intervals by bootstrap over them, for the largest difference over all "
+        "buckets together. By chance: 95% of random samples of this size differ less."
     )
     return [
         Table(build_columns(headings, ("Queries", "By chance up to")), tuple(overall)),
@@ -208,7 +208,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
         color, shape, dash = tell_apart("data", names, alt.Legend(orient="bottom"))
         own: dict[str, Any] = {"line": {"strokeDash": dash}, "point": {"shape": shape}}
         chart = alt.layer(*curve(rows, build_positions(pair[0].profile.axes), color, "area", **own), width=640, height=300)
-        explanation = "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths together. Shaded: 95 %."
+        explanation = "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths together. Shaded: 95%."
         scores = ([cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells] for cells in curves.values())
         seen = " ".join(map(describe_scores, names, scores))
         texts = explanation, f"Source: {' and '.join(names)}.", seen
@@ -374,7 +374,7 @@ class GroupRow:
     models: int
     position: str
     value: Estimate
-    """Its 95 % interval is by bootstrap over documents, with the models held fixed; published values have none."""
+    """Its 95% interval is by bootstrap over documents, with the models held fixed; published values have none."""
     source: str
 
 

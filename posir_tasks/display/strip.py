@@ -107,23 +107,6 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
-class EndScores:
-    """nDCG@10 near the start and near the end of texts, in [0, 1], for the row of a page."""
-
-    near_start: float
-    near_end: float
-    margin: float
-    """Half the width of the differences that do not matter."""
-
-
-@dataclass(frozen=True)
-class ReadShare:
-    """The share of all tokens that a model reads, in [0, 1], for the row of a page."""
-
-    read: float
-
-
-@dataclass(frozen=True)
 class Strip:
     """A document from its start to its end, as one system finds evidence in it."""
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from posir_tasks.display.numbers import MISSING
 from posir_tasks.display.secrets import redact_collected
-from posir_tasks.display.strip import EndScores, ReadShare, Strip, explain_sketches, sketch_strips
+from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
 from posir_tasks.display.wording import COMMAND, NO_BREAK, VERDICTS, bind, escape_controls, shorten_names
 from posir_tasks.scores import Estimate, estimate_to_json, flatten
 
@@ -495,17 +495,11 @@ class DisplaySection:
     folded: bool = False
     """Whether a page shows the title alone until it is opened or printed."""
     group: str = ""
-    """Heading that a page has above this section and its neighbors of the same group."""
-    chip: str = ""
-    """Word that a page has before a folded title of a group; a group without any is folded, too."""
+    """Heading that a page has above this section and its neighbors of the same group; without a difference it is folded."""
     drawn: tuple[float, ...] = ()
-    """A difference that a page draws beside a folded title: its value, the ends of its interval, and those of known values."""
-    also_drawn: tuple[float, ...] = ()
-    """A second difference, of other parts, with the ends of its interval."""
+    """A difference that a page draws next to a folded title: its value, the ends of its interval, and published values."""
     unit: str = ""
-    """The unit of these differences; those of one unit share a scale."""
-    picture: Strip | EndScores | ReadShare | None = None
-    """The drawing beside a folded title that is one of the first rows of a page."""
+    """The unit of this difference; those of one unit share a scale."""
     strips: tuple[Strip, ...] = ()
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with them."""
     said: tuple[str, ...] = ()

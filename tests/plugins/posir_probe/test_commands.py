@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -31,10 +32,11 @@ PROBES = ("--probe", "segment_similarity", "--probe", "gradient_saliency")
 def test_a_model_is_measured_and_shown_in_every_format(model, results):
     arguments = ("probe", model, "--documents", 10, "--output", results, *PROBES)
     text = invoke(*arguments)
-    assert text.startswith("Does tiny weigh the start of a text more than its end?")
+    assert text.startswith("Probes of tiny on 10 documents of PosIR-Mini")
+    assert f"posir run -t PosIR-Mini -m {model} --output {results}\nposir report {results}" in re.sub(r"\n +", "\n", text)
     assert "First minus last third of a text" in text
     assert "--probe" not in text
-    assert "start_to_end" not in text
+    assert "start_minus_end" not in text
     assert "How much each token that is read changes" in text
     assert "Range: the highest minus" not in text
     assert "Range: the highest minus" in invoke(*arguments, "--explain")
@@ -53,7 +55,6 @@ def test_curves_are_written_as_a_page_and_pictures(model, results, tmp_path):
     assert sorted(file.name for file in folder.iterdir()) == [
         "PosIR-Mini.segment_similarity_10.svg",
         "PosIR-Mini.segment_similarity_3.svg",
-        "answer.svg",
     ]
 
 

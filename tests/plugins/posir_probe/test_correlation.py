@@ -29,8 +29,8 @@ PROBES = {probe.name: probe for probe in (EvidenceMoving(), SegmentSimilarity(10
 
 
 def summary_of(model, drop, task="PosIR-Mini"):
-    """Retrieval that falls by `drop` from start to end; PSI is its size."""
-    scores = {"psi": Estimate(abs(drop)), "start_to_end": Estimate(drop)}
+    """Retrieval that falls by `drop` from start to end, observed and in the controlled test; PSI is its size."""
+    scores = {"psi_as_published": abs(drop), "start_minus_end": Estimate(drop), "position_effect": Estimate(drop)}
     values = ResultValues(separate_documents(profile_of(np.full(6, 0.5), 10)))
     return TaskSummary(model, "1", task, ("default",), (), "1", values, ResultScores((), {"all": scores}, ()))
 
@@ -52,22 +52,23 @@ def test_rho_is_that_of_scipy_over_the_models_that_have_both():
     slopes = rng.normal(size=12)
     drops = 0.2 * slopes + 0.1 * rng.normal(size=12)
     rows = correlate_made(slopes, drops[:10])
-    assert rows[correlation.START_TO_END].rho.value == pytest.approx(spearmanr(slopes[:10], drops[:10]).statistic)
+    assert rows[correlation.START_MINUS_END].rho.value == pytest.approx(spearmanr(slopes[:10], drops[:10]).statistic)
     # PSI has no sign, so the size of the preference is correlated with it.
     psi = rows[correlation.PSI]
     assert psi.rho.value == pytest.approx(spearmanr(np.abs(slopes[:10]), np.abs(drops[:10])).statistic)
-    assert (psi.models, psi.families, psi.summary) == (10, 10, "start_to_end")
-    assert rows[correlation.START_TO_END].verdict == correlation.PREDICTS
-    assert rows[correlation.START_TO_END].rho.low > 0
-    assert correlate_made(-slopes, drops)[correlation.START_TO_END].verdict == correlation.OPPOSITE
+    assert (psi.models, psi.families, psi.summary) == (10, 10, "start_minus_end")
+    assert rows[correlation.START_MINUS_END].verdict == correlation.PREDICTS
+    assert rows[correlation.START_MINUS_END].rho.low > 0
+    assert rows[correlation.POSITION_EFFECT].rho.value == rows[correlation.START_MINUS_END].rho.value
+    assert correlate_made(-slopes, drops)[correlation.START_MINUS_END].verdict == correlation.OPPOSITE
     table = correlation.build_table(list(rows.values()))
     assert [row[-1] for row in table.rows] == [row.verdict for row in rows.values()]
 
 
 def test_signs_of_preferences():
     regression = SentenceRegression()
-    start_to_end, psi = correlation.START_TO_END, correlation.PSI
-    signed = [correlation.orient(*value) for value in product((-0.3, 0.3), (regression,), (start_to_end, psi))]
+    start_minus_end, psi = correlation.START_MINUS_END, correlation.PSI
+    signed = [correlation.orient(*value) for value in product((-0.3, 0.3), (regression,), (start_minus_end, psi))]
     assert signed == [0.3, 0.3, -0.3, 0.3]
     assert correlation.orient(-0.3, SentenceRegressionFit(), correlation.PSI) == -0.3
     undirected = {probe.name for probe in builtin_probes() if not probe.preference_sign}
@@ -77,14 +78,14 @@ def test_signs_of_preferences():
     }
 
 
-def test_what_cannot_be_said_names_how_many_models_would_do():
+def test_what_is_inconclusive_names_how_many_models_would_do():
     few = correlate_made([1, 2, 3], [0.1, 0.3, 0.2])[correlation.PSI]
-    assert few.verdict == "cannot be said: 3 models, at least 5 are needed"
-    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[correlation.START_TO_END]
-    assert row.verdict == f"cannot be said: 6 models, about {row.needed} are needed"
+    assert few.verdict == "inconclusive: 3 models, at least 5 are needed"
+    row = correlate_made([1, 2, 3, 4, 5, 6], [0.1, 0.4, 0.2, 0.5, 0.3, 0.35])[correlation.START_MINUS_END]
+    assert row.verdict == f"inconclusive: 6 models, about {row.needed} are needed"
     assert correlate_made([1], [0.1])[correlation.PSI].rho is None
     assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.01) == correlation.PREDICTS
-    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith("cannot be said")
+    assert correlation.judge(Estimate(0.8, (0.1, 0.95)), 9, 0.2).startswith(correlation.INCONCLUSIVE)
     assert correlation.judge(None, 9, None) == "all models have the same value"
 
 
@@ -93,8 +94,8 @@ def test_variants_of_a_model_are_one_family(tmp_path):
     drops = np.repeat([0.1, 0.3, 0.2, 0.5, 0.4, 0.6], 2)
     file = tmp_path / "families.csv"
     file.write_text("model,family\n" + "".join(f"m{number},{number // 2}\n" for number in range(12)))
-    independent = correlate_made(slopes, drops)[correlation.START_TO_END]
-    clustered = correlate_made(slopes, drops, correlation.read_families(file))[correlation.START_TO_END]
+    independent = correlate_made(slopes, drops)[correlation.START_MINUS_END]
+    clustered = correlate_made(slopes, drops, correlation.read_families(file))[correlation.START_MINUS_END]
     assert (independent.families, clustered.families, clustered.rho.value) == (12, 6, independent.rho.value)
     assert clustered.p_value > independent.p_value
     assert clustered.rho.low < independent.rho.low
@@ -123,13 +124,13 @@ def test_probes_meet_retrieval_on_the_same_data_and_p_values_are_corrected_for_t
     first = {(row.task, row.score): row for row in rows if row.probe == "evidence_moving"}
     for row in alone:
         assert row.p_value <= first[row.task, row.score].p_value
-        if row.score == correlation.START_TO_END:
+        if row.score == correlation.START_MINUS_END:
             assert first[row.task, row.score].p_value == pytest.approx(2 * row.p_value)
     findings = correlation.describe_findings(rows)
-    assert len(findings) == 2
-    sentence = next(finding for finding in findings if correlation.START_TO_END in finding)
+    assert len(findings) == 3, "position effect, start minus end, PSI"
+    sentence = next(finding for finding in findings if correlation.START_MINUS_END in finding)
     assert "on all 2 tasks: evidence_moving." in sentence
-    assert sentence.endswith("Cannot be said: segment_similarity_10.")
+    assert sentence.endswith("Inconclusive: segment_similarity_10.")
     flipped = [replace(row, verdict=correlation.OPPOSITE) if row.probe == "segment_similarity_10" else row for row in rows]
     assert "With the opposite sign: segment_similarity_10 (2 of 2)." in correlation.describe_findings(flipped)[0]
     # Data of no task is correlated with every task; what is equal for all models says nothing.
@@ -259,10 +260,10 @@ def test_properties_of_models_have_numbers_and_no_verdict(options):
         *("task", "length", "score", "factor", "models", "groups", "test", "value", "value_low", "value_high", "p_value"),
     ]
     (table,) = shown.tables
-    assert [column.heading for column in table.columns][-3:] == ["Value", "95 % interval", "p"]
+    assert [column.heading for column in table.columns][-3:] == ["Value", "95% interval", "p"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     words = str(shown)
-    for verdict in (correlation.PREDICTS, correlation.OPPOSITE, "cannot be said", "differs between"):
+    for verdict in (correlation.PREDICTS, correlation.OPPOSITE, correlation.INCONCLUSIVE, "differs between"):
         assert verdict not in words
 
 

@@ -131,7 +131,7 @@ def test_only_evidence_in_the_middle_fifth_counts(folder):
     assert sums.sums[:, 0].tolist() == [1.0] * 100
     assert sums.skipped == {"no evidence span": 1}
     assert 0.9 < sums.values.max() <= 1
-    assert posir_paper.GradientSaliency().summaries["start_to_end"](sums.values) == pytest.approx(
+    assert posir_paper.GradientSaliency().summaries["start_minus_end"](sums.values) == pytest.approx(
         sums.values[:10].mean() - sums.values[90:].mean()
     )
 

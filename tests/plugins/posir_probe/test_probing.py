@@ -12,7 +12,7 @@ from posir_probe import probing
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, ProbeSource
 from posir_probe.evidence_moving import EvidenceMoving
-from posir_probe.mirror_reversal import MirrorReversal, WindowReversal
+from posir_probe.mirror_reversal import MirrorReversal
 from posir_probe.posir_paper import EvidenceLocation, GradientSaliency
 from posir_probe.probe import Probe, ProbePlan, Summary, build_index_rows, run_plans, run_probe
 from posir_probe.probing import ProbeRun, all_probes, builtin_probes, run_probes, select_probes
@@ -204,14 +204,8 @@ def test_bad_input_is_counted_and_skipped():
     assert moved.skipped == {"the evidence is the whole document": 1, "no evidence span": 2}
     assert np.isnan(moved.values).all()
     for probe in select_probes(()):
-        if probe.name not in ("gradient_saliency", "window_reversal"):
+        if probe.name != "gradient_saliency":
             run_probe(probe, order_blind, data)
-
-
-def test_texts_are_cut_at_a_window_only_by_the_tokenizer_of_the_model(run, caplog):
-    measured = run_probes(run, [SegmentSimilarity(3), WindowReversal()])
-    assert [result.probe for result in measured] == ["segment_similarity_3"]
-    assert "window_reversal was not measured: the model's tokenizer does not say" in caplog.text
 
 
 def test_tables_have_sources_intervals_and_warnings(run):
@@ -226,7 +220,7 @@ def test_tables_have_sources_intervals_and_warnings(run):
     assert [row[0] for row in positions.rows] == ["front", "middle", "end"]
     assert list(positions.headings) == ["Position", "Documents as they are", "Documents reversed"]
     assert summaries.rows[0][0] == "nDCG@10 near start minus near end", "what the page states comes first"
-    assert len(summaries.rows) == 3, "single values stand in the matrix alone"
+    assert len(summaries.rows) == 5, "single values stand in the matrix alone"
     sections = ProbeMeasurements(tuple(results), run.output).sections()
     notes = [note for section in sections for table in section.tables for note in table.notes]
     said = [sentence for section in sections for sentence in section.sentences]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_probe.probe import start_to_end, value_range
+from posir_probe.probe import start_minus_end, value_range
 from posir_probe.results import REPLICATES, ProbeSums, bootstrap_counts
 from posir_tasks.errors import NewerSchemaError, ProfileError
 
@@ -76,7 +76,7 @@ def test_counts_of_a_document_follow_from_its_id_and_are_poisson():
 
 
 def test_few_documents_have_no_interval():
-    estimates = [sums_of([[1, 2]] * documents).estimate(start_to_end) for documents in (9, 10)]
+    estimates = [sums_of([[1, 2]] * documents).estimate(start_minus_end) for documents in (9, 10)]
     assert [estimate.interval for estimate in estimates] == [None, (-1, -1)]
     assert [estimate.value for estimate in estimates] == [-1, -1]
 

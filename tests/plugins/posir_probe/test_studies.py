@@ -33,8 +33,8 @@ def profile_of(shares, queries=400, scheme=SCHEME):
 
 def summary_of(model, shares, task="PosIR-Mini", **options):
     profile = profile_of(shares, **options)
-    start_to_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
-    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_to_end": Estimate(start_to_end)}
+    start_minus_end = float(np.mean(shares[:2]) - np.mean(shares[-2:]))
+    scores = {"psi": Estimate(float(1 - min(shares) / max(shares))), "start_minus_end": Estimate(start_minus_end)}
     result = ResultScores((), {"all": scores}, ())
     return TaskSummary(model, "1", task, ("default",), (), "1", ResultValues(separate_documents(profile)), result)
 
@@ -97,12 +97,12 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
     )
     outcome = {(row.data, row.group, row.model, row.position): row for row in rows}
     frame = pd.DataFrame(
-        {"model": m, "data": d, "place": ("0 %", "50 %", "100 %")[at % 3], "cosine": values[:, at].mean()}
+        {"model": m, "data": d, "place": ("0%", "50%", "100%")[at % 3], "cosine": values[:, at].mean()}
         for (m, d), (_, values) in pairs.items()
         for at in range(15)
     )
     ape = frame[frame.model.isin(models[:2])]
-    for place in ("0 %", "50 %", "100 %"):
+    for place in ("0%", "50%", "100%"):
         position = f"mean over sizes · {place}"
         group = outcome["mean of 2 datasets", "APE", "", position]
         assert group.value.value == pytest.approx(ape[ape.place == place].cosine.mean())
@@ -110,10 +110,10 @@ def test_probes_are_averaged_over_models_of_a_positional_encoding_and_over_datas
         assert group.value.low < group.value.value < group.value.high
         alone = frame[(frame.model == models[2]) & (frame.data == "b") & (frame.place == place)]
         assert outcome["b", "RoPE", models[2], position].value.value == pytest.approx(alone.cosine.mean())
-    assert ("a", "unknown", "me/other", "mean over sizes · 0 %") in outcome
-    assert ("a", "unknown", "", "mean over sizes · 0 %") not in outcome
+    assert ("a", "unknown", "me/other", "mean over sizes · 0%") in outcome
+    assert ("a", "unknown", "", "mean over sizes · 0%") not in outcome
     published = {(row.group, row.position): row.value.value for row in studies.published_groups(["needle_insertion"])}
-    assert published["RoPE", "mean over sizes · 0 %"] == 0.8189
+    assert published["RoPE", "mean over sizes · 0%"] == 0.8189
     tables = studies.build_group_tables(rows)
     assert [table.title for table in tables] == [f"needle_insertion · {data}" for data in ("a", "b", "mean of 2 datasets")]
     assert [line[:2] for line in tables[0].rows][2] == ("APE", "mean of 2 models")
