@@ -95,7 +95,7 @@ class Commit:
 
     @property
     def creation(self) -> str:
-        """What to do if the repository is missing; empty for a model's own."""
+        """Return the advice on a missing repository; empty for a model's own."""
         return CREATION % self.name if self.kind == "dataset" else ""
 
     @property
@@ -312,7 +312,7 @@ def _copy_repository(name: str, patterns: Sequence[str], folder: Path) -> str | 
     repository = f"dataset {name}"
     try:
         with hub.translate_errors(repository, READ_ADVICE, CREATION % name):
-            head = hub.api.repo_info(name, repo_type="dataset", revision=MAIN)
+            head = hub.api.dataset_info(name, revision=MAIN)
             files = None if head.siblings is None else [file.rfilename for file in head.siblings]
             if head.sha is None or (files is not None and not any(filter_repo_objects(files, allow_patterns=list(patterns)))):
                 return head.sha
