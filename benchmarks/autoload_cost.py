@@ -1,4 +1,4 @@
-"""What the autoload file costs every user of mteb, with it and without it, alternating.
+"""Cost of the autoload file for every user of mteb, with it and without it, alternating.
 
 `python -c pass` and `mteb --help` start; tasks and benchmarks are listed in a process that has imported mteb.
 

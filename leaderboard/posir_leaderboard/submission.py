@@ -96,7 +96,7 @@ class Commit:
 
     @property
     def creation(self) -> str:
-        """What to do if the repository is missing; empty for a model's own."""
+        """Return the advice on a missing repository; empty for a model's own."""
         return CREATION % self.name if self.kind == "dataset" else ""
 
     @property

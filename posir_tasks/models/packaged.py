@@ -33,7 +33,7 @@ class PackagedModel:
     revision: str
     """Revision of the model on the Hub."""
     digest: str
-    """What `digest_folder` returns for its files."""
+    """Digest of its files, as `digest_folder` returns it."""
 
     def locate(self) -> Path | None:
         """Return the folder of the files; None if the package is not installed."""

@@ -1,4 +1,4 @@
-"""What a search is asked for. Importing this module imports no model and no torch."""
+"""A search request: texts, settings and timer. Importing this module imports no model and no torch."""
 
 from __future__ import annotations
 

@@ -107,12 +107,12 @@ def test_folders_may_be_deeper_than_calls_of_python(tmp_path: Path):
         folder.mkdir()
     file = folders[-1] / "a.json"
     file.touch()
-    found = find_files(tmp_path / "deep", ".json")
+    files = find_files(tmp_path / "deep", ".json")
     # What removes the folders of tests calls itself.
     file.unlink()
     for folder in reversed(folders):
         folder.rmdir()
-    assert found == [file]
+    assert files == [file]
 
 
 def test_files_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
