@@ -38,9 +38,10 @@ POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
+#: Why a published result has no state.
 UNTESTED = (
-    "Published results are not tested for bias within the window: the papers publish neither windows nor texts with scores, so "
-    "that no evidence can be moved."
+    "Published results are not tested for bias within the window: the papers publish neither windows nor texts with "
+    "their scores, so no evidence can be moved."
 )
 ASSUMPTIONS = (
     "Intervals of published results assume independent queries, and the largest variance that scores in [0, 1] can have. "

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from posir_leaderboard.board.charts import build_specifications
 from posir_leaderboard.board.folder import INDEX, Site
+from posir_leaderboard.board.published import UNTESTED
 from posir_leaderboard.board.records import (
     BoardModel,
     BoardRecord,
@@ -101,6 +102,7 @@ def render_site(
         view=view,
         order=order[:PAGE],
         published=any(data["board"]["models"]["published"][place] for place in view.get("models", ())),
+        untested=UNTESTED,
         percent=format_percent,
         points=format_points,
     )

@@ -31,7 +31,7 @@
   };
 
   /** Why published results have no state. */
-  board.UNTESTED = "The papers publish neither windows nor texts with their scores, so no evidence can be moved.";
+  board.UNTESTED = board.byId("untested").textContent;
 
   const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
   board.scoreInterval = (row) => board.intervalText(row, "ndcg_at_10", "score");

@@ -153,7 +153,7 @@
   function detailsOf(row, lengths) {
     const answer = Object.entries(row.parts ?? {}).filter(([title]) => !IN_THE_ROW.includes(title));
     const facts = [
-      answer.length ? null : [board.title("state"), row.published ? `${row.state_label}. ${board.UNTESTED}` : row.state_label],
+      answer.length ? null : [board.title("state"), row.published ? board.UNTESTED : row.state_label],
       row.published ? null : ["Start minus end (different questions)", [board.points(row.difference), board.intervalText(row, "start_minus_end")].filter(Boolean).join(" ")],
       row.published ? null : [board.title("psi_as_published"), board.valueText(row, "psi_as_published")],
       [board.title("psi_by_chance"), board.chanceRange(row)],
@@ -422,7 +422,7 @@
     for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
     table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
     labelHeader(table.column(place("effect")).header(), "position_effect");
-    table.column(place("verdict")).header().title = `${board.describe("state")} Published results are not tested. ${board.UNTESTED}`;
+    table.column(place("verdict")).header().title = `${board.describe("state")} ${board.UNTESTED}`;
   }
 
   /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
