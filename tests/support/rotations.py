@@ -93,10 +93,12 @@ def rotate_ranks(ranks: DocumentRanks, found=(0.6, 0.6, 0.6), seed=0) -> Rotatio
 
 
 def _rotate_set(part: DocumentSet, found, seed) -> RotationSet:
-    rng = np.random.default_rng(seed)
     documents, questions = len(part.document_sizes), len(part.ranks)
-    twelfths = (rng.integers(0, 12, questions)[:, None] - 4 * np.arange(VERSIONS)) % 12
-    is_found = rng.random(twelfths.shape) < found[twelfths // 4]
+    # The same versions for all models.
+    places = np.random.default_rng(0).integers(0, 12, questions)
+    start = 4 * part.thirds + places % 4 if len(part.thirds) else places
+    twelfths = (start[:, None] - 4 * np.arange(VERSIONS)) % 12
+    is_found = np.random.default_rng(seed).random(twelfths.shape) < found[twelfths // 4]
     columns = np.where(is_found, 0, len(RANKS) - 1)
     columns[:, 0] = part.ranks
     return RotationSet(

@@ -62,7 +62,6 @@ def test_a_build_does_not_write_among_its_documents(settings, override):
     ("override", "message"),
     [
         ("verify.rerankers=[./missing]", r"./missing: no such folder"),
-        ("balance.psi=0.99", r"balance.psi: 0.99: with a mean nDCG@10 of 0.6.*another balance.ndcg_at_10"),
         ("documents=missing", "no such file, folder or task"),
     ],
 )

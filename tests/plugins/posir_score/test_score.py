@@ -50,7 +50,9 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     assert ours.model == "run/baseline-bm25s"
     files = (next(folder.rglob("PosIR-Mini.json")) for folder in (tmp_path, bm25 / "results"))
     mine, other = (json.loads(file.read_text())["scores"]["test"][0] for file in files)
-    same = [name for name in other if name not in ("position_run", "mteb_version", "document_ranks", "read")]
+    # The model is known to ignore word order, a run is not.
+    differing = ("position_run", "mteb_version", "document_ranks", "read", "rotations", "position_scores")
+    same = [name for name in other if name not in differing]
     assert {name: mine[name] for name in same} == {name: other[name] for name in same}
     assert scored.runs[0].ndcg_at_10 == pytest.approx(other["ndcg_at_10"], abs=1e-6)
     assert mine["position_run"]["search"]["queries"] == 720
@@ -226,7 +228,7 @@ def test_a_document_without_text_is_no_obstacle(tmp_path: Path):
     assert [item.detail for item in posir.open_data(beir).skipped if item.name == "blank"] == [
         "its relevant document has no text"
     ]
-    posir.import_data(beir, language="eng-Latn", domain="mills", output=tmp_path / "layout")
+    posir.import_data(beir, language="eng-Latn", domain="mills", output=tmp_path / "layout", allow_loss=True)
     assert posir.validate(tmp_path / "layout").exit_status == 0
 
 

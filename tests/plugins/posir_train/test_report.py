@@ -6,7 +6,9 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from posir_significance.analysis import analyze
-from posir_significance.decision import Reason, compare_groups
+from posir_significance.decision import compare_groups
+from posir_significance.findings import ChangeState, Reason
+from posir_significance.messages import format_difference
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.evidence import Evidence, ReadEvidence
 from posir_tasks.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
@@ -17,21 +19,21 @@ from posir_train.preparation import find_base
 from posir_train.report import (
     CARD_FILE,
     COSINE,
+    EFFECTS,
     HEADING,
     METRICS,
     NDCG,
-    PSI,
-    START_TO_END,
     add_to_card,
     build_table,
     compare_measurements,
     compare_seeds,
     describe_changes,
     find_warnings,
-    list_not_read,
+    list_truncation,
 )
 from posir_train.settings import TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
+from tests.support.rotations import rotate_ranks
 
 DATA = build_examples(articles=25, questions=9)
 
@@ -53,7 +55,8 @@ def measurement(result, cosine=0.1, seed=0, beyond=None):
     ranks = np.array([1 if rng.random() < result[third] else 10 for third in THIRDS], np.int64)
     read = UNKNOWN if beyond is None else ReadPart.first(40, KnownBy.CLASS)
     placed = None if beyond is None else ReadEvidence(read, np.array([0, 12, 13])[beyond], CountedWith.TOKENIZER)
-    return Measurement(ResultValues(DocumentRanks.from_ranks(SCHEME, EVIDENCE, ranks, placed), read), cosine)
+    values = DocumentRanks.from_ranks(SCHEME, EVIDENCE, ranks, placed)
+    return Measurement(ResultValues(values, read, rotations=rotate_ranks(values, result, seed)), cosine)
 
 
 BIASED, EVEN = measurement([0.9, 0.5, 0.2]), measurement([0.85, 0.85, 0.85], seed=1)
@@ -70,33 +73,33 @@ def labels(before, after):
 
 def test_a_cure_is_better_in_all_three_and_the_other_way_worse():
     for changed, state in ((labels(BIASED, EVEN), "better"), (labels(EVEN, BIASED), "worse")):
-        assert {changed[score] for score in (NDCG, START_TO_END, PSI)} == {state}
+        assert {changed[score] for score in (NDCG, *EFFECTS)} == {state}
         assert changed[f"{NDCG}, end"] == changed[COSINE] == ""
 
 
-def test_the_same_model_is_equivalent_and_chance_is_not_said_to_be():
+def test_the_same_model_is_equivalent_and_chance_is_inconclusive():
     assert labels(EVEN, EVEN)[NDCG] == "equivalent within 2 points"
-    assert labels(EVEN, EVEN)[START_TO_END] == "equivalent within 5 points"
+    assert {labels(EVEN, EVEN)[score] for score in EFFECTS} == {"equivalent within 5 points"}
     changed = labels(EVEN, measurement([0.85, 0.85, 0.85], seed=2))
-    assert {changed[score] for score in (NDCG, START_TO_END, PSI)} == {"cannot be said"}
+    assert {changed[score] for score in (NDCG, *EFFECTS)} == {"inconclusive"}
 
 
 def test_a_bias_that_changes_its_side_is_no_cure():
     mirrored = measurement([0.2, 0.5, 0.9], seed=3)
-    change = next(change for change in compare_measurements(BIASED, mirrored) if change.score == START_TO_END)
-    assert (change.label, change.metric.reason) == ("differs; which is better: cannot be said", Reason.OTHER_SIDE)
+    change = next(change for change in compare_measurements(BIASED, mirrored) if change.score == EFFECTS[0])
+    assert (change.metric.state, change.metric.reason) == (ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN)
     assert change.before.value > 0.3
     assert change.after.value < -0.3
 
 
 def test_states_and_numbers_are_those_of_the_change(cured):
-    change = compare_groups(*(analyze(model.values.ranks).overall for model in (BIASED, EVEN)), paired=True)
+    change = compare_groups(*(analyze(model.values).overall for model in (BIASED, EVEN)), paired=True)
     for score, name in METRICS.items():
         metric = getattr(change, name)
         assert cured[score].metric.state == metric.state
         assert cured[score].difference.value == pytest.approx(metric.difference.value)
         assert cured[score].difference.interval == pytest.approx(metric.difference.interval)
-    assert "better than the base model in nDCG@10: +" in cured[NDCG].sentence
+    assert cured[NDCG].sentence.endswith(f"{format_difference(cured[NDCG].metric)}.")
 
 
 def test_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_paragraph_of_its_own(cured):
@@ -114,8 +117,8 @@ def test_warnings_are_of_the_change_of_held_out_articles_and_a_check_has_a_parag
 def test_truncation_is_said_of_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    first, other = list_not_read(before, after, ("base", "trained"))
-    assert f"{100 * np.mean(beyond > 0):.1f}%" in first
+    first, other = list_truncation(before, after, ("base", "trained"))
+    assert f"{100 * np.mean(beyond > 0):.0f}%" in first
     assert "40 tokens" in first
     assert "unknown" in other
 
