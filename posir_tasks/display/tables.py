@@ -165,8 +165,10 @@ class Table:
         """Return the table at most `NARROW` columns wide, if the names in its first column can be shortened to that."""
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
         # Without that room it is divided.
-        names = shorten_names([row[0] for row in self.rows], room if room >= MIN_WIDTH else DIVIDED_WIDTH)
-        return replace(self, rows=tuple((name, *row[1:]) for name, row in zip(names, self.rows, strict=True)))
+        names = [row[0] for row in self.rows if not _is_group_title(row)]
+        shown = dict(zip(names, shorten_names(names, room if room >= MIN_WIDTH else DIVIDED_WIDTH), strict=True))
+        rows = [row if _is_group_title(row) else (shown[row[0]], *row[1:]) for row in self.rows]
+        return replace(self, rows=tuple(rows))
 
     def escaped(self) -> Table:
         """Return the table without control characters; the lines of a cell stay."""
@@ -184,12 +186,17 @@ class Table:
 
     def column_widths(self) -> list[int]:
         """Return how wide each column is if nothing is folded."""
-        cells = zip(self.headings, *(row for row in self.rows if any(row[1:]) or not row[1:]), strict=True)
+        cells = zip(self.headings, *(row for row in self.rows if not _is_group_title(row)), strict=True)
         return [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in indices), rows=rows)
+
+
+def _is_group_title(row: Sequence[str]) -> bool:
+    """Tell whether a row is the title of the rows below it: only its first cell has text."""
+    return len(row) > 1 and not any(row[1:])
 
 
 def total_width(widths: Sequence[int]) -> int:
