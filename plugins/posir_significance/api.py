@@ -198,7 +198,7 @@ def power(
         >>> import posir
         >>> sizes = posir.power(difference=10)
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
-        [374, 70]
+        [375, 70]
     """
     points, means = (tuple(map(float, to_list(given))) for given in (difference, ndcg_difference))
     squared = None if variance is None else variance / 1e4

@@ -285,3 +285,14 @@ def test_a_part_has_no_column_that_no_row_fills_but_what_identifies_it():
     table = Table(build_columns(("Task", "Model", "p", "Score", "Mark")), rows, split_by="{Task}")
     assert [part.headings for part in table.parts()] == [("Model", "Score"), ("Model", "p", "Mark")]
     assert table.without_empty_columns() == table
+
+
+def test_titles_of_groups_are_not_shortened_as_names_are():
+    title = "A title of the rows below that is far longer than the names " * 2
+    name = "an-organization-with-a-long-name/a-model-with-a-long-name-" * 2
+    columns = build_columns(["Model", "Change", "State"], ["Change"])
+    rows = ((title, "", ""), (name + "a", "+1.0 [+0.5, +1.5]", "better"), (name + "b", "0.0 [-0.5, +0.5]", "equivalent"))
+    narrowed = Table(columns, rows).narrowed()
+    assert narrowed.rows[0] == rows[0]
+    assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])
+    assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]
