@@ -24,6 +24,7 @@ from mteb.types import PromptType
 from posir_tasks.digests import digest
 from posir_tasks.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.embeddings.distinct import DistinctEmbeddings
+from posir_tasks.errors import ScoreError
 from posir_tasks.evidence import POSITIONS, TWELFTHS, Evidence, Integers
 from posir_tasks.profile import rank_columns
 from posir_tasks.ranks import Results
@@ -609,7 +610,18 @@ class VersionRanker:
         return {pair: self._rank_among(pair, score, self.test.results) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
-        """Return the score of each pair."""
+        """Return the score of each pair; raise ScoreError if one is NaN, as the ordinary search does."""
+        scores = self._score(model)
+        number = sum(map(math.isnan, scores.values()))
+        if number:
+            raise ScoreError(
+                f"The model returned NaN scores for {number} of {len(scores)} rotated versions. NaN cannot be ranked. Common "
+                "causes: overflow in half precision (try another dtype), a damaged checkpoint. `POSIR_ROTATED=0` scores "
+                "without rotated versions."
+            )
+        return scores
+
+    def _score(self, model: MTEBModels) -> dict[Pair, float]:
         if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
             return self._score_embeddings(model)
         request = self.test.request

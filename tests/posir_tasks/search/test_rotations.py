@@ -12,7 +12,7 @@ from mteb.timing import TimingStack
 
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.embeddings.context import EncodingContext
-from posir_tasks.errors import PosirError, ProfileError
+from posir_tasks.errors import PosirError, ProfileError, ScoreError
 from posir_tasks.evidence import ReadEvidence
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.profile import NDCG_AT_10
@@ -38,6 +38,18 @@ class StartVectors(WordVectors):
         weights = 1 / (1 + np.arange(len(words)) / max(len(words), 1) * 4) if len(words) > 40 else np.ones(len(words))
         rows = [sum(ord(letter) * 31**place for place, letter in enumerate(word)) % 512 for word in words]
         return np.bincount(rows, weights, minlength=512).astype(np.float32)
+
+
+class MovedNan(WordVectors):
+    """A bag of words whose vectors of rotated texts are NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        data = read_mini()
+        self.known = {*data.corpus["text"], *data.queries["text"]}
+
+    def embed(self, text):
+        return super().embed(text) if text in self.known else np.full(512, np.nan, np.float32)
 
 
 def build_request(data):
@@ -126,6 +138,11 @@ def test_early_words_that_weigh_more_favor_the_start():
     rows = rotations.rows(ranks, window=True)
     means = [NDCG_AT_10[rows.ranks[rows.twelfths // 4 == third]].mean() for third in range(3)]
     assert means[0] > means[1] > means[2]
+
+
+def test_nan_scores_of_rotated_versions_are_refused():
+    with pytest.raises(ScoreError, match="for 480 of 480 rotated versions"):
+        rotate(MovedNan(), sample_size=6)
 
 
 def test_excerpts_of_a_model_that_truncates_are_read_whole():
