@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from posir_significance.sentences import format_change
 
 from posir_compare.api import compare
 from posir_compare.comparison import Metric
-from posir_significance.sentences import format_change
 from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.comparison import write_run
 
