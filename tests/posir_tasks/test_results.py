@@ -193,23 +193,23 @@ def test_rescoring_adds_the_plugins_scores_rounded_as_mteb_rounds(file, profiles
 
 
 def test_rescoring_replaces_a_plugins_old_scores_and_keeps_those_of_absent_plugins(tmp_path, profiles):
-    run = {"plugin_score_names": ["gone", "psi", "position_scores"], "data_revision": "local"}
-    groups = {"all": {"gone": 7, "psi": 0.123}, "q1": {"gone": 8}}
-    file = write_result(tmp_path, profiles, psi=0.123, gone=7, position_scores=groups, position_run=run)
+    run = {"plugin_score_names": ["gone", "psi_as_published", "position_scores"], "data_revision": "local"}
+    groups = {"all": {"gone": 7, "psi_as_published": 0.123}, "q1": {"gone": 8}}
+    file = write_result(tmp_path, profiles, psi_as_published=0.123, gone=7, position_scores=groups, position_run=run)
     rescore_file(file)
     for scores in entries(file):
         given = score(profiles[scores["hf_subset"]])
-        assert (scores["psi"], scores["gone"]) == (given["psi"], 7)
+        assert (scores["psi_as_published"], scores["gone"]) == (given["psi_as_published"], 7)
         assert scores["position_scores"]["all"] == {"gone": 7, **given["position_scores"]["all"]}
         assert scores["position_scores"]["q1"]["gone"] == 8
-        assert {"gone", "psi", "position_bins"} <= set(scores["position_run"]["plugin_score_names"])
+        assert {"gone", "psi_as_published", "position_bins"} <= set(scores["position_run"]["plugin_score_names"])
 
 
 def test_rescoring_leaves_alone_what_is_mtebs(tmp_path, profiles):
-    file = write_result(tmp_path, profiles, psi="mteb's own")
+    file = write_result(tmp_path, profiles, psi_as_published="mteb's own")
     rescore_file(file)
-    assert {scores["psi"] for scores in entries(file)} == {"mteb's own"}
-    assert "psi" not in entries(file)[0]["position_run"]["plugin_score_names"]
+    assert {scores["psi_as_published"] for scores in entries(file)} == {"mteb's own"}
+    assert "psi_as_published" not in entries(file)[0]["position_run"]["plugin_score_names"]
 
 
 def test_a_file_without_profiles_is_not_written(file):

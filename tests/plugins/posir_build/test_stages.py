@@ -521,11 +521,11 @@ def test_cells_are_limited_and_short_ones_named_and_the_needed_number_is_that_of
     counts = CELLS["posir"].count([MILL], result.questions)
     assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
     assert result.reasons() == {"its cell is full": 14}
-    assert result.notes[0].startswith("16 questions are too few: a PSI of 0.2 shows")
+    assert result.notes[0].startswith("16 questions are too few: a position effect of 10 points ")
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
-    few, many_needed = (find_needed_questions(BalanceSettings(psi=psi), many(4)) for psi in (0.4, 0.1))
+    few, many_needed = (find_needed_questions(BalanceSettings(position_effect=effect), many(4)) for effect in (30, 5))
     assert 10 < few < many_needed
-    assert find_needed_questions(BalanceSettings(psi=None), many(4)) is None
+    assert find_needed_questions(BalanceSettings(position_effect=None), many(4)) is None
 
 
 def test_every_cell_has_as_many_questions_as_the_smallest_of_five_character_bins():

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.embeddings.cached_encoder import CachedEncoder, find_distinct_texts, with_cache
 from posir_tasks.embeddings.context import build_texts
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
 from tests.support.encode import TASK
 from tests.support.encoders import RecordingEncoder, RecordingTransformer, reset_process_state
@@ -43,7 +44,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _new_process_state() -> None:
+def _new_process_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without rotated versions, each text is encoded once."""
+    monkeypatch.setenv(ROTATED_VARIABLE, "0")
     reset_process_state()
 
 

@@ -17,7 +17,9 @@ from mteb.results import TaskResult
 from posir_tasks.errors import PosirError
 from posir_tasks.files import LOCK_FILE
 from posir_tasks.host.result_saving import UNREADABLE, ResultSaver, process_saver
+from posir_tasks.result_schema import ROTATIONS_KEY
 from posir_tasks.results import result_files
+from posir_tasks.rotation_ranks import ROTATED_VARIABLE
 from posir_tasks.sources.data import digest_data
 from posir_tasks.sources.posir import read_domain
 from posir_tasks.sources.repository import LocalRepository, data_folder
@@ -30,6 +32,7 @@ MODEL = ModelMeta.create_empty({"name": "org/model", "revision": "r1"})
 
 def result_of(subsets: Iterable[str], score: float = 0.5, revision: str = "main") -> TaskResult:
     common = {"languages": ["eng-Latn"], "main_score": score, "mteb_version": "2.26.24"}
+    common |= {ROTATIONS_KEY: {"schema": 1, "sets": []}}
     scores = {"test": [{"hf_subset": name, **common} for name in subsets]}
     return TaskResult(dataset_revision=revision, task_name=TASK, mteb_version="2.26.24", scores=scores, evaluation_time=1.0)
 
@@ -207,6 +210,16 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Data:
 def loaded(cache: ResultCache) -> set[str]:
     result = cache.load_task_result(TASK, MODEL)
     return {entry["hf_subset"] for entries in result.scores.values() for entry in entries}
+
+
+def test_a_result_without_rotations_is_unfinished_for_a_run_that_asks_for_them(cache, data, monkeypatch):
+    data.choose("first", xquad="a", shared="b")
+    result = data.result("xquad", "shared")
+    del result.scores["test"][0][ROTATIONS_KEY]
+    Process(cache).save(result)
+    assert loaded(cache) == {"shared"}
+    monkeypatch.setenv(ROTATED_VARIABLE, "0")
+    assert loaded(cache) == {"xquad", "shared"}
 
 
 @pytest.mark.parametrize("separately", [False, True], ids=["mteb run", "posir run"])
