@@ -32,7 +32,6 @@ from posir_tasks.rotation_ranks import RotationRanks, RotationSet, Window
 from posir_tasks.schemes import RelativePositions
 from posir_tasks.scores import ResultValues
 
-MARGIN = 0.05
 COMPETITORS = 101
 #: Expected gain where this many competitors are expected above, for interpolation.
 ABOVE = np.concatenate([[0.0], np.geomspace(1e-3, 300, 400)])
@@ -43,12 +42,10 @@ EXPECTED = sum(gain * poisson.pmf(rank, ABOVE) for rank, gain in enumerate(NDCG_
 class Setting:
     """What is simulated.
 
-    Attributes: `sizes` are the questions of each document; `jitter` the standard deviation of the share at which a version
-    begins; `moved` the mean cost of a moved text; `opening` the cost of an opening that lies at the end, so that it depends on
-    the version; `places` the beta distribution of evidence; `article` the documents of an article;
-    `opposed` whether effects have a random sign by document; `sampled` the first documents that are rotated, with all
-    documents of the second length, whose effect is 0.3 of that of the first; 0 for all.
-    """
+    `sizes` are the questions of each document; `jitter` is the standard deviation of the share at which a version begins;
+    `moved` the mean cost of a moved text; `opening` the cost of an opening that lies at the end; `places` the beta distribution
+    of evidence; `article` documents of an article; `opposed` gives documents effects of random sign; `sampled` are the first
+    documents that are rotated, with all of the second length, whose effect is 0.3 of that of the first; 0 for all."""
 
     name: str
     sizes: tuple[int, ...]
@@ -105,10 +102,8 @@ def find_effect(setting: Setting, strength: float) -> float:
     many = Setting(**{**vars(setting), "sizes": (1,) * 20_000})
     world = World.draw(many, np.random.default_rng(1))
     inside = np.random.default_rng(2).random(world.places.shape) / 3
-    first, last = (
-        np.interp(np.exp(-world.score(many, strength, np.random.default_rng(3), inside + third / 3)), ABOVE, EXPECTED).mean()
-        for third in (0, 2)
-    )
+    scores = [world.score(many, strength, np.random.default_rng(3), inside + third / 3) for third in (0, 2)]
+    first, last = (np.interp(np.exp(-score), ABOVE, EXPECTED).mean() for score in scores)
     return float(first - last)
 
 
@@ -120,7 +115,7 @@ def build_values(world: World, scores: Floats, setting: Setting, rng: np.random.
     columns = rank_columns(np.where(above < COMPETITORS - 1, above + 1, 0))
     sizes = np.array(setting.sizes, np.int64)
     rows = np.arange(len(sizes))
-    second = (rows >= len(rows) // 2) & bool(setting.sampled)
+    second = (rows >= len(rows) // 2) & (setting.sampled > 0)
     keys = tuple((length, (place,)) for length in range(2) for place in range(20))
     cells = second[world.document] * 20 + (20 * world.places[:, 0]).astype(np.int64)
     titles = np.zeros((len(sizes), 3), np.int64)
@@ -138,11 +133,8 @@ def build_values(world: World, scores: Floats, setting: Setting, rng: np.random.
         twelfths=np.floor(12 * world.places).astype(np.int64)[has_row], ranks=columns[has_row], window=Window.WHOLE,
         digest="v", window_digest="v",
     )  # fmt: skip
-    return ResultValues(
-        DocumentRanks(RelativePositions().axes, keys, (part,)),
-        ReadPart.all(KnownBy.CLASS),
-        rotations=RotationRanks((rotation,)),
-    )
+    ranks = DocumentRanks(RelativePositions().axes, keys, (part,))
+    return ResultValues(ranks, ReadPart.all(KnownBy.CLASS), rotations=RotationRanks((rotation,)))
 
 
 def draw_groups(setting: Setting, strength: float, seed: int) -> list[GroupAnalysis]:
@@ -163,19 +155,18 @@ def measure(setting: Setting, draws: int) -> str:
             low, high = (strength, high) if find_effect(setting, strength) < effect else (low, strength)
         truth = find_effect(setting, strength)
         pairs = [draw_groups(setting, strength, seed) for seed in range(draws)]
-        verdicts = [decide_verdict(pair[0], MARGIN) for pair in pairs]
+        verdicts = [decide_verdict(pair[0], 0.05) for pair in pairs]
         intervals = [verdict.estimate.interval for verdict in verdicts if verdict.estimate and verdict.estimate.interval]
-        held = [low <= truth <= high for low, high in intervals]
         changes = [compare_groups(*pair, paired=True).position_effect_in_window.state for pair in pairs]
         shares = {state: np.mean([verdict.state is state for verdict in verdicts]) for state in State}
-        tests = [pair[0].within for pair in pairs if pair[0].within]
+        tests = [test for pair in pairs if (test := pair[0].within)]
         effects = [(test.effect.value, test.effect.standard_error) for test in tests if test.effect]
         (mean, error), spread = np.mean(effects, axis=0), np.std(effects, axis=0)[0]
-        level = np.mean([test.gains.mean() for test in tests])
         differ = np.mean([change in (ChangeState.BETTER, ChangeState.WORSE) for change in changes])
         lines.append(
             f"{setting.name:34}{100 * truth:6.1f}{100 * mean:6.1f} +-{100 * spread / sqrt(draws):4.2f}"
-            f"{100 * error:6.2f}{level:6.2f}{np.mean(held):7.3f}{shares[State.FAVORS_START]:8.3f}"
+            f"{100 * error:6.2f}{np.mean([test.gains.mean() for test in tests]):6.2f}"
+            f"{np.mean([low <= truth <= high for low, high in intervals]):7.3f}{shares[State.FAVORS_START]:8.3f}"
             f"{shares[State.FAVORS_END]:7.3f}{shares[State.NO_BIAS]:7.3f}{shares[State.INCONCLUSIVE]:7.3f}{differ:8.3f}"
         )
     return "\n".join(lines)
@@ -204,5 +195,5 @@ SETTINGS = (
 if __name__ == "__main__":
     print(f"{'documents x questions':34} truth  mean           SE level  cover   start    end   none   open  differ")
     for chosen in SETTINGS:
-        if not sys.argv[2:] or any(text in chosen.name for text in sys.argv[2:]):
+        if any(text in chosen.name for text in sys.argv[2:] or ("",)):
             print(measure(chosen, int(sys.argv[1]) if sys.argv[1:] else 400), flush=True)
