@@ -196,7 +196,7 @@ def test_an_undefined_change_cannot_be_said(comparison):
     [
         (["--fail-if", "ndcg_at_10 = 5"], "'ndcg_at_10 = 5' is no limit."),
         (["--fail-if", "ndcg < -1"], "there is no metric ndcg. Choose from ndcg_at_10, start_to_end, psi, mrr_at_10,"),
-        (["--fail-if", "psi > 0.1", "--junit", "FOLDER"], "cannot be written"),
+        (["--fail-if", "psi > 0.1", "--junit", "FOLDER"], "is a folder"),
         (["--strict"], "give --fail-if, too"),
     ],
 )
