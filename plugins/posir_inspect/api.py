@@ -204,8 +204,13 @@ def inspect(
         from posir_tasks.text.tokenizer import find_tokenizer
 
         counted_by = None if tokenizer is None else str(tokenizer)
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=reads.tokens, tokenizer=counted_by, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=reads.tokens,
+            tokenizer=counted_by,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:

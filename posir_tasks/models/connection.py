@@ -153,7 +153,7 @@ class Connection:
     def send(self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None) -> str:
         """Return a server's answer; raise RequestError. Without a body, it is asked with GET.
 
-        After a failure that is no limit (429), the request is repeated `retries` times, by default as often as any other.
+        A request that fails with the status 500 is repeated at most `retries` times, by default as often as any other.
         """
         return _run(self.send_async(url, body, retries=retries))
 
@@ -196,8 +196,9 @@ class Connection:
                     failure = RequestError(unread, UNREAD_STATUS, is_timeout=is_timeout)
                 else:
                     failure = RequestError(_describe(error), is_timeout=is_timeout)
-            usual = self.retries if retries is None else retries
-            most = self.retries_of_limits if failure.status == 429 else usual
+            most = self.retries_of_limits if failure.status == 429 else self.retries
+            if retries is not None and failure.status == 500:
+                most = min(most, retries)
             if not failure.repeats or attempt >= most:
                 raise failure
             await asyncio.sleep(failure.find_wait(attempt))

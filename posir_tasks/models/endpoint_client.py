@@ -39,8 +39,8 @@ FIRST_SECONDS = 60.0
 COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
 #: No text is sent to be counted that is expected to take longer, in seconds.
 MAX_COUNT_SECONDS = 30.0
-#: Retries of the halves of a batch that failed after all retries.
-HALF_RETRIES = 1
+#: Retries of texts after the status 500, of which one text may be the cause.
+TEXT_RETRIES = 1
 #: Characters that are shown of a text that has no embedding.
 SHOWN_TEXT = 60
 #: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads, such as their case.
@@ -306,61 +306,65 @@ class EmbeddingClient(EndpointModel):
         assert self.kind.in_context
         return self._embed(self.kind.in_context, [chunks])
 
-    def _embed(
-        self,
-        kind: EndpointKind,
-        documents: Sequence[Sequence[str]],
-        *,
-        query: bool = False,
-        retries: int | None = None,
-    ) -> Embeddings:
+    def _embed(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool = False) -> Embeddings:
         number = len(documents)
         most = 1 if self._sends_alone else self._most_documents
         if most and most < number:
-            return self._embed_parts(kind, documents, most, query=query, retries=retries)
+            return self._embed_parts(kind, documents, most, query=query)
         try:
-            answer = self._request(kind, documents, query=query, retries=retries)
-            return self._read(kind, documents, answer)
+            return self._read(kind, documents, self._request_texts(kind, documents, query=query))
         except RequestError as error:
             if number > 1 and _refuses_number(error):
                 self._most_documents = max(_find_numbers(error.reason, below=number), default=number // 2)
-                return self._embed(kind, documents, query=query, retries=retries)
+                return self._embed(kind, documents, query=query)
             if not error.is_of_text or (number > 1 and self._is_probing):
                 raise self._failed(error) from None
-            if number == 1:
-                # A limit of texts was perhaps one of their length.
-                self._most_documents = None
-                failure = self._describe_failure(error, " ".join(documents[0]))
-                return self._leave_out(documents[0], failure, query=query)
-            return self._embed_parts(kind, documents, number // 2, query=query, retries=HALF_RETRIES)
-        except NoVectorError as failure:
-            if number > 1 and (self.skips_failed or isinstance(failure, NotFiniteError)) and not self._is_probing:
-                return self._embed_parts(kind, documents, number // 2, query=query, retries=retries)
             if number > 1:
+                return self._embed_parts(kind, documents, number // 2, query=query)
+            # A limit of texts was perhaps one of their length.
+            self._most_documents = None
+            failure = self._describe_failure(error, " ".join(documents[0]))
+            return self._leave_out(documents[0], failure, query=query)
+        except NoVectorError as failure:
+            if number == 1:
+                named = PosirError(f"{failure}{_describe_text(' '.join(documents[0]))}")
+                return self._leave_out(documents[0], named, query=query)
+            if self._is_probing or not (self.skips_failed or isinstance(failure, NotFiniteError)):
                 raise
-            named = PosirError(f"{failure}{_describe_text(' '.join(documents[0]))}")
-            return self._leave_out(documents[0], named, query=query)
+            return self._embed_parts(kind, documents, number // 2, query=query)
 
-    def _embed_parts(
-        self,
-        kind: EndpointKind,
-        documents: Sequence[Sequence[str]],
-        size: int,
-        *,
-        query: bool,
-        retries: int | None,
-    ) -> Embeddings:
+    def _embed_parts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], size: int, *, query: bool) -> Embeddings:
         """Return the embeddings of documents from requests with at most `size` of them each."""
         parts = (documents[start : start + size] for start in range(0, len(documents), size))
-        return np.concatenate([self._embed(kind, part, query=query, retries=retries) for part in parts])
+        return np.concatenate([self._embed(kind, part, query=query) for part in parts])
 
-    def _describe_failure(self, error: RequestError, text: str) -> PosirError:
-        """Return the error for a text that the server cannot embed, with its length and its beginning."""
-        return self._failed(error, _describe_text(text))
+    def _request_texts(self, kind: EndpointKind, documents: Sequence[Sequence[str]], *, query: bool) -> Any:
+        """Return the answer to a request; a server that fails for any text is waited for, and not one text.
+
+        Raises:
+            RequestError: The server does not answer the request. If its status is 500, it answers others.
+            PosirError: The server fails for a text that it has answered before.
+        """
+        if self._is_probing or self._dimensions is None:
+            return self._request(kind, documents, query=query)
+        try:
+            return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
+        except RequestError as error:
+            if error.refused or error.status != 500 or len(documents) > 1:
+                raise
+        try:
+            self._request(kind, [[FIRST_TEXTS[0]]], query=query)
+        except RequestError as error:
+            raise self._failed(error) from None
+        return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
         """Return what stands for the vectors of a document that has none, shape (chunks, dimensions); raise the failure."""
         raise failure
+
+    def _describe_failure(self, error: RequestError, text: str) -> PosirError:
+        """Return the error for a text that the server cannot embed, with its length and its beginning."""
+        return self._failed(error, _describe_text(text))
 
     def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
         texts = [text for chunks in documents for text in chunks]
@@ -444,7 +448,7 @@ class EmbeddingClient(EndpointModel):
 
         None where it does not say, or says what is billed. Raise RequestError if it cannot embed the text.
         """
-        answer = self._request(self.kind, [[text]], query=query, retries=HALF_RETRIES)
+        answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
         return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
 
     def count_read(self, texts: Iterable[str]) -> CountedTokens:

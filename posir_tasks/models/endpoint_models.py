@@ -237,14 +237,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     def _cut(self, text: str, *, window: int, query: bool) -> CountedText[Embeddings]:
         """Return the first tokens of a text by the server's count, with their embedding, shape (1, dimensions)."""
-        failures = list[Exception]()
+        failures = list[PosirError]()
 
         def ask(head: str) -> tuple[Embeddings, int] | None:
             try:
                 vector, counted = self.count_tokens(head, query=query)
-            except (RequestError, NoVectorError) as error:
-                if isinstance(error, RequestError) and not error.is_of_text:
+            except RequestError as error:
+                if not error.is_of_text:
                     raise self._failed(error) from None
+                failures.append(self._describe_failure(error, head))
+                return None
+            except NoVectorError as error:
                 failures.append(error)
                 return None
             return vector, counted or estimate_tokens(head)
@@ -255,9 +258,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             raise PosirError(
                 f"{self.reference}: window {window}: the server counts more tokens in any text. Give a larger one."
             )
-        (failure, *_) = failures
-        own = failure if isinstance(failure, NoVectorError) else self._describe_failure(failure, text)
-        return CountedText(text, self._leave_out([text], own, query=query))
+        return CountedText(text, self._leave_out([text], failures[-1], query=query))
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
         """Return vectors of zeros for a text, if it may be left out; raise the failure, or PosirError if too many are."""
