@@ -364,7 +364,9 @@ class EmbeddingClient(EndpointModel):
 
     def _describe_failure(self, error: RequestError, text: str) -> PosirError:
         """Return the error for a text that the server cannot embed, with its length and its beginning."""
-        return self._failed(error, _describe_text(text))
+        failure = self._failed(error, _describe_text(text))
+        failure.reason = connection.quote_message(error.reason)
+        return failure
 
     def _read(self, kind: EndpointKind, documents: Sequence[Sequence[str]], answer: Any) -> Embeddings:
         texts = [text for chunks in documents for text in chunks]
