@@ -203,8 +203,14 @@ def inspect(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=reads.tokens, **fields):
+        counted_by = None if tokenizer is None else str(tokenizer)
+        with with_settings(
+            protocol=protocol,
+            window=reads.tokens,
+            tokenizer=counted_by,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:
@@ -348,7 +354,8 @@ def window(
             raise PosirError(f"{opened.location}: no text that can be used. Give texts that {splitter.name} can divide.")
         # A mistake in a chunker should not cost the time to load the model.
         splitter.divide(given[0])
-    with track("Loading the model"), with_settings(query_field=query_field, passage_field=passage_field):
+    stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
+    with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         described = _describe(str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0))
     measured = measure_window(described, required=require, max_tokens=max_tokens)
     if splitter is None:
