@@ -20,6 +20,7 @@ from posir_tasks.evidence import TWELFTHS
 from posir_tasks.files import find_files, folder_lock, write_text
 from posir_tasks.gate import GateError, read_json
 from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile
@@ -79,6 +80,11 @@ class StoredResult:
     def data(self) -> DataVersion:
         """The data that was read."""
         return DataVersion.from_run(self.run)
+
+    @property
+    def reference(self) -> CommandReference:
+        """What a command names the model, the data and the settings by."""
+        return CommandReference.from_run(self.model, self.task, self.run)
 
     @property
     def experiment(self) -> str | None:

@@ -16,6 +16,7 @@ from posir_inspect.window import WindowReading, measure_fit, measure_window
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError, UsageError
 from posir_tasks.files import cache_folder
+from posir_tasks.models.command_reference import refer_as_given, refer_to
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
@@ -186,7 +187,8 @@ def inspect(
         from posir_tasks.tasks.catalog import refuse_missing
 
         if Path(model).is_dir() and str(texts) in {name for full in read_declared_names() for name in (full, bare_name(full))}:
-            raise PosirError(f"'{texts}' is a model. Did you mean `posir inspect {texts} {model}`?")
+            swapped = shlex.join(["posir", "inspect", str(texts), str(model)])
+            raise PosirError(f"'{texts}' is a model. Did you mean `{swapped}`?")
         refuse_unloadable(str(model))
         if isinstance(texts, str | Path):
             refuse_missing(str(texts))
@@ -210,8 +212,9 @@ def inspect(
     if snippet:
         require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
     writer = _open_question_writer(question_writer, llm, [text.text for text in collection.texts], batch_size)
-    most, location = None if all_texts else most_tokens, shlex.quote(str(texts)) if isinstance(texts, str | Path) else "TEXTS"
-    setup = Setup(encoder, counter, collection, most, splitters, writer, location, snippet)
+    most = None if all_texts else most_tokens
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(texts) if isinstance(texts, str | Path) else "")
+    setup = Setup(encoder, counter, collection, most, splitters, writer, reference, snippet)
     with measure(encoder.model):
         return inspect_model(setup, Path(output) if output else None, show, full=full)
 
@@ -349,8 +352,10 @@ def window(
         # A mistake in a chunker should not cost the time to load the model.
         splitter.divide(given[0])
     with track("Loading the model"), with_settings(query_field=query_field, passage_field=passage_field):
+        reference = refer_as_given(str(model))
         described = _describe(str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0))
     measured = measure_window(described, required=require, max_tokens=max_tokens)
+    measured = replace(measured, reference=reference)
     if splitter is None:
         return measured
     fit = measure_fit(described, measured.reading, splitter, given)

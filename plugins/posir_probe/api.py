@@ -11,6 +11,7 @@ from posir_report.summary import summarize
 from posir_tasks.display.presentation import TableResult
 from posir_tasks.display.progress import track
 from posir_tasks.errors import PosirError
+from posir_tasks.models.command_reference import refer_to
 from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import with_settings
 from posir_tasks.public import DataReference, Option, public
@@ -107,7 +108,8 @@ def probe(
         with with_settings(protocol=protocol, window=window, query_field=query_field, passage_field=passage_field):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
-    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped))
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else "")
+    return ProbeMeasurements(tuple(results), Path(output), tuple(source.skipped), reference)
 
 
 @public()

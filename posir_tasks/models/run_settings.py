@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FIRST_STAGE_VARIABLE = "POSIR_FIRST_STAGE"
 #: The text before each query, `\n` for a line break; without it the model's own.
 PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
+#: The text before each document, likewise.
+DOCUMENT_PROMPT_VARIABLE = "POSIR_DOCUMENT_PROMPT"
 #: The number of tokens of a text that the model reads; without it the model's own.
 WINDOW_VARIABLE = "POSIR_WINDOW"
 #: The paper whose protocol models are run with; without it mteb's settings.
@@ -39,14 +41,24 @@ PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
 QUERY_FIELD_VARIABLE, PASSAGE_FIELD_VARIABLE = "POSIR_QUERY_FIELD", "POSIR_PASSAGE_FIELD"
 #: Keys of the settings in mteb's `experiment_kwargs`.
 FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL = "first_stage", "query_prompt", "window", "protocol"
+DOCUMENT_PROMPT = "document_prompt"
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
 DIGEST, DIGEST_BYTES = "settings_digest", 4
 #: What mteb keeps of a text in the name of an experiment, and from which length of all of them it keeps a digest alone.
 KEPT_TEXT, MAX_EXPERIMENT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*"), 100
 FIELDS = {"query_field": QUERY_FIELD_VARIABLE, "passage_field": PASSAGE_FIELD_VARIABLE}
-SETTINGS = (FIRST_STAGE, QUERY_PROMPT, WINDOW, PROTOCOL, *FIELDS, DIGEST)
+#: The variable of each setting.
+SETTING_VARIABLES: Mapping[str, str] = {
+    FIRST_STAGE: FIRST_STAGE_VARIABLE,
+    QUERY_PROMPT: PROMPT_VARIABLE,
+    DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE,
+    WINDOW: WINDOW_VARIABLE,
+    PROTOCOL: PROTOCOL_VARIABLE,
+    **FIELDS,
+}
+SETTINGS = (*SETTING_VARIABLES, DIGEST)
 #: All of these variables.
-VARIABLES = (FIRST_STAGE_VARIABLE, PROMPT_VARIABLE, WINDOW_VARIABLE, PROTOCOL_VARIABLE, *FIELDS.values())
+VARIABLES = tuple(SETTING_VARIABLES.values())
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
