@@ -164,6 +164,7 @@ def inspect(
         from posir_score.alignment import AlignmentRules
         from posir_score.api import describe_retriever
         from posir_score.collecting import CollectionSettings
+        from posir_score.document_names import DocumentNames
         from posir_tasks.sources.opening import open_data
 
         folder = Path(output or cache_folder() / "retrievers")
@@ -171,7 +172,10 @@ def inspect(
         settings = CollectionSettings(
             k, concurrency, timeout=timeout, order="score", document_field=document_field, folder=folder, max_time=max_time
         )
-        rules, name = AlignmentRules(needs_all=False, separator=chunk_separator), describe_retriever(retriever)
+        rules, name = (
+            AlignmentRules(needs_all=False, separator=chunk_separator, names=DocumentNames()),
+            describe_retriever(retriever),
+        )
         opened = open_data(source, column=column)
         write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
         indexed = _read_indexed_texts(opened, limit, embedder or reads, write, max_requests)
