@@ -19,7 +19,7 @@ from posir_significance.sentences import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.wording import pluralize
-from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import find_task, name_larger_task
 
@@ -295,7 +295,7 @@ def list_facts(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> l
         facts.insert(0, ("Reads", share if result.share_read else f"All of a median document: up to {result.window:,} tokens."))
     if not all(known.predicts_retrieval for _, known in leads):
         facts.append(("In search", _list_search(results, probes)))
-    steps = [step for step, _ in list_steps(leads, NO_REFERENCE)]
+    steps = [step for step, _ in list_steps(leads)]
     return [*facts, *(("What to do", "\n".join(steps)) for _ in steps[:1])]
 
 
@@ -313,9 +313,13 @@ def _join(rows: Iterable[tuple[str, str]]) -> str:
     return f"{heading}: {'; '.join(f'{name[0].lower()}{name[1:]} {value}' for name, value in named)}"
 
 
-def list_steps(leads: Sequence[tuple[ProbeResult, Probe]], reference: CommandReference) -> list[tuple[str, str]]:
-    """Return what to do, each step with its command; empty where no command can run."""
+def list_steps(leads: Sequence[tuple[ProbeResult, Probe]], reference: CommandReference | None = None) -> list[tuple[str, str]]:
+    """Return what to do, each step with its command, which is empty if it cannot run.
+
+    Without a reference, model and data are named as in the result.
+    """
     steps, result = [], leads[0][0]
+    reference = reference or CommandReference.from_run(result.model, result.data, {})
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: all of a document is read then; "

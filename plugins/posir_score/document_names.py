@@ -13,10 +13,9 @@ from posir_tasks.display.wording import pluralize, sanitized
 from posir_tasks.errors import PosirError
 
 #: Endings of files of documents, which a stem lacks, and which differ where a document was converted.
-SUFFIXES = frozenset(
-    ("txt", "text", "md", "markdown", "rst", "adoc", "html", "htm", "xhtml", "xml", "json", "jsonl", "csv", "tsv", "tex")
-    + ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
-)
+PLAIN = ("txt", "text", "md", "markdown", "rst", "adoc", "html", "htm", "xhtml", "xml", "json", "jsonl", "csv", "tsv", "tex")
+OFFICE = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
+SUFFIXES = frozenset((*PLAIN, *OFFICE))
 #: Most documents whose names are indexed.
 MAX_DOCUMENTS = 1_000_000
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
