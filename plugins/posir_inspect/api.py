@@ -50,7 +50,7 @@ def _parse_budget(text: str) -> int:
 
 #: Titles in the help of `inspect`; what is under none comes first.
 GROUPS = {
-    "Model": "revision window protocol batch_size query_field passage_field tokenizer",
+    "Model": "revision window protocol batch_size query_prompt document_prompt query_field passage_field tokenizer",
     "Questions in other words": "question_writer llm",
     "Retriever": "embedder k max_requests max_time concurrency timeout chunk_separator document_field write_questions",
 }
@@ -71,6 +71,8 @@ def inspect(
     revision: str | None = None,
     window: str | int | None = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     tokenizer: str | Path | None = None,
@@ -109,6 +111,8 @@ def inspect(
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such. With a
             retriever, the first tokens of a document that are in its embedding, or `none` if all are.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         column: Column or field with the text of a file.
@@ -210,7 +214,8 @@ def inspect(
         from posir_tasks.text.tokenizer import find_tokenizer
 
         fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=reads.tokens, **fields):
+        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        with with_settings(protocol=protocol, window=reads.tokens, **prompts, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:

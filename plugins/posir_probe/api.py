@@ -44,6 +44,8 @@ def probe(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     documents: Annotated[int, Option(min=1)] = DOCUMENTS,
@@ -69,6 +71,8 @@ def probe(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         documents: Most documents of each domain, drawn at random.
@@ -105,7 +109,9 @@ def probe(
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        with with_settings(protocol=protocol, window=window, query_field=query_field, passage_field=passage_field):
+        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        fields = {"query_field": query_field, "passage_field": passage_field}
+        with with_settings(protocol=protocol, window=window, **prompts, **fields):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
     reference = refer_to(encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else "")

@@ -130,6 +130,8 @@ def run(
     revision: str | None = None,
     window: Annotated[int | None, Option(min=1)] = None,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     output: str | Path = "results",
@@ -153,6 +155,8 @@ def run(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         output: Folder for results, as in `mteb run`.
@@ -174,6 +178,7 @@ def run(
         [{'jobs': 1, 'output': 'results-of-run'}]
     """
     fields = {"query_field": query_field, "passage_field": passage_field}
+    prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
@@ -184,10 +189,13 @@ def run(
     if plan:
         from posir_run.plan import plan_run
 
-        with with_settings(protocol=protocol, window=window, **fields):
+        with with_settings(protocol=protocol, window=window, **prompts, **fields):
             return plan_run(find(), batch_size)
     try:
-        with with_settings(protocol=protocol, window=window, **fields), show_warnings(partial(print, file=sys.stderr)):
+        with (
+            with_settings(protocol=protocol, window=window, **prompts, **fields),
+            show_warnings(partial(print, file=sys.stderr)),
+        ):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
         folder = sanitized(str(output), None)

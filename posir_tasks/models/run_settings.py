@@ -78,11 +78,14 @@ def with_settings(
     *,
     protocol: str | None = None,
     window: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
 ) -> Iterator[None]:
     """Set the settings of a run that are not None, for this process and those that it starts meanwhile."""
     values: dict[str, object] = {PROTOCOL_VARIABLE: protocol, WINDOW_VARIABLE: window}
+    values |= {PROMPT_VARIABLE: query_prompt, DOCUMENT_PROMPT_VARIABLE: document_prompt}
     for variable, field in ((QUERY_FIELD_VARIABLE, query_field), (PASSAGE_FIELD_VARIABLE, passage_field)):
         values[variable] = field if field is None or isinstance(field, str) else "\n".join(field)
     given = {name: str(value) for name, value in values.items() if value is not None}
@@ -102,7 +105,7 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
     if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
-    for name in (PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
+    for name in (PROMPT_VARIABLE, DOCUMENT_PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
         if os.environ.get(name):
             raise PosirError(f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first stage. Unset one.")
     return protocol
@@ -155,8 +158,13 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
                     f"{variable}: has a key or a password. Fields are written into results; set the key as OPENAI_API_KEY."
                 )
             settings[name] = fields
-    given = os.environ.get(PROMPT_VARIABLE)
-    return settings if given is None else settings | {QUERY_PROMPT: given.replace("\\n", "\n")}
+    return settings | _read_prompts()
+
+
+def _read_prompts() -> dict[str, str]:
+    """Return the texts before queries and documents that are set, by the keys of their settings."""
+    given = {QUERY_PROMPT: os.environ.get(PROMPT_VARIABLE), DOCUMENT_PROMPT: os.environ.get(DOCUMENT_PROMPT_VARIABLE)}
+    return {name: text.replace("\\n", "\n") for name, text in given.items() if text is not None}
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
@@ -207,16 +215,17 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) ->
         from posir_tasks.models.window import set_window
 
         set_window(model, settings[WINDOW])
-    if QUERY_PROMPT in settings:
+    if not settings.keys().isdisjoint((QUERY_PROMPT, DOCUMENT_PROMPT)):
+        variable = PROMPT_VARIABLE if QUERY_PROMPT in settings else DOCUMENT_PROMPT_VARIABLE
         try:
             # It imports mteb's classes of models, which may be about to be imported before.
             from posir_tasks.models.prompts import replace_prompts
         except ImportError as error:
-            raise PosirError(f"{PROMPT_VARIABLE}: the installed mteb has no such prompts ({error}). Unset it.") from error
-        if not replace_prompts(model, settings[QUERY_PROMPT]):
+            raise PosirError(f"{variable}: the installed mteb has no such prompts ({error}). Unset it.") from error
+        if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
-                f"{PROMPT_VARIABLE}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset "
-                "the variable."
+                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses its own prompts. Unset the "
+                "variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model
