@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -203,8 +204,8 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
         _refuse_old_results(folder)
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb run -t PosIR-Mini -m MODEL "
-            f"--output-folder {folder}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes results of "
-            "data without positions."
+            f"--output-folder {shlex.quote(str(folder))}`; `posir tasks` lists the tasks. `posir score RUN --data DATA` makes "
+            "results of data without positions."
         )
     for problem in left_out:
         logger.warning("skipped: %s", problem)

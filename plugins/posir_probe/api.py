@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -189,7 +190,7 @@ def correlate(
     variants = correlation.read_families(families) if families else {}
     rows = correlation.correlate_probes(read_probe_results(folder), retrieval, all_probes(), variants)
     if not rows:
-        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {folder}` first.")
+        raise PosirError(f"{folder}: no results of probes. Run `posir probe MODEL --output {shlex.quote(str(folder))}` first.")
     return TableResult(
         title="Which probe predicts retrieval?",
         rows=rows,
@@ -240,7 +241,9 @@ def probe_groups(
     chosen = {selected.name for selected in select_probes(probe)} if probe else None
     measured = [result for result in read_probe_results(Path(results)) if chosen is None or result.probe in chosen]
     if not measured:
-        raise PosirError(f"{results}: no such results of probes. Run `posir probe MODEL --output {results}` first.")
+        raise PosirError(
+            f"{results}: no such results of probes. Run `posir probe MODEL --output {shlex.quote(str(results))}` first."
+        )
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
     rows += published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
     note = "95 % intervals by bootstrap over documents, with the models held fixed: they say nothing about other models."

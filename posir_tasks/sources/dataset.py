@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -142,8 +143,8 @@ class Dataset(Presentable):
             shown = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {shown}{self.use.value}. Score chunks within each document: `posir score "
-                f"--model MODEL --chunker MODULE:FUNCTION --data {self.location}`. If each stands alone, --scope corpus of "
-                "import, score and stats asks it of the whole corpus."
+                f"--model MODEL --chunker MODULE:FUNCTION --data {shlex.quote(self.location)}`. If each stands alone, --scope "
+                "corpus of import, score and stats asks it of the whole corpus."
             )
 
     @property
