@@ -153,9 +153,14 @@ def mitigate(
     # A cached embedding would take no time.
     cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        with with_settings(protocol=protocol, window=window, **prompts, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=window,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             plain, mitigated, refused = run_trials(ModelReference(str(model), revision), parsed, task, batch_size, folder)
     finally:
         os.environ |= {EMBEDDINGS_VARIABLE: cached} if cached is not None else {}

@@ -177,8 +177,15 @@ def run(
         >>> posir.run(model="mteb/baseline-bm25s", task="PosIR-Mini", output="results-of-run").rows  # doctest: +SKIP
         [{'jobs': 1, 'output': 'results-of-run'}]
     """
-    fields = {"query_field": query_field, "passage_field": passage_field}
-    prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+    set_up = partial(
+        with_settings,
+        protocol=protocol,
+        window=window,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        query_field=query_field,
+        passage_field=passage_field,
+    )
     settings = Settings({"batch_size": batch_size}, verbose=verbose)
     start_engine = choose_engine(engine, address, settings)
     for name in to_list(task):
@@ -189,13 +196,10 @@ def run(
     if plan:
         from posir_run.plan import plan_run
 
-        with with_settings(protocol=protocol, window=window, **prompts, **fields):
+        with set_up():
             return plan_run(find(), batch_size)
     try:
-        with (
-            with_settings(protocol=protocol, window=window, **prompts, **fields),
-            show_warnings(partial(print, file=sys.stderr)),
-        ):
+        with set_up(), show_warnings(partial(print, file=sys.stderr)):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
         folder = sanitized(str(output), None)

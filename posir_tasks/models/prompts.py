@@ -98,13 +98,11 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
         asked.clear()
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
-        is_given = prompt_type is not None and prompt_type.value in prompts
+        kind = prompt_type.value if prompt_type else ""
         # A protocol gives documents no text, and a class that does not ask for one puts none there.
-        is_needed = is_given and (prompt_type == PromptType.query or prompts[prompt_type.value])
+        is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
         if is_needed and not asked:
-            raise PosirError(
-                f"the {prompt_type.value} prompt of the run cannot be given to the class {type(model).__name__}. Unset it."
-            )
+            raise PosirError(f"the {kind} prompt of the run cannot be given to the class {type(model).__name__}. Unset it.")
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
