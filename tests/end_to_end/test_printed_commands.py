@@ -18,6 +18,8 @@ from tests.support.embedding_server import serve_embeddings
 from tests.support.models import write_tiny_model
 from tests.support.probed_encoders import invent_texts
 
+pytestmark = pytest.mark.slow
+
 #: A folder of a model whose path a shell would take apart.
 FOLDER = "./my model (1)"
 #: A line of commands that is set off, and a command between backticks with more than its name.
@@ -72,17 +74,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         (folder / "my texts" / f"{number}.txt").write_text(text, encoding="utf-8")
     (folder / "my questions.json").write_text(json.dumps(build_squad()), encoding="utf-8")
     on_mini = ("mteb", "run", "-t", "PosIR-Mini", "--output-folder", "my results")
+    small = ("my questions.json", "--method", "chunks(16)", "--output", "my results")
     with serve_embeddings() as server:
         session.run(*on_mini, "-m", FOLDER)
         session.run(*on_mini, "-m", FOLDER, POSIR_WINDOW="16", POSIR_QUERY_PROMPT="find: ")
-        session.run("posir", "run", "-m", server.reference, "-t", "PosIR-Mini", "--output", "my results")
+        session.run("posir", "mitigate", server.reference, *small)
         session.run("posir", "report", "my results", "--html", "report.html")
         session.run("posir", "compare", "my results", "--html", "compare.html", succeeds=False)
         session.run("posir", "window", FOLDER)
         session.run("posir", "inspect", FOLDER, "my texts", "--budget", "30k", "--html", "inspect.html")
         session.run("posir", "inspect", "my texts", "all-MiniLM-L6-v2", succeeds=False)
         session.run("posir", "probe", FOLDER, "PosIR-Mini", "--documents", "6", "--output", "probes", "--html", "probe.html")
-        session.run("posir", "mitigate", FOLDER, "my questions.json", "--method", "chunks(16)", "--output", "mitigated")
+        session.run("posir", "mitigate", FOLDER, *small[:-1], "mitigated")
         session.run("posir", "report", "mitigated", "--html", "report.html")
         session.run("posir", "report", "nothing", succeeds=False)
         session.run("posir", "power", "--documents", "100", succeeds=False)
