@@ -33,6 +33,7 @@ from posir_tasks.display.wording import drop_organizations
 from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.judgments import METRICS, JudgedScores
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.references import bare_name
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.profile import pool
@@ -60,6 +61,10 @@ class ModelRun:
         """Return what the model reads, over the subsets of a task."""
         parts = [result.values.read for result in self.by_subset(task).values()]
         return pool(parts) if parts else UNKNOWN
+
+    def find_reference(self, task: str) -> CommandReference:
+        """Return what a command names the model and a task by."""
+        return next(result.reference for result in self.results if result.task == task)
 
     def judged(self, task: str) -> dict[str, JudgedResult]:
         """Return the results on all judged queries of a task by subset."""
@@ -343,7 +348,7 @@ class ModelComparison:
                 if name not in drawn:
                     drawn.add(name)
                     decision = decide(analyze(ranks, run.find_read(pair.task)).overall)
-                    strip, code = build_strip(decision, name), name_command(decision, run.label, pair.task)
+                    strip, code = build_strip(decision, name), name_command(decision, run.find_reference(pair.task))
                     # What to do with the baseline is for a report of it.
                     advice = partial(zip, ["What to do"], [advise(decision)]) if run is pair.b else tuple
                     yield replace(strip, facts=advice, code=code)

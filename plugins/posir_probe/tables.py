@@ -43,6 +43,7 @@ from posir_tasks.display.presentation import Presentable
 from posir_tasks.display.strip import Strip, describe_marks
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
 from posir_tasks.display.wording import PAPER, pluralize
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.scores import Estimate
 from posir_tasks.sources.formats.passages import SkippedText, describe_skipped
 from posir_tasks.tasks.catalog import find_task
@@ -166,6 +167,8 @@ class ProbeMeasurements(Presentable):
     """Folder of results, in which other models' results on the same data are drawn beside these."""
     skipped: tuple[SkippedText, ...] = ()
     """Texts and questions that cannot be used."""
+    reference: CommandReference = NO_REFERENCE
+    """The model and the data as a command names them."""
 
     @property
     def title(self) -> str:
@@ -205,11 +208,11 @@ class ProbeMeasurements(Presentable):
         shown = leads[:1] if leads[0][0].sums.documents >= FEWEST_DOCUMENTS and not strip else []
         known = [fact for fact in list_facts(self.results, probes) if fact[0] != "What to do"]
         facts = [": ".join(fact).replace("\n", " ") for fact in known]
-        steps, verdict = list_steps(leads), describe_model(self.results, probes)
+        steps, verdict = list_steps(leads, self.reference), describe_model(self.results, probes)
         facts += ["What to do:"] * bool(steps)
         differences = build_differences(self.results, probes)
         said: dict[str, Any] = {"finding": verdict, "facts": partial(list_facts, self.results, probes)}
-        said["code"] = "\n".join(command for _, command in steps)
+        said["code"] = "\n".join(command for _, command in steps if command)
         commands = "\n".join(f"# {step}\n{command}" for step, command in steps)
         sections = [
             DisplaySection(self.title, (verdict,), strips=(replace(strip, **said),) if strip else ()),

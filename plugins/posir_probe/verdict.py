@@ -19,6 +19,7 @@ from posir_significance.sentences import describe_few, format_margin
 from posir_tasks.display.numbers import FORMATS, format_estimate, format_number
 from posir_tasks.display.strip import format_share
 from posir_tasks.display.wording import pluralize
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.scores import Estimate, Unit
 from posir_tasks.tasks.catalog import find_task, name_larger_task
 
@@ -312,25 +313,35 @@ def _join(rows: Iterable[tuple[str, str]]) -> str:
     return f"{heading}: {'; '.join(f'{name[0].lower()}{name[1:]} {value}' for name, value in named)}"
 
 
-def list_steps(leads: Sequence[tuple[ProbeResult, Probe]]) -> list[tuple[str, str]]:
-    """Return what to do, each step with its command."""
-    steps, result, model = [], leads[0][0], leads[0][0].model
+def list_steps(leads: Sequence[tuple[ProbeResult, Probe]], reference: CommandReference | None = None) -> list[tuple[str, str]]:
+    """Return what to do, each step with its command, which is empty if it cannot run.
+
+    Without a reference, model and data are named as in the result.
+    """
+    steps, result = [], leads[0][0]
+    reference = reference or CommandReference.from_run(result.model, result.data, {})
     favored, *inside = (find_favored(*lead)[1] for lead in leads)
     if result.share_read:
         step = f"Search in chunks of fewer than {result.window:,} tokens: all of a document is read then; "
         step += "compare several sizes on your own texts."
-        steps.append((step, f"posir inspect {model} YOUR_FOLDER"))
+        steps.append((step, _write(reference, "inspect", reference.data)))
     few = result.sums.documents < 5 * FEWEST_DOCUMENTS
     if any(_is_open(*lead) for lead in leads) or (few and inside and leads[-1][1].joined == 1):
-        steps.append(_advise_more(leads, few=few))
+        steps.append(_advise_more(leads, reference, few=few))
     elif "start" in (inside or [favored] * (not result.share_read)):
         step = "use smaller chunks or another model, or train on all positions."
         step = f"If that shows a bias in what is read: {step}" if steps else f"{step[0].upper()}{step[1:]}"
-        steps.append((step, f"posir train {model} --data YOUR_QUESTIONS --output FOLDER"))
+        steps.append((step, "posir train --help"))
     return steps
 
 
-def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tuple[str, str]:
+def _write(reference: CommandReference, *words: str) -> str:
+    """Return a command of posir about a model; empty if no command can load it, or one of the words is empty."""
+    name, *rest = words
+    return reference.write("posir", name, reference.model, *rest) if reference.model and all(rest) else ""
+
+
+def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], reference: CommandReference, *, few: bool) -> tuple[str, str]:
     """Return the advice to measure more documents of the same data, or of a larger task, with its command; few are under 50."""
     result, known = leads[0][0], leads[0][0].available
     needed = 0 if few else _count_needed(leads)
@@ -342,12 +353,12 @@ def _advise_more(leads: Sequence[tuple[ProbeResult, Probe]], *, few: bool) -> tu
     wanted, larger = needed or max(50, 2 * result.drawn), name_larger_task(result.data)
     if 0 < known < wanted and larger:
         reason += f", and {result.data} has {known:,}. The command downloads {larger}"
-        return f"Measure a larger task: {reason}.", f"posir probe {result.model} {larger}"
+        return f"Measure a larger task: {reason}.", _write(reference, "probe", larger)
     if 0 < known <= result.drawn:
         return f"Measure other texts, too: all {known:,} documents of {result.data} are measured.", ""
     # The option counts documents of each domain.
     documents = math.ceil(min(wanted, known or wanted) / len(result.subsets))
-    return f"Measure more documents: {reason}.", f"posir probe {result.model} {result.data} --documents {documents}"
+    return f"Measure more documents: {reason}.", _write(reference, "probe", reference.data, "--documents", str(documents))
 
 
 def is_small(estimate: Estimate) -> bool:

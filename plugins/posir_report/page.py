@@ -73,7 +73,7 @@ def build_strips(rows: Iterable[ReportRow]) -> list[Strip]:
     several = len({row.task for row in overall}) > 1
     names = (f"{label}, {row.task}" if several else label for label, row in zip(short_labels(overall), overall, strict=True))
     strips = [(row, build_strip(row.decision, name)) for row, name in zip(overall, names, strict=True) if row.decision]
-    return [replace(strip, code=name_command(row.decision, row.model, row.task)) for row, strip in strips if row.decision]
+    return [replace(strip, code=name_command(row.decision, row.reference)) for row, strip in strips if row.decision]
 
 
 def describe_saved(file: Path) -> Iterator[str]:

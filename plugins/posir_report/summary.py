@@ -23,6 +23,7 @@ from posir_tasks.document_ranks import DocumentRanks
 from posir_tasks.errors import PosirError
 from posir_tasks.evidence import Integers
 from posir_tasks.languages import LANGUAGES
+from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.place_ranks import PLACES
 from posir_tasks.plugin_api import score_result
 from posir_tasks.profile import PositionProfile, pool
@@ -100,6 +101,8 @@ class TaskSummary:
     """The data of each subset."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
+    reference: CommandReference = NO_REFERENCE
+    """What a command names the model and the task by."""
 
     @cached_property
     def decisions(self) -> tuple[Decision, ...]:
@@ -143,6 +146,8 @@ class ReportRow:
     """Scores by key."""
     decision: Decision | None = None
     """The decision on its position bias; None of a position bin and of published results."""
+    reference: CommandReference = NO_REFERENCE
+    """What a command names the model and the task by."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
@@ -281,6 +286,7 @@ def _summarize_task(model: str, revision: str, task: str, results: list[SubsetRe
         values,
         score_result(values),
         {result.subset: result.data for result in results},
+        reference=results[0].reference,
     )
 
 
@@ -328,7 +334,7 @@ def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> l
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
     """Return a row of a model on a task with some fields."""
-    own = {name: getattr(summary, name) for name in ("model", "task", "revision")}
+    own = {name: getattr(summary, name) for name in ("model", "task", "revision", "reference")}
     return ReportRow(**{**own, "subsets": len(summary.subsets), "missing_subsets": len(summary.missing), **fields})
 
 

@@ -348,7 +348,7 @@ def answer_sections(rows: Sequence[ReportRow]) -> Iterator[DisplaySection]:
         if many:
             continue
         for name, row in zip(names, group, strict=True):
-            command = name_command(row.decision, row.model, row.task) if row.decision else ""
+            command = name_command(row.decision, row.reference) if row.decision else ""
             title = f"{name:{max(map(len, names))}}  {row.sketch}"
             yield DisplaySection(title, (describe_answer(row.decision),), code=command)
         for row in group if of_model or len(group) == 1 else ():

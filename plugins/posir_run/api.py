@@ -149,6 +149,8 @@ def run(
     tokenizer: str | Path | None = None,
     skip_failed: bool = False,
     protocol: PaperName | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     query_field: str | Iterable[str] | None = None,
     passage_field: str | Iterable[str] | None = None,
     output: str | Path = "results",
@@ -172,6 +174,8 @@ def run(
         revision: Revision of the model.
         window: Tokens of a text that the model reads, in place of its own window: an experiment, filed as such.
         protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
+        query_prompt: Text before each query, in place of the model's own: an experiment, filed as such.
+        document_prompt: Text before each document, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         output: Folder for results, as in `mteb run`.
@@ -198,6 +202,8 @@ def run(
         window=window,
         tokenizer=_require_window(tokenizer, window),
         skip_failed=skip_failed,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
         query_field=query_field,
         passage_field=passage_field,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -15,13 +14,14 @@ from posir_tasks.display import numbers
 from posir_tasks.display.strip import Strip, format_share
 from posir_tasks.display.wording import pluralize
 from posir_tasks.evidence import TWELFTHS
+from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.read_part import KnownBy, Part, ReadKind, ReadPart
 from posir_tasks.scores import Difference, Interval
 from posir_tasks.sources.declared import BUILTIN, format_size
 from posir_tasks.tasks.catalog import name_larger_task
 
 #: Words of the advice that a command follows from.
-MITIGATE, LARGER = "posir mitigate", "larger task"
+WINDOW, MITIGATE, LARGER = "posir window MODEL", "posir mitigate", "larger task"
 #: An interval that excludes nothing, and is no result.
 EVERYTHING = "[-100.0, +100.0]"
 UNKNOWN_WINDOW = "the window is unknown; `posir window MODEL` tells it"
@@ -200,14 +200,23 @@ def advise(decision: Decision, more: str = f"evaluate on a {LARGER}") -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def name_command(decision: Decision, model: str, task: str) -> str:
-    """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task."""
-    named, larger = shlex.quote(model), name_larger_task(task)
+def name_command(decision: Decision, reference: CommandReference) -> str:
+    """Return the commands that do what is to do, a line each: a comparison of mitigations, a run on a larger task.
+
+    There is none for a model that no command can load.
+    """
+    if not reference.model:
+        return ""
+    larger = name_larger_task(reference.data)
     questions = next((format_size(task.questions) for task in BUILTIN if task.name == larger), "")
     size = f"# {larger}: {questions} questions on at most as many documents\n" if questions else ""
-    run = f"{size}mteb run -t {larger} -m {named}" if larger and not model.startswith("run/") else "posir tasks"
-    commands = {MITIGATE: f"posir mitigate {named} {shlex.quote(task)}", LARGER: run}
-    return "\n".join(command for words, command in commands.items() if words in advise(decision))
+    run = reference.write("mteb", "run", "-t", larger, "-m", reference.model)
+    commands = {
+        WINDOW: reference.write("posir", "window", reference.model),
+        MITIGATE: reference.write("posir", "mitigate", reference.model, reference.data) if reference.data else "",
+        LARGER: f"{size}{run}" if larger else "posir tasks",
+    }
+    return "\n".join(command for words, command in commands.items() if command and words in advise(decision))
 
 
 def label_change(change: MetricChange) -> str:

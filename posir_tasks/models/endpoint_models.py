@@ -122,7 +122,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     @property
     def search_record(self) -> dict[str, Any] | None:
-        """What a result states of the requests: what cut the texts, which were left out, and vectors that differ in batches."""
+        """The record of a search in its result: how texts were cut, which were left out, whether batches change vectors."""
         record: dict[str, Any] = {}
         if self.max_length is not None:
             record["window_counted_by"] = self._counts_by.value
@@ -252,8 +252,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 return None
             return vector, counted or estimate_tokens(head)
 
-        if found := cut_by_count(text, window, ask):
-            return found
+        if cut := cut_by_count(text, window, ask):
+            return cut
         if not failures:
             raise PosirError(
                 f"{self.reference}: window {window}: the server counts more tokens in any text. Give a larger one."

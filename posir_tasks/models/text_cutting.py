@@ -87,10 +87,10 @@ def cut_by_count(text: str, tokens: int, ask: Callable[[str], tuple[Answer, int]
     low, high = 0, len(text) + 1
     for _ in range(MAX_CUTS):
         head = cut_text(text, size)
-        found = ask(head)
-        counted = found[1] if found else 2 * tokens
-        if found and counted <= tokens:
-            longest = CountedText(head, found[0])
+        answer = ask(head)
+        counted = answer[1] if answer else 2 * tokens
+        if answer and counted <= tokens:
+            longest = CountedText(head, answer[0])
             low = size
             if size == len(text) or counted >= tokens * (1 - MAX_SHARE_MISSED):
                 break

@@ -191,7 +191,7 @@ class BoardRow(ReportRow):
         said: dict[str, Any] = {}
         if decision := row.decision:
             said = {"states": (decision.state.value,), "state_label": label_state(decision), "decided": row.decision_columns()}
-            said |= {"parts": dict(iterate_answer(decision)), "code": name_command(decision, row.model, row.task)}
+            said |= {"parts": dict(iterate_answer(decision)), "code": name_command(decision, row.reference.for_others())}
         kept = {name: getattr(row, name) for name in ("model", "task", "revision", "length")}
         return cls(**kept, scores=dict(row.scores), **said)
 

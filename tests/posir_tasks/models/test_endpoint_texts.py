@@ -170,8 +170,8 @@ def test_a_text_that_cannot_be_embedded_is_named_or_left_out_and_counted(name, c
         assert (left_out["documents"]["texts"], left_out["documents"]["named"][0]["begins"]) == (1, f"{BROKEN} in a text")
         assert "1 of 31 documents" in caplog.text
         assert model.mteb_model_meta.experiment_kwargs == {"skip_failed": 1}
-        found = np.asarray(model.similarity(expected(["lamp"]), vectors))
-        assert np.flatnonzero(np.isneginf(found[0])).tolist() == [17]
+        scores = np.asarray(model.similarity(expected(["lamp"]), vectors))
+        assert np.flatnonzero(np.isneginf(scores[0])).tolist() == [17]
 
 
 @pytest.mark.parametrize("name", TEXT_FAILURES)
