@@ -213,10 +213,15 @@ def inspect(
         from posir_tasks.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import find_tokenizer
 
-        counted_by = None if tokenizer is None else str(tokenizer)
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        with with_settings(protocol=protocol, window=reads.tokens, tokenizer=counted_by, **prompts, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=reads.tokens,
+            tokenizer=None if tokenizer is None else str(tokenizer),
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
         counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
     if snippet:

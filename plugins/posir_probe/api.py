@@ -110,9 +110,14 @@ def probe(
         selection = Selection(seed, words, min_tokens)
         chosen = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
-        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        fields = {"query_field": query_field, "passage_field": passage_field}
-        with with_settings(protocol=protocol, window=window, **prompts, **fields):
+        with with_settings(
+            protocol=protocol,
+            window=window,
+            query_prompt=query_prompt,
+            document_prompt=document_prompt,
+            query_field=query_field,
+            passage_field=passage_field,
+        ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
     results = run_probes(ProbeRun(encoder, source, Path(output), documents, selection, split_at_periods), chosen)
     reference = refer_to(encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else "")

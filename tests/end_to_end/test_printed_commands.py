@@ -34,7 +34,12 @@ def collect_commands(printed: str) -> Iterator[Call]:
     for block in CODE.findall(printed):
         lines += [line for line in html.unescape(block).splitlines() if re.match(r"POSIR_|posir |mteb ", line)]
     for line in lines:
-        yield from expand_line(line, {})
+        yield from (call for call in expand_line(line, {}) if not names_a_command(call))
+
+
+def names_a_command(call: Call) -> bool:
+    """Return whether a call is the name of a command alone, perhaps with that of an option, as sentences have it."""
+    return len([word for word in call.arguments if not word.startswith("--")]) == 2 and "--help" not in call.arguments
 
 
 class Session:
